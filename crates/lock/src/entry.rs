@@ -1,8 +1,8 @@
 //! One lock: the granted group and the waiting group (Barthels, figure 5.2).
 //!
 //! The granted group is a counter per mode; the set of modes with a counter above zero decides whether a
-//! request fits. Holders are listed as well, for they are what a waiting transaction waits for. The waiting
-//! group is first in, first out, with conversions (a holder that wants more) before everybody else.
+//! request fits. Holders are listed as well, since waiting transactions wait for them. The waiting group is
+//! first in, first out, with conversions (a holder that requests a stronger mode) before all others.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,8 @@ use crate::mode::{LockMode, MODE_COUNT};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
     pub txn: TxnId,
-    /// What it will hold once granted (for a conversion: the join of what it holds and asks for).
+    /// The mode that it will hold once granted (for a conversion: the join of the held and the requested
+    /// mode).
     pub target: LockMode,
     /// What it holds now; NL unless it is a conversion.
     pub held: LockMode,
@@ -68,7 +69,7 @@ impl LockEntry {
         &self.queue
     }
 
-    /// Where a transaction stands among the holders, or would stand.
+    /// The position of a transaction among the holders, or where it would be inserted.
     fn place_of(&self, txn: TxnId) -> Result<usize, usize> {
         self.holders.binary_search_by_key(&txn, |(holder, _)| *holder)
     }
@@ -79,8 +80,8 @@ impl LockEntry {
         holder.map_or(LockMode::NL, |(_, mode)| *mode)
     }
 
-    /// Whether a holder of `held` could get `target` now. Newcomers queue up behind whoever waits; a
-    /// conversion only behind other conversions.
+    /// Whether a holder of `held` could get `target` now. New requests queue behind all waiters; a conversion
+    /// only behind other conversions.
     pub fn admits(&self, held: LockMode, target: LockMode) -> bool {
         let clear = if held == LockMode::NL {
             self.queue.is_empty()
@@ -90,7 +91,7 @@ impl LockEntry {
         clear && self.fits(held, target)
     }
 
-    /// Whether `target` is compatible with all that is granted to others.
+    /// Whether `target` is compatible with everything granted to others.
     fn fits(&self, held: LockMode, target: LockMode) -> bool {
         target.conflicts() & self.granted_besides(held) == 0
     }
@@ -102,7 +103,7 @@ impl LockEntry {
             .is_some_and(|head| self.fits(head.held, head.target))
     }
 
-    /// Changes what a transaction holds; NL takes it out of the granted group.
+    /// Changes what a transaction holds; NL removes it from the granted group.
     pub fn set_held(&mut self, txn: TxnId, mode: LockMode) {
         let before = match (self.place_of(txn), mode) {
             (Ok(place), LockMode::NL) => Some(self.holders.remove(place).1),
@@ -129,13 +130,13 @@ impl LockEntry {
         }
     }
 
-    /// Adds a waiter at its place.
+    /// Inserts a waiter at its position.
     pub fn enqueue(&mut self, waiter: Waiter) {
         let place = self.place_for(waiter.is_conversion());
         self.queue.insert(place, waiter);
     }
 
-    /// Where in the queue a new request would stand.
+    /// The queue position of a new request.
     fn place_for(&self, conversion: bool) -> usize {
         if conversion {
             self.queue
@@ -155,8 +156,8 @@ impl LockEntry {
         self.queue.retain(|waiter| waiter.txn != txn);
     }
 
-    /// Everybody a new request would have to wait for: holders of conflicting modes by age, then the waiters
-    /// before it from front to back. May name one transaction twice.
+    /// Every transaction that a new request would have to wait for: holders of conflicting modes by age, then
+    /// the waiters before it from front to back. May name a transaction twice.
     pub fn blockers(&self, txn: TxnId, held: LockMode, target: LockMode) -> Vec<TxnId> {
         let place = self.place_for(held != LockMode::NL);
         self.conflicting_holders(txn, target)
@@ -164,7 +165,7 @@ impl LockEntry {
             .collect()
     }
 
-    /// Everybody that the waiter `txn` waits for.
+    /// Every transaction that the waiter `txn` waits for.
     pub fn blockers_of_waiter(&self, txn: TxnId) -> Vec<TxnId> {
         let ahead = self
             .queue
@@ -190,7 +191,7 @@ impl LockEntry {
         holders.map(|(holder, _)| *holder)
     }
 
-    /// Waiters that would stand behind a new request of a holder of `held`: nobody unless it is a conversion.
+    /// Waiters that would be behind a new request of a holder of `held`: none unless it is a conversion.
     pub fn followers(&self, held: LockMode) -> Vec<TxnId> {
         self.queue
             .iter()
@@ -200,7 +201,7 @@ impl LockEntry {
     }
 
     /// Waiters that wait for `txn` now and did not before it converted from `before` to `target`, or queued
-    /// up to.
+    /// for it.
     pub fn overtaken(&self, txn: TxnId, before: LockMode, target: LockMode) -> Vec<TxnId> {
         let newly = target.conflicts() & !before.conflicts();
         let behind = self

@@ -1,7 +1,7 @@
 //! Lock modes of multi-granularity locking.
 //!
-//! Whoever locks a part announces it on the whole: rows in S need the table in IS, rows in X need it in IX.
-//! The order of strength is a lattice, not a line (S and IX are both below SIX, neither below the other):
+//! A lock on a part is announced on the whole: rows in S need the table in IS, rows in X need it in IX. The
+//! order of strength is a lattice, not a line (S and IX are both below SIX, neither below the other):
 //!
 //! ```text
 //!           X
@@ -15,8 +15,8 @@
 //!           NL
 //! ```
 //!
-//! Sets of modes are bit sets of a `u8` (bit = the mode's number), so "is this request compatible with all
-//! that is granted" is one AND. Source: Barthels 2.3.5, table 2.1; Gray and Reuter.
+//! Sets of modes are bit sets of a `u8` (bit = the mode's number), so "is this request compatible with
+//! everything granted" is one AND. Source: Barthels 2.3.5, table 2.1; Gray and Reuter.
 
 use std::fmt;
 
@@ -86,7 +86,8 @@ impl LockMode {
         join(self, other) == self
     }
 
-    /// What the parent of a resource must be locked in, at least, before the resource is locked in this mode.
+    /// The weakest mode that the parent of a resource must be locked in before the resource is locked in this
+    /// mode.
     #[must_use]
     pub const fn parent(self) -> Self {
         match self {

@@ -1,8 +1,8 @@
-//! What can be locked, named by 64 bits.
+//! Lockable resources, named by 64 bits.
 //!
-//! The top four bits tell the kind. Tables keep their id in the low bits; rows, ranges and values are a hash
-//! of table or index and encoded key. Two resources of one kind whose hashes collide share a lock: that can
-//! only make a transaction wait without need, never let two through that conflict.
+//! The top four bits encode the kind. Tables keep their id in the low bits; rows, ranges and values are a
+//! hash of table or index and encoded key. Two resources of one kind with equal hashes share a lock: that can
+//! only make a transaction wait needlessly, never admit two that conflict.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub enum ResourceKind {
     Row = 4,
     /// A value of a unique index.
     Value = 5,
-    /// A sequence, an advisory lock or other thing numbered by its owner.
+    /// A sequence, an advisory lock or another thing numbered by its owner.
     Other = 6,
 }
 
@@ -73,7 +73,7 @@ impl ResourceId {
         Self::row_hashed(table, weft_ops::hash64(key))
     }
 
-    /// As [`ResourceId::row`], for who knows the key's [`weft_ops::hash64`].
+    /// As [`ResourceId::row`], for a caller that knows the key's [`weft_ops::hash64`].
     #[must_use]
     #[inline]
     pub const fn row_hashed(table: TableId, hash: u64) -> Self {
@@ -86,7 +86,7 @@ impl ResourceId {
         Self::value_hashed(index, weft_ops::hash64(key))
     }
 
-    /// As [`ResourceId::value`], for who knows the key's [`weft_ops::hash64`].
+    /// As [`ResourceId::value`], for a caller that knows the key's [`weft_ops::hash64`].
     #[must_use]
     #[inline]
     pub const fn value_hashed(index: IndexId, hash: u64) -> Self {
@@ -114,7 +114,7 @@ impl ResourceId {
     }
 }
 
-/// A key's hash, told from that of the same key of another table or index. Owners have small numbers; the
+/// A key's hash, made different for the same key of another table or index. Owners have small numbers; the
 /// factor, the golden ratio's, spreads them over all bits.
 const fn of_owner(owner: u32, hash: u64) -> u64 {
     hash ^ (owner as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)

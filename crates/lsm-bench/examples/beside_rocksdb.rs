@@ -14,8 +14,8 @@ use weft_lsm::TableIo;
 use weft_lsm_bench::LoadError;
 use weft_lsm_bench::compaction::{Compaction, Executor, TaskShape};
 use weft_lsm_bench::key_value::{
-    Case, CaseRun, Compactor, KeyValueStore, KeyValues, RocksStore, Spell, StoreShape, WeftStore, io_name,
-    run_case,
+    Case, CaseRun, Compactor, KeyValueStore, KeyValues, RocksStore, RunSchedule, StoreShape, WeftStore,
+    io_name, run_case,
 };
 use weft_ops::block::Compression;
 
@@ -117,7 +117,7 @@ fn compaction(rounds: usize, bytes: u64, dir: &Path, values: &[usize]) -> Result
 
 /// Fill, overwrite, reads: operations a second of both, and the ratio.
 fn load(seconds: f64, value_bytes: usize, shape: &StoreShape, dir: &Path) -> Result<(), LoadError> {
-    let spell = Spell {
+    let schedule = RunSchedule {
         warmup: Duration::from_secs_f64(seconds * 0.2),
         steady: Duration::from_secs_f64(seconds),
         slot: Duration::from_millis(500),
@@ -141,7 +141,7 @@ fn load(seconds: f64, value_bytes: usize, shape: &StoreShape, dir: &Path) -> Res
         let mut runs: Vec<CaseRun> = Vec::new();
         for store in stores {
             store.settle()?;
-            runs.push(run_case(&**store, case, KEYS, value_bytes, &spell, 3)?);
+            runs.push(run_case(&**store, case, KEYS, value_bytes, &schedule, 3)?);
         }
         let shown: Vec<String> = runs.iter().map(show).collect();
         let ratio = match runs.as_slice() {

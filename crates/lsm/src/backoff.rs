@@ -1,6 +1,6 @@
-//! How long something rests that failed: each failure in a row doubles the time, up to a bound.
+//! Backoff: how long to wait after a failure. Each failure in a row doubles the time, up to a bound.
 
-/// A rest, or none yet.
+/// The backoff of one thing, or none yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Backoff {
     until_nanos: u64,
@@ -9,14 +9,14 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     /// One more failure: `first_nanos` after the first one, then twice as long as the time before.
-    pub(crate) fn prolong(&mut self, now_nanos: u64, first_nanos: u64, most_nanos: u64) {
+    pub(crate) fn double(&mut self, now_nanos: u64, first_nanos: u64, most_nanos: u64) {
         let nanos = first_nanos << self.failures.min(16);
         self.until_nanos = now_nanos.saturating_add(nanos.min(most_nanos));
         self.failures += 1;
     }
 
-    /// Whether it is not time yet to try again.
-    pub(crate) const fn rests(&self, now_nanos: u64) -> bool {
+    /// Whether it is too early to try again.
+    pub(crate) const fn is_waiting(&self, now_nanos: u64) -> bool {
         self.until_nanos > now_nanos
     }
 }
@@ -28,17 +28,17 @@ mod tests {
     #[test]
     fn rests_double_up_to_their_most() {
         let mut rest = Backoff::default();
-        assert!(!rest.rests(0));
-        rest.prolong(1_000, 200, 1_000);
+        assert!(!rest.is_waiting(0));
+        rest.double(1_000, 200, 1_000);
         assert_eq!((rest.until_nanos, rest.failures), (1_200, 1));
-        assert!(rest.rests(1_199) && !rest.rests(1_200));
-        rest.prolong(1_000, 200, 1_000);
+        assert!(rest.is_waiting(1_199) && !rest.is_waiting(1_200));
+        rest.double(1_000, 200, 1_000);
         assert_eq!(rest.until_nanos, 1_400);
         for _ in 0..100 {
-            rest.prolong(1_000, 200, 1_000);
+            rest.double(1_000, 200, 1_000);
         }
         assert_eq!(rest.until_nanos, 2_000);
-        rest.prolong(u64::MAX, 200, 1_000);
+        rest.double(u64::MAX, 200, 1_000);
         assert_eq!(rest.until_nanos, u64::MAX);
     }
 }

@@ -19,7 +19,7 @@ use weft_ops::key::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 use crate::error::LsmError;
 
-/// A set of keys of its own, with its own order. Family 0 always exists; others exist by being used.
+/// A set of keys with its own order. Family 0 always exists; others exist once they are used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct FamilyId(pub u32);
 
@@ -49,7 +49,7 @@ impl FamilyId {
     }
 }
 
-/// What stands behind every key of the last family, for which no key can: one byte more than any has.
+/// A key above every key of the last family, which no key can be: one byte longer than any key may be.
 #[must_use]
 pub(crate) fn behind_all_keys() -> Vec<u8> {
     vec![0xff; KEY_BYTES_MAX + 1]
@@ -71,7 +71,7 @@ const DELETE: u8 = 0;
 const PUT: u8 = 1;
 const DELETE_RANGE: u8 = 3;
 
-/// Writes that happen together or not at all, in their order.
+/// Writes that are applied together or not at all, in their order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct WriteBatch {
     encoded: Vec<u8>,
@@ -120,7 +120,7 @@ impl WriteBatch {
         self.too_large = None;
     }
 
-    /// Gives `key` a value. What is too long shows when the batch is written.
+    /// Sets the value of `key`. If something is too long, writing the batch reports it.
     pub fn put(&mut self, family: FamilyId, key: &[u8], value: &[u8]) {
         if value.len() > VALUE_BYTES_MAX {
             self.too_large

@@ -1,8 +1,8 @@
 //! The block cache: opened blocks in memory, within a budget.
 //!
-//! Sixteen parts, each behind a latch and with a sixteenth of the budget. Within a part the clock decides
-//! who goes: a hand passes over the blocks in a circle, and the first that was not used since the hand
-//! passed it last makes room. A block larger than a part's budget is not kept.
+//! Sixteen shards, each behind a latch and with a sixteenth of the budget. Within a shard the CLOCK algorithm
+//! evicts: a hand goes round the blocks, and the first one that was not used since the hand last passed it is
+//! evicted. A block larger than a shard's budget is not cached.
 //!
 //! Source: Corbató, "A paging experiment with the Multics system", 1969.
 
@@ -114,7 +114,7 @@ impl BlockCache {
         }
     }
 
-    /// Drops the blocks of a file that goes. Passes over all slots.
+    /// Drops the blocks of a file that is removed. Visits all slots.
     pub(crate) fn forget(&self, file: u64) {
         for part in &self.parts {
             let mut part = part.lock();

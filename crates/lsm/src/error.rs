@@ -73,15 +73,15 @@ pub enum LsmError {
         /// What is wrong with it.
         reason: Arc<str>,
     },
-    /// A directory is not what it would have to be. Nothing was changed in it.
+    /// A directory is not as required. Nothing was changed in it.
     Directory {
         /// The directory.
         dir: Arc<str>,
         /// What is wrong with it.
         reason: Arc<str>,
     },
-    /// The engine takes no writes at present because an earlier one, or a flush, failed; reads go on. Writes
-    /// are taken again when the disk allows it, at most two seconds later.
+    /// The engine refuses writes at the moment because an earlier one, or a flush, failed; reads go on.
+    /// Writes are accepted again when the disk allows it, at most two seconds later.
     Refused {
         /// The error that made it so, as text.
         first: Arc<str>,
@@ -102,8 +102,7 @@ pub enum LsmError {
         /// What it says.
         reason: Arc<str>,
     },
-    /// The engine takes no writes any more, because code of it panicked; reads go on. Opening it again makes
-    /// it whole.
+    /// The engine accepts no more writes because its code panicked; reads go on. Reopening it repairs this.
     Poisoned {
         /// Where, and what the panic said.
         reason: Arc<str>,
@@ -123,13 +122,13 @@ impl LsmError {
         }
     }
 
-    /// Whether stored bytes are wrong, so that trying again cannot help.
+    /// Whether stored bytes are corrupt, so that retrying cannot help.
     #[must_use]
     pub const fn is_corruption(&self) -> bool {
         matches!(self, Self::Corrupt { .. })
     }
 
-    /// What a write is told that comes after this error.
+    /// The error for writes that come after this error.
     pub(crate) fn refusal(&self) -> Self {
         match self {
             Self::Refused { .. } | Self::Poisoned { .. } => self.clone(),

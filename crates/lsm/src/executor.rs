@@ -1,9 +1,9 @@
-//! Who merges. The engine hands over tasks and is called back; it does not care where they run.
+//! The interface to what merges. The engine submits tasks and gets results by callback, wherever they run.
 //!
-//! The engine trusts no executor, and looks at no result itself: it takes only what was looked through, or
-//! computed by the golden model of this process, and that is the results' type ([`CheckedMerge`],
-//! [`CheckedFilter`]). An executor that is given a result by somebody else has it looked through where it can
-//! still have the task done again.
+//! The engine trusts no executor and validates no result itself: it only accepts results that were validated,
+//! or computed by the golden model of this process, which the result types guarantee ([`CheckedMerge`],
+//! [`CheckedFilter`]). An executor that gets a result from elsewhere validates it while the task can still be
+//! redone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use weft_ops::merge::{CheckedMerge, MergeError, MergeTask};
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ExecutorError {
-    /// The task itself cannot be done, by nobody.
+    /// The task itself cannot be done by anybody.
     Merge(MergeError),
-    /// The executor failed, and did not do it on the CPU instead.
+    /// The executor failed and did not fall back to the CPU.
     Failed(String),
 }
 
@@ -40,26 +40,26 @@ pub type FilterDone = Box<dyn FnOnce(Result<CheckedFilter, ExecutorError>) + Sen
 
 /// Merges tasks, each exactly as [`weft_ops::merge::merge`] would, byte for byte.
 pub trait CompactionExecutor: Send + Sync {
-    /// Takes a task. May wait while its queue is full, but asks `is_given_up` every now and then meanwhile,
-    /// and once that says so returns at once: nobody wants the result any more.
+    /// Takes a task. May wait while its queue is full, but polls `is_given_up` in the meantime and returns at
+    /// once when that is true: the result is not needed any more.
     fn submit(&self, task: MergeTask, is_given_up: &dyn Fn() -> bool, done: TaskDone);
 
-    /// Who builds the filters of tables, if not the thread that writes them.
+    /// What builds the filters of tables, if not the thread that writes them.
     fn filters(&self) -> Option<&dyn FilterExecutor> {
         None
     }
 
-    /// Whether the thread that submits merges before `submit` returns: tasks are then cut to fit its cache.
+    /// Whether `submit` merges on the calling thread: tasks are then sized to fit its cache.
     fn is_inline(&self) -> bool {
         false
     }
 }
 
-/// Builds filters beside whoever writes tables.
+/// Builds filters outside of the thread that writes tables.
 pub trait FilterExecutor: Send + Sync {
     /// Builds the filter of a table whose keys have these hashes, exactly as
-    /// [`weft_ops::filter::build_filter`] would. The table's writer builds it if none comes, or one of other
-    /// hashes. May wait while the queue is full, as [`CompactionExecutor::submit`] may.
+    /// [`weft_ops::filter::build_filter`] would. The table's writer builds it if none arrives, or one for
+    /// other hashes. May wait while the queue is full, as [`CompactionExecutor::submit`] may.
     fn build_filter(
         &self,
         hashes: Arc<[u64]>,

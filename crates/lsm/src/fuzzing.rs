@@ -1,9 +1,9 @@
-//! What fuzzing calls: each function takes any bytes for one kind of file and must neither panic nor hang,
-//! nor contradict itself.
+//! Entry points for fuzzing: each function takes arbitrary bytes as one kind of file and must neither panic
+//! nor hang, nor contradict itself.
 //!
-//! A fuzzer does not guess checksums. So each function reads the bytes twice: as they are, and with every
-//! checksum made to fit, which is what reaches the code behind. [`seeds`] are sound files to begin with. The
-//! targets in `fuzz/` call these functions; the tests below call them with changed seeds.
+//! A fuzzer does not guess checksums. So each function reads the bytes twice: as they are, and with all
+//! checksums corrected, which reaches the code behind them. [`seeds`] are valid files to begin with. The
+//! targets in `fuzz/` call these functions; the tests below call them with mutated seeds.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::table;
 use crate::values;
 use crate::version::{Edit, Manifest, ManifestState, manifest_name, read_manifest};
 
-/// A target's name and function, and what it begins with.
+/// A target: its name, its function and its initial inputs.
 pub struct Target {
     /// As the fuzz target is called.
     pub name: &'static str,
@@ -111,7 +111,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
     Some(u32::from_le_bytes(*bytes) as usize)
 }
 
-/// A block: if it is found sound, walking in both directions and searching must agree.
+/// A block: if it is valid, scans in both directions and searches must agree.
 pub fn block(data: &[u8]) {
     let _ = Block::open(&Bytes::copy_from_slice(data)).map(|block| walk(&block));
     let mut fitting = data.to_vec();
@@ -186,7 +186,7 @@ fn block_seeds() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A filter: whatever opens answers for every hash, and one that was built lets its own hashes pass.
+/// A filter: if it opens it answers for every hash, and a filter that was built contains its own hashes.
 pub fn filter(data: &[u8]) {
     let hashes: Vec<u64> = data
         .as_chunks::<8>()
@@ -216,7 +216,7 @@ fn filter_seeds() -> Vec<Vec<u8>> {
         .to_vec()
 }
 
-/// A manifest: what is read is the same when it is written and read again.
+/// A manifest: its state is the same when it is written and read again.
 pub fn manifest(data: &[u8]) {
     let _ = Edit::decode(data);
     let mut fitting = data.to_vec();
@@ -258,7 +258,7 @@ fn manifest_seeds() -> Vec<Vec<u8>> {
     made.into_iter().collect()
 }
 
-/// A log: reading ends, and what is handed over are batches of the stated length.
+/// A log: reading ends, and returns batches of the stated length.
 pub fn log(data: &[u8]) {
     let mut fitting = data.to_vec();
     let mut at = 0;

@@ -1,5 +1,5 @@
-//! An ordered key-value engine: a log-structured merge tree whose compaction is made of tasks that anybody
-//! may do.
+//! An ordered key-value engine: a log-structured merge tree whose compactions consist of tasks that any
+//! executor can run.
 //!
 //! ```text
 //! write ─► log ─► memtable ─► (frozen) ─► flush ─► level 0 ─► compaction ─► level 1 ─► ... ─► base level
@@ -9,20 +9,21 @@
 //! read ◄─ memtables, then tables from new to old: filter, index, block, cache      table/, cache.rs
 //! ```
 //!
-//! Keys and values are bytes, ordered bytewise, in families that each have an order of their own. Writes
-//! come in batches that happen whole or not at all; snapshots and iterators see one moment. Blocks, the
-//! merge and filters are those of [`weft_ops`], so a compaction task can be given to any unit and its
-//! result compared byte for byte. Large values lie apart, in files to which tables point.
+//! Keys and values are bytes, ordered bytewise, in families that each have their own order. Writes come in
+//! atomic batches; snapshots and iterators see one moment. Blocks, the merge and filters are those of
+//! [`weft_ops`], so a compaction task can be given to any unit and its result compared byte for byte. Large
+//! values are stored separately, in files that tables point to.
 //!
 //! # Invariants
 //!
 //! 1. After a crash the state is that of a prefix of the writes, and every write that was synced is in it.
 //! 2. A file is removed only after a durable edit of the manifest made it superfluous.
-//! 3. Corrupt bytes are an error that names file, offset and kind; who does not need them does not notice.
-//! 4. When the disk is full, writes are refused and reads go on; when there is room again, writes go on, at
-//!    most two seconds later. What is obsolete is removed meanwhile, and what failed leaves no files.
+//! 3. Corruption is an error that names file, offset and kind; reads that do not need the corrupt bytes
+//!    succeed.
+//! 4. When the disk is full, writes are refused and reads go on; writes resume at most two seconds after
+//!    there is space again. Obsolete files are removed in the meantime, and failed operations leave no files.
 //! 5. Memtables, frozen memtables, block cache and tasks in flight are bounded; writers are slowed before a
-//!    bound is met.
+//!    bound is reached.
 //!
 //! Source: X-DB, "Overview of Alibaba's X-Engine" and "FPGA-based Compaction"; DESIGN.md, LSM; O'Neil et
 //! al., "The log-structured merge-tree", 1996. Decisions 0013 and 0017 have the choices and their price.

@@ -1,9 +1,10 @@
-//! Files that nobody needs any more, until they are removed.
+//! Obsolete files, until they are removed.
 //!
-//! Whoever drops the last reference to a file only puts its path here: it may hold latches, and removing can
-//! take long. The files go with the next flush, compaction or ingestion, and when the flush thread looks
-//! again, so that a full disk gets their space back although nothing can be written. A file that cannot be
-//! removed stays here and is tried again; what is left when the engine ends is removed by the next opening.
+//! Dropping the last reference to a file only puts its path here, since the thread may hold latches and
+//! removing can take long. The files are removed by the next flush, compaction or ingestion, and periodically
+//! by the flush thread, so that a full disk gets their space back although nothing can be written. A file
+//! that cannot be removed stays here and is retried; what is left when the engine closes is removed by the
+//! next opening.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use weft_base::Disk;
 
 use crate::sync::Mutex;
 
-/// See the file's head.
+/// See the module's head.
 pub(crate) struct Obsolete {
     disk: Arc<dyn Disk>,
     paths: Mutex<Vec<PathBuf>>,
@@ -27,7 +28,7 @@ impl Obsolete {
         }
     }
 
-    /// These files may go. Does nothing with the disk.
+    /// Adds obsolete files. Does not access the disk.
     pub(crate) fn add(&self, paths: impl IntoIterator<Item = PathBuf>) {
         self.paths.lock().extend(paths);
     }

@@ -1,4 +1,4 @@
-//! How an engine is set up.
+//! Options of an engine.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,17 +20,17 @@ pub struct LevelOptions {
     pub compression: Compression,
     /// Where its tables lie; the engine's own directory if not given.
     pub dir: Option<PathBuf>,
-    /// How its tables are written, and read by compactions and by who reads once.
+    /// How its tables are written, and read by compactions and bulk scans.
     pub io: TableIo,
 }
 
-/// Who does flushes and compactions.
+/// Where flushes and compactions run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Background {
     /// Threads of the engine.
     Threads,
-    /// The caller whose write made it necessary, before the call returns: for simulations, where every run
-    /// must be the same. Writers are not slowed.
+    /// In the caller whose write triggered them, before the call returns: for simulations, which must be
+    /// reproducible. Writers are not slowed.
     Inline,
 }
 
@@ -41,7 +41,7 @@ pub struct LsmOptions {
     pub memtable_bytes: usize,
     /// Frozen memtables that may wait for their flush.
     pub frozen_memtables_max: usize,
-    /// Memory for what is read: indexes and filters of open tables, and blocks in what these leave.
+    /// Memory for reads: indexes and filters of open tables, and blocks in the rest.
     pub block_cache_bytes: usize,
     /// Length of a block before compression.
     pub block_bytes: u32,
@@ -49,48 +49,46 @@ pub struct LsmOptions {
     pub restart_interval: u16,
     /// Bits of filter per key; 0 for no filters.
     pub filter_bits_per_key: u32,
-    /// Values of at least so many bytes lie in value files, apart from the tables; `usize::MAX` for none.
-    /// Counts when a value is flushed or ingested: what is there already stays where it is.
+    /// Values of at least this many bytes are stored in value files, separately from the tables; `usize::MAX`
+    /// for none. Applies when a value is flushed or ingested: existing values stay where they are.
     pub large_value_bytes: usize,
     /// The same for families that differ from it.
     pub large_value_bytes_of: BTreeMap<FamilyId, usize>,
-    /// A value file of whose bytes a smaller share than this is still pointed to is emptied: its values are
-    /// written again. 0 for never.
+    /// A value file whose live share is below this is collected: its live values are rewritten. 0 for never.
     pub value_share_min: f64,
     /// A table is finished when it has this many bytes.
     pub table_bytes: u64,
-    /// Tables in level 0 that call for a compaction.
+    /// Tables in level 0 that trigger a compaction.
     pub level0_tables: usize,
-    /// Bytes that level 1 is to hold.
+    /// Target size of level 1.
     pub level1_bytes: u64,
-    /// How much more each further level is to hold.
+    /// The size ratio between each further level and the one above.
     pub level_factor: u64,
     /// Bytes of input that a compaction task is cut to.
     pub task_bytes: u64,
-    /// Bytes of memory that the tasks of all running compactions may have together. A task counts, from when
-    /// it is given to the executor until its result is in a table, with its input blocks as they are stored
-    /// and the most that its result can take ([`weft_ops::merge::MergeTask::output_bytes_max`]), which is
-    /// about twice its input decompressed. A task for which there is no room waits, with its input read,
-    /// until others of its compaction are done; if there are none it goes on, so that no compaction waits
-    /// for another one. So up to one task of each compaction may be beyond this bound, and one more input
-    /// of each. What an executor takes besides, to decompress a block or to send a task elsewhere, is not
-    /// counted.
+    /// Bytes of memory that the tasks of all running compactions may use together. A task counts, from when
+    /// it is given to the executor until its result is in a table, with its stored input blocks and the most
+    /// that its result can take ([`weft_ops::merge::MergeTask::output_bytes_max`]), which is about twice its
+    /// input decompressed. A task without space waits, with its input read, until others of its compaction
+    /// are done; if there are none it goes on, so that no compaction waits for another one. So one task of
+    /// each compaction, and one more input of each, may exceed this bound. What an executor uses in addition,
+    /// to decompress a block or to send a task elsewhere, is not counted.
     pub task_memory_bytes: u64,
-    /// Bytes that wait to be compacted, from which on writers are slowed.
+    /// Bytes of compaction debt at which writers begin to be slowed.
     pub debt_soft_bytes: u64,
-    /// Bytes that wait to be compacted, at which writers are slowed the most.
+    /// Bytes of compaction debt at which writers are slowed the most.
     pub debt_hard_bytes: u64,
     /// The settings of each level.
     pub levels: [LevelOptions; LEVEL_COUNT],
-    /// The compression of tables that have nothing below them, whichever level that is.
+    /// The compression of tables that have nothing below them, on any level.
     pub base_compression: Compression,
-    /// Who flushes and compacts.
+    /// Where flushes and compactions run.
     pub background: Background,
-    /// Compactions that may run at the same time, with a thread each; the last one only for level 0.
+    /// Compactions that may run at the same time, with a thread each; the last one is reserved for level 0.
     pub compaction_threads: usize,
-    /// Whether levels that are too large are compacted without being told.
+    /// Whether levels that exceed their target are compacted automatically.
     pub compact: bool,
-    /// Who merges.
+    /// What merges.
     pub executor: Arc<dyn CompactionExecutor>,
 }
 
@@ -114,7 +112,7 @@ impl LsmOptions {
         self.levels.get(level).map_or(TableIo::Buffered, |level| level.io)
     }
 
-    /// Whether a value of a key (as inside the engine) is to lie apart.
+    /// Whether a value of a key (as inside the engine) is stored in a value file.
     pub(crate) fn is_large(&self, key: &[u8], value_bytes: usize) -> bool {
         let own = if self.large_value_bytes_of.is_empty() {
             None
@@ -124,31 +122,30 @@ impl LsmOptions {
         value_bytes >= *own.unwrap_or(&self.large_value_bytes)
     }
 
-    /// The same settings within one budget: half of it for memtables, frozen ones and one in reserve
-    /// included, three eighths for what is read, an eighth for compaction tasks. Small budgets get small
-    /// tables.
+    /// The same settings within one memory budget: half of it for memtables, including frozen ones and one in
+    /// reserve, three eighths for reads, one eighth for compaction tasks. Small budgets get small tables.
     #[must_use]
     pub fn within_memory(mut self, bytes: usize) -> Self {
         let memtables = self.frozen_memtables_max.max(1) + 2;
         self.memtable_bytes = bytes / 2 / memtables;
         self.block_cache_bytes = bytes / 8 * 3;
         self.task_memory_bytes = bytes as u64 / 8;
-        // Task and result, decompressed: about six times what the task is stored in.
+        // Task and result, decompressed: about six times the stored size of the task.
         self.task_bytes = self.task_bytes.min(self.task_memory_bytes / 8).max(1);
         self.table_bytes = self.table_bytes.min(bytes as u64 / 4).max(1);
         self
     }
 
-    /// What memtables, reading and compaction tasks may take together, in bytes. Beside it: what readers hold
-    /// at the moment, a batch that is being written, the buffers of tables that are being written, and one
-    /// task of each compaction that finds no room in its share.
+    /// What memtables, reads and compaction tasks may use together, in bytes. Not included: what readers hold
+    /// at the moment, a batch being written, the buffers of tables being written, and one task of each
+    /// compaction that does not fit into its share.
     #[must_use]
     pub fn memory_bytes_max(&self) -> u64 {
         let memtables = (self.frozen_memtables_max.max(1) + 2) * self.memtable_bytes;
         (memtables + self.block_cache_bytes) as u64 + self.task_memory_bytes
     }
 
-    /// Bytes that a level is to hold; of level 0 its tables count instead.
+    /// The target size of a level in bytes; level 0 is measured in tables instead.
     pub(crate) fn level_bytes(&self, level: usize) -> u64 {
         let steps = u32::try_from(level.saturating_sub(1)).unwrap_or(u32::MAX);
         self.level1_bytes

@@ -1,11 +1,11 @@
-//! Snapshots: moments that somebody reads at, and up to where there is something to see.
+//! Snapshots: registered read positions, and up to which write there is something to see.
 //!
 //! # Invariants
 //!
-//! 1. What stands in a table of the newest version is visible: its sequence number is at most the visible
-//!    one. So who compacts and asks which snapshots are held knows of every reader who needs an older entry:
-//!    a snapshot that is taken later sees the newer one.
-//! 2. The directories stay locked as long as somebody has a snapshot: nobody else removes what it needs.
+//! 1. Everything in a table of the newest version is visible: its sequence number is at most the visible one.
+//!    So a compaction that asks for the registered snapshots knows every reader that needs an older entry: a
+//!    snapshot taken later sees the newer one.
+//! 2. The directories stay locked as long as there is a snapshot: nobody else removes what it needs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use weft_ops::key::SeqNo;
 
 use crate::sync::Mutex;
 
-/// Who reads, and what is visible.
+/// The registered readers, and what is visible.
 pub(crate) struct Readers {
     /// The last write that readers see.
     visible: AtomicU64,
-    /// How many hold a snapshot of each sequence number.
+    /// The number of snapshots of each sequence number.
     held: Mutex<BTreeMap<SeqNo, usize>>,
     /// The engine's directory and those of its levels.
     _locks: Vec<Box<dyn DirLock>>,
@@ -40,7 +40,7 @@ impl Readers {
         SeqNo(self.visible.load(Ordering::Acquire))
     }
 
-    /// From now on readers see all writes up to this one.
+    /// Makes all writes up to this one visible.
     pub(crate) fn show(&self, last: SeqNo) {
         self.visible.fetch_max(last.0, Ordering::AcqRel);
     }
@@ -50,7 +50,7 @@ impl Readers {
         self.held.lock().keys().copied().collect()
     }
 
-    /// The present moment.
+    /// A snapshot of the current state.
     pub(crate) fn snapshot(self: &Arc<Self>) -> Snapshot {
         let mut held = self.held.lock();
         let seqno = self.visible();
@@ -63,7 +63,7 @@ impl Readers {
     }
 }
 
-/// A moment of the engine: what was written later is not seen through it, what it sees is kept for it.
+/// A moment of the engine: later writes are not seen through it, and what it sees is kept for it.
 pub struct Snapshot {
     readers: Arc<Readers>,
     seqno: SeqNo,

@@ -1,4 +1,4 @@
-//! Range tombstones from a reader's side: which keys do they cover for someone at a sequence number?
+//! Range tombstones for a reader: which keys do they cover at a sequence number?
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(crate) fn covering(tombstones: &[RangeTombstone], key: &[u8], seqno: SeqNo) 
     newest.unwrap_or(SeqNo(0))
 }
 
-/// All that one reader sees, as disjoint pieces: one search tells what covers a key.
+/// All range tombstones that one reader sees, as disjoint pieces: one search finds what covers a key.
 #[derive(Debug, Default)]
 pub(crate) struct TombstoneSet {
     /// Where a piece begins, and the newest tombstone that covers it (0 for none); it ends where the next

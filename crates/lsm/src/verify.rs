@@ -1,10 +1,10 @@
-//! Checking every file of a stopped engine.
+//! Checks every file of a stopped engine.
 //!
 //! Reads the manifest, every section and every block of every table, every record of the value files that
-//! they list, and the logs; changes nothing. Beyond checksums it checks what the parts say of each other:
-//! order within and between blocks, index and blocks, bounds, counts, that every key passes the filter, that
-//! every pointer leads to its record and tables list what they point to, that the tables of a sorted level
-//! are disjoint.
+//! they list, and the logs; changes nothing. Beyond checksums it checks the consistency of the parts: order
+//! within and between blocks, index and blocks, bounds, counts, that every key passes the filter, that every
+//! pointer leads to its record and tables list what they point to, that the tables of a sorted level are
+//! disjoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::table::{Opened, Table, TableFiles};
 use crate::values::{Pointer, ValueScan};
 use crate::version::{ManifestState, ValueFileState, Version, read_manifest};
 
-/// What a check looked at, and what it found.
+/// What a check covered, and what it found.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
     /// Tables looked at.
@@ -54,14 +54,14 @@ impl VerifyReport {
 /// Checks the engine in `dir`, which must be stopped; `options` say where its levels lie.
 ///
 /// # Errors
-/// `WouldBlock` if somebody has it open; other errors of the disk. What is corrupt is no error but a finding.
+/// `WouldBlock` if the engine is open; other errors of the disk. Corruption is a finding, not an error.
 pub fn verify(disk: &Arc<dyn Disk>, dir: &Path, options: &LsmOptions) -> Result<VerifyReport, LsmError> {
     verify_and_show(disk, dir, options, |_, _, _, _| {})
 }
 
-/// As [`verify`]; `see` is shown every entry of the sound blocks of all tables: family, key, stamp, value;
-/// large values only if they are sound. The entries of a key come from several tables in no particular order;
-/// what is in logs is not shown.
+/// As [`verify`]; `see` is called with every entry of the valid blocks of all tables: family, key, stamp,
+/// value; large values only if they are valid. The entries of a key come from several tables in no particular
+/// order; logs are not included.
 ///
 /// # Errors
 /// As [`verify`].
@@ -249,7 +249,7 @@ fn check_values(state: &ValueFileState, report: &mut VerifyReport) -> Result<(),
     }
 }
 
-/// Reads the large value of an entry; `None` if it is bad, which is a finding. Adds up what is pointed to.
+/// Reads the large value of an entry; `None` if it is corrupt, which is a finding. Counts what is pointed to.
 fn check_pointer(
     table: &Table,
     block: usize,
@@ -264,7 +264,7 @@ fn check_pointer(
     match table.large_value(block, key, pointer) {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.is_corruption() => {
-            // Reading the whole value file has found it already, as a rule.
+            // Reading the whole value file has usually found it already.
             let text = error.to_string();
             if report.findings.iter().all(|finding| finding.to_string() != text) {
                 report.findings.push(error);

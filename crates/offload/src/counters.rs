@@ -1,18 +1,18 @@
-//! What the scheduler and each of its units did, in numbers. Nothing that fails is without a number.
+//! Counters of the scheduler and of each of its units. Every failure is counted.
 
 use std::fmt;
 
 use crate::health::Standing;
 use crate::reason::{Blame, ReasonCounts};
 
-/// Answers that nobody waited for.
+/// Answers that were not expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StrayCounts {
-    /// For an attempt that was given up at its deadline.
+    /// For an attempt whose deadline had passed.
     pub late: u64,
     /// For an attempt that was answered before.
     pub duplicate: u64,
-    /// For an attempt that this unit never had, or had too long ago to know.
+    /// For an attempt that this unit never had, or too long ago to be remembered.
     pub unknown: u64,
 }
 
@@ -21,22 +21,22 @@ pub struct StrayCounts {
 pub struct UnitCounters {
     /// The unit's name.
     pub name: String,
-    /// Where it stands.
+    /// Whether it gets jobs.
     pub standing: Standing,
     /// Attempts that it holds.
     pub in_flight: usize,
     /// Attempts that it was given.
     pub started: u64,
-    /// Attempts whose answer was whole and belonged to the request.
+    /// Attempts with a complete answer that matched the request.
     pub answered: u64,
     /// Answers that were compared with another executor's.
     pub compared: u64,
     /// Attempts that were probes of a unit on probation.
     pub probes: u64,
-    /// Attempts of which the CPU, begun beside them because they were unusually slow, was done first.
+    /// Attempts that the CPU, which started the job because the unit was unusually slow, finished first.
     pub hedges_lost: u64,
-    /// Those of them that were answered right afterwards; others failed, which is counted so, were taken back
-    /// unbegun, or are under way.
+    /// Those of them that were answered right afterwards; the others failed, which is counted as such, were
+    /// withdrawn before they began, or are still running.
     pub slow: u64,
     /// What went wrong, by reason.
     pub failures: ReasonCounts,
@@ -50,7 +50,7 @@ pub struct UnitCounters {
     pub busy_ns: u64,
     /// Bytes sent to it.
     pub bytes_in: u64,
-    /// Bytes of the answers that counted.
+    /// Bytes of the accepted answers.
     pub bytes_out: u64,
     /// Cycles that it reported.
     pub cycles: u64,
@@ -80,29 +80,28 @@ impl UnitCounters {
     }
 }
 
-/// All numbers at one moment. Jobs: `submitted = finished + waiting + under way`.
+/// All counters at one moment. Jobs: `submitted = finished + waiting + in progress`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counters {
     /// Jobs that were taken.
     pub submitted: u64,
-    /// Jobs whose requester has been told.
+    /// Jobs whose requester has its result.
     pub finished: u64,
     /// Those of them that ended with an error.
     pub errors: u64,
-    /// Jobs that came when the queue was full: refused, or made to wait.
+    /// Jobs that arrived when the queue was full: refused, or made to wait.
     pub queue_full: u64,
     /// Jobs in the queue.
     pub waiting: u64,
     /// Jobs that the CPU did or redid, by the first reason.
     pub redone_on_cpu: ReasonCounts,
-    /// Jobs that the CPU did because units were busy, or because there are none.
+    /// Jobs that the CPU did because units were busy or there are none.
     pub helped_by_cpu: u64,
-    /// Jobs that the CPU began, too, because their unit was unusually slow: hedges. Units lost those that the
-    /// CPU redid for [`crate::Reason::Slow`], the CPU those below; with others the unit failed or
-    /// was taken out
-    /// meanwhile, or they are under way.
+    /// Hedges: jobs that the CPU also started because their unit was unusually slow. Units lost those that
+    /// the CPU redid for [`crate::Reason::Slow`], the CPU lost those below; for the others the unit failed or
+    /// was taken out in the meantime, or they are still running.
     pub hedged: u64,
-    /// Hedges that the CPU was too late with, or broke down over: what it did was for nothing.
+    /// Hedges that the CPU finished too late or failed: wasted work.
     pub hedges_lost_by_cpu: u64,
     /// Jobs of which two results were compared.
     pub compared: u64,
@@ -122,7 +121,7 @@ impl Counters {
             .count()
     }
 
-    /// True when there are units and none of them gets jobs: everything is done by the CPU, slower.
+    /// True if there are units and none of them gets jobs: the CPU does everything, more slowly.
     #[must_use]
     pub fn all_units_out(&self) -> bool {
         self.units.len() > 1 && self.units_out() == self.units.len() - 1
@@ -130,7 +129,7 @@ impl Counters {
 }
 
 impl fmt::Display for Counters {
-    /// A line for people, and one for each unit; says first whether units are out.
+    /// One line for people, and one for each unit; says first whether units are out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = self.units.len().saturating_sub(1);
         if self.all_units_out() {

@@ -1,13 +1,13 @@
-//! Faults at every edge of a unit: [`FaultyUnit`] stands between the scheduler and a sound one.
+//! Fault injection: [`FaultyUnit`] stands between the scheduler and a working unit.
 //!
-//! | fault | where | how it is found |
+//! | fault | where | how it is detected |
 //! |---|---|---|
-//! | `InputFlipped` | a bit of the task changes on the way in | the unit's checksum, or the echo |
+//! | `InputFlipped` | a bit of the task changes on the way to the unit | the unit's checksum, or the echo |
 //! | `InputTruncated` | the end of the task does not arrive | the same |
-//! | `RequestLost` | the unit never hears of it | deadline |
-//! | `Refused` | the unit says no | at once |
-//! | `Upset` | a bit of the result changes inside the unit, unsealed | looking through the result |
-//! | `OutputFlipped` | a bit of the result changes on the way out | the answer's checksum |
+//! | `RequestLost` | the unit never gets the request | deadline |
+//! | `Refused` | the unit refuses the request | at once |
+//! | `Upset` | a bit of the result changes inside the unit, before it is sealed | validation of the result |
+//! | `OutputFlipped` | a bit of the result changes on the way back | the answer's checksum |
 //! | `OutputTruncated` | the end of the result does not arrive | length |
 //! | `HeaderFlipped` | a bit of the attempt's number changes | no such attempt, then deadline |
 //! | `AnswerLost` | the answer does not arrive | deadline |
@@ -16,8 +16,8 @@
 //! | `DiesSilent` | the unit takes requests and answers nothing, for a while | deadlines |
 //! | `DiesRefusing` | the unit refuses everything, for a while | at once |
 //!
-//! Which attempt gets which fault is drawn from a seed, or written down in a script. What was injected is
-//! counted, so that a test can say that all of it was found.
+//! Which attempt gets which fault is drawn from a seed, or listed in a script. Injected faults are counted,
+//! so that a test can check that all were detected.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -79,25 +79,25 @@ pub enum FaultPlan {
         per_million: u32,
         /// What to draw from.
         faults: Vec<Fault>,
-        /// For what is drawn.
+        /// The seed.
         seed: u64,
     },
-    /// The attempts in order; after the last entry all goes well.
+    /// The attempts in order; after the last entry there are no faults.
     Script(VecDeque<Option<Fault>>),
 }
 
-/// Times of faults, in nanoseconds.
+/// The durations of faults, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaultTimes {
-    /// How much later a late answer comes, and the second of two.
+    /// The delay of a late answer, and of the second of two.
     pub late_ns: u64,
     /// How long a dead unit is dead.
     pub dead_ns: u64,
 }
 
-/// Compaction units that fail, for tests of what stands on units: `units` models of which each attempt meets
-/// one of `faults` with this chance in a million. Deadlines are short, everything is compared, and units stay
-/// in, so that faults keep meeting jobs.
+/// Failing compaction units, for tests of users of units: `units` models of which each attempt meets one of
+/// `faults` with this chance in a million. Deadlines are short, everything is compared, and units are never
+/// taken out, so that faults keep meeting jobs.
 ///
 /// # Errors
 /// The system gives no thread.
@@ -117,7 +117,7 @@ pub fn failing_models(
     failing_models_with(config, units, params, per_million, faults)
 }
 
-/// As [`failing_models`], with settings of one's own.
+/// As [`failing_models`], with custom settings.
 ///
 /// # Errors
 /// The system gives no thread.
@@ -148,7 +148,7 @@ pub fn failing_models_with(
     Scheduler::new(config, clock.clone(), units)
 }
 
-/// How often each fault was injected; shared with who reads it.
+/// How often each fault was injected; shared with its reader.
 #[derive(Clone, Debug, Default)]
 pub struct FaultCounts(Arc<Mutex<BTreeMap<Fault, u64>>>);
 
@@ -159,7 +159,7 @@ impl FaultCounts {
         self.0.lock().get(&fault).copied().unwrap_or(0)
     }
 
-    /// All that were injected.
+    /// The number of all injected faults.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.lock().values().sum()
@@ -178,9 +178,9 @@ pub struct FaultyUnit<U> {
     times: FaultTimes,
     chance: Prng,
     counts: FaultCounts,
-    /// What will happen to answers on their way out.
+    /// Faults for answers that are still to come.
     planned: BTreeMap<AttemptId, Fault>,
-    /// Answers that are kept back, with when they come.
+    /// Delayed answers, with their time.
     held: Vec<(u64, Answer)>,
     dead_until_ns: u64,
     refuses: bool,
@@ -210,7 +210,7 @@ impl<U: Unit> FaultyUnit<U> {
         }
     }
 
-    /// What was injected so far; goes on counting.
+    /// The injected faults so far; continues to count.
     #[must_use]
     pub fn counts(&self) -> FaultCounts {
         self.counts.clone()
@@ -256,7 +256,7 @@ impl<U: Unit> FaultyUnit<U> {
         happened
     }
 
-    /// Does to an answer what was planned for it.
+    /// Applies a planned fault to an answer.
     fn spoil(&mut self, fault: Fault, mut answer: Answer, answers: &mut Vec<Answer>) {
         let later = self.clock.monotonic_nanos().saturating_add(self.times.late_ns);
         let mut happened = true;

@@ -1,47 +1,46 @@
-//! Whether a unit is trusted with jobs: a circuit breaker over its last outcomes.
+//! A circuit breaker for each unit, over its last outcomes.
 //!
 //! ```text
 //!            too many failures among the last ones
 //!   in  ------------------------------------------------>  out (for a while, doubled each time
 //!    ^                                                      |   unless it was in for a whole window)
-//!    |                                                      |  the while is over
+//!    |                                                      |  the while has passed
 //!    |  enough probes in a row were right                   v
 //!    +--------------------------------------------------  on probation: one job at a time,
 //!                     a failure or slow: out again  <---   each compared with the CPU
 //! ```
 //!
-//! A unit that is right but loses too many races against the CPU, which begins what a unit is unusually slow
-//! with (`scheduler/pace.rs`), is taken out likewise: nobody waits longer than for one that fails, but
-//! somebody always waits. It takes more of that than of failures, since no harm is done. What becomes slower
-//! for good is soon the usual, and loses no race; so what is counted is a unit that is now fast and now slow,
-//! or one that takes more than half of its deadline.
+//! A unit that gives correct results but loses too many hedges against the CPU (`scheduler/service_time.rs`)
+//! is taken out as well: nobody waits longer than for a failing unit, but somebody always waits. It tolerates
+//! more of these than failures, since no harm is done. A unit that becomes slower for good soon counts as
+//! normal and loses no hedge; so what is counted is a unit with varying speed, or one that takes more than
+//! half of its deadline.
 //!
-//! A probe is not raced against: the CPU has it from the start. It is slow if the CPU would have been first
-//! had it begun when the unit was unusually slow. Otherwise a unit that is always slow would come back each
-//! time after the shortest while.
+//! A probe is not hedged: the CPU runs it from the start. It counts as slow if the CPU would have finished
+//! first, had it started when the unit was unusually slow. Otherwise a unit that is always slow would come
+//! back each time after the shortest time out.
 //!
-//! A job on probation costs the CPU a second run, so that no answer of a unit that has just failed is
-//! believed on its checksum alone. The same goes for what it had in hand when it was taken out. The
-//! while is drawn from the upper half of its range, so that units which
-//! failed together do not come back together.
+//! A job on probation costs the CPU a second run, so that no answer of a unit that has just failed is trusted
+//! on its checksum alone. The same holds for the jobs that it had when it was taken out. The time out is
+//! drawn from the upper half of its range, so that units that failed together do not come back together.
 
 use weft_base::Prng;
 
-/// When a unit is taken out and how it comes back.
+/// When a unit is taken out, and when it comes back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HealthPolicy {
-    /// How many outcomes back failures are counted; at most 64.
+    /// Over how many outcomes failures are counted; at most 64.
     pub window: u32,
-    /// With so many failures among them the unit is taken out; at least 1.
+    /// This many failures among them take the unit out; at least 1.
     pub failures_max: u32,
-    /// With so many among them that were right but lost to the CPU, too; at least 1, and never with more than
+    /// So do this many correct results that lost against the CPU; at least 1, and never with more than
     /// `window`.
     pub slow_max: u32,
     /// How long a unit stays out, in nanoseconds, the first time.
     pub out_ns: u64,
-    /// How long at most, after doubling.
+    /// The longest time out, after doubling.
     pub out_ns_max: u64,
-    /// So many probes in a row must be right before the unit is back in.
+    /// This many correct probes in a row bring the unit back.
     pub probes: u32,
 }
 
@@ -59,24 +58,24 @@ impl Default for HealthPolicy {
     }
 }
 
-/// Where a unit stands.
+/// The state of a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
     /// Trusted with jobs.
     In,
-    /// Gets no jobs until then.
+    /// Gets no jobs until this time.
     Out {
         /// On the scheduler's clock.
         until_ns: u64,
     },
     /// Gets one job at a time, which is compared with the CPU's result.
     Probation {
-        /// Probes that were right, in a row.
+        /// Correct probes in a row.
         right: u32,
     },
 }
 
-/// What an outcome changed.
+/// A change of state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// The unit was taken out.
@@ -94,7 +93,7 @@ pub struct Health {
     failures: u64,
     /// The same outcomes; 1 is one that was right but slow.
     slow: u64,
-    /// How long it stays out next time.
+    /// The next time out.
     next_out_ns: u64,
     /// Outcomes since it came in.
     since_in: u32,
@@ -114,7 +113,7 @@ impl Health {
         }
     }
 
-    /// Where the unit stands at `now_ns`; the end of its time out begins its probation.
+    /// The state at `now_ns`; at the end of the time out its probation begins.
     pub fn standing(&mut self, now_ns: u64) -> Standing {
         if let Standing::Out { until_ns } = self.standing
             && now_ns >= until_ns
@@ -124,13 +123,13 @@ impl Health {
         self.standing
     }
 
-    /// Where it stood when last asked.
+    /// The state when last asked.
     #[must_use]
     pub const fn last_standing(&self) -> Standing {
         self.standing
     }
 
-    /// A job was done right.
+    /// A job succeeded.
     pub fn right(&mut self) -> Option<Change> {
         self.note(false, false);
         if let Standing::Probation { right } = &mut self.standing {
@@ -144,16 +143,16 @@ impl Health {
         None
     }
 
-    /// A job failed at `now_ns`. Failures of jobs that were under way when the unit was taken out change
-    /// nothing more.
+    /// A job failed at `now_ns`. Failures of jobs that were running when the unit was taken out have no
+    /// further effect.
     pub fn failed(&mut self, now_ns: u64, chance: &mut Prng) -> Option<Change> {
         self.note(true, false);
         let is_too_often = self.among_last(self.failures) >= self.policy.failures_max.max(1);
         self.judged(is_too_often, now_ns, chance)
     }
 
-    /// A job was done right, but somebody else was first who began it because of that; or would have been, if
-    /// it is a probe.
+    /// A job succeeded, but the CPU, started because the unit was slow, was first; or would have been, for a
+    /// probe.
     pub fn slow(&mut self, now_ns: u64, chance: &mut Prng) -> Option<Change> {
         self.note(false, true);
         let is_too_often = self.among_last(self.slow) >= self.policy.slow_max.max(1);
@@ -182,7 +181,7 @@ impl Health {
     }
 
     fn take_out(&mut self, now_ns: u64, chance: &mut Prng) -> Change {
-        // This outcome is not one of those that it stood.
+        // This outcome does not count to its time in.
         if self.standing == Standing::In && self.since_in > self.policy.window.clamp(1, 64) {
             self.next_out_ns = self.policy.out_ns;
         }

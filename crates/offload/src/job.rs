@@ -1,10 +1,10 @@
-//! What is asked for: a kind of pure operation, the encoded task, and how large its parts are.
+//! Jobs: a kind of pure operation, the encoded task, and the size of its parts.
 //!
-//! What is sent to a unit is bytes, the very ones that were checksummed; a task is encoded when the first
-//! unit is to get it. The `cpu` unit shares this process's memory and takes the task as it is, so a job that
-//! only ever meets the CPU is neither encoded nor copied. The shape stands beside the task so that a
-//! scheduler can choose a unit without decoding; a unit whose limits are exceeded in spite of the stated
-//! shape answers so, and the CPU does the job.
+//! A unit gets bytes, the same ones that were checksummed; a task is encoded when the first unit is to get
+//! it. The `cpu` unit shares this process's memory and takes the task as it is, so a job that only runs on
+//! the CPU is neither encoded nor copied. The shape is kept next to the task so that a scheduler can choose a
+//! unit without decoding; a unit whose limits are exceeded in spite of the stated shape reports this, and the
+//! CPU does the job.
 
 use std::sync::{Arc, OnceLock};
 
@@ -73,7 +73,7 @@ impl Codecs {
     }
 }
 
-/// How large a job's parts are: what a unit's limits are compared with. 0 where a kind has no such part.
+/// The size of a job's parts, to be compared with a unit's limits. 0 where a kind has no such part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shape {
     /// Longest key, in bytes.
@@ -84,12 +84,12 @@ pub struct Shape {
     pub ways: u32,
     /// Compressions of blocks, read or written.
     pub codecs: Codecs,
-    /// Memory for the result, in bytes, to be set aside before the job starts. A unit needs the task's own
-    /// bytes besides.
+    /// Memory for the result, in bytes, to be reserved before the job starts. A unit needs space for the task
+    /// as well.
     pub output_bytes_max: u64,
 }
 
-/// What an operation is applied to. Cheap to clone.
+/// The argument of an operation. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Task {
     /// Encoded, as the kind's codec writes it.
@@ -111,8 +111,8 @@ pub struct Job {
     payload: OnceLock<Bytes>,
     /// How large its parts are.
     pub shape: Shape,
-    /// Nanoseconds that a unit may take, instead of what the scheduler is configured for. The CPU has no
-    /// deadline: after it there is nobody to turn to.
+    /// Nanoseconds that a unit may take, instead of the configured deadline. The CPU has no deadline: there
+    /// is no further fallback.
     pub deadline_ns: Option<u64>,
 }
 
@@ -135,14 +135,14 @@ impl Job {
         }
     }
 
-    /// Bytes of the task: blocks or hashes, without what the encoding puts around them. What bounds, limits
-    /// and counters count.
+    /// Bytes of the task: blocks or hashes, without the overhead of the encoding. Used for bounds, limits and
+    /// counters.
     #[must_use]
     pub fn task_bytes(&self) -> u64 {
         self.task_bytes
     }
 
-    /// The task as it is sent, encoded on the first call.
+    /// The encoded task; it is encoded on the first call.
     #[must_use]
     pub fn payload(&self) -> &Bytes {
         self.payload.get_or_init(|| match &self.task {
@@ -153,7 +153,7 @@ impl Job {
     }
 }
 
-/// What a unit accepts of one kind. A limit is the largest accepted number.
+/// What a unit accepts of one kind. A limit is the largest accepted value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Longest key, in bytes.

@@ -1,5 +1,5 @@
-//! The kinds as operations of `weft_ops`: how tasks are made into jobs, what the CPU computes, and what a
-//! result must look like to be believed.
+//! The kinds as operations of `weft_ops`: how jobs are made from tasks, what the CPU computes, and how a
+//! result is validated.
 //!
 //! ```text
 //! kind           task                                          result
@@ -22,14 +22,14 @@ use crate::wire::ReturnCode;
 
 impl Job {
     /// A merge. `key_bytes_max` and `value_bytes_max` are those of the inputs as far as they are known; 0
-    /// leaves it to the unit to find out. The memory for the result is the task's `output_bytes_max`, so
-    /// that ought to be what was set aside.
+    /// leaves it to the unit to find out. The memory for the result is the task's `output_bytes_max`, which
+    /// should be what was reserved.
     #[must_use]
     pub fn merge(task: impl Into<Arc<MergeTask>>, key_bytes_max: u32, value_bytes_max: u32) -> Job {
         let task = task.into();
         let mut codecs = Codecs::of(&[task.output.compression]);
         for block in task.runs.iter().flat_map(|run| &run.blocks) {
-            // The byte behind the checksum; what it is if the block is damaged is found out later.
+            // The byte after the checksum; if the block is damaged this is detected later.
             if let Some(codec) = block.get(4).copied().and_then(Compression::from_u8) {
                 codecs.insert(codec);
             }
@@ -49,7 +49,7 @@ impl Job {
     pub fn build_filter(hashes: impl Into<Arc<[u64]>>, bits_per_key: u32) -> Job {
         let hashes = hashes.into();
         let shape = Shape {
-            // Lines are whole: at least one, and at most one more than the bits need.
+            // Lines are complete: at least one, and at most one more than the bits need.
             output_bytes_max: hashes.len() as u64 * u64::from(bits_per_key) / 8 + 128,
             ..Shape::default()
         };
@@ -108,17 +108,17 @@ fn outcome(result: Result<Output, Output>) -> Outcome {
     }
 }
 
-/// Looks through what a unit answered: whether a merge has the entries that the task leaves
-/// ([`CheckedMerge::look_through`]), and a filter lets its hashes pass and no more bits set than they can set
-/// ([`CheckedFilter::look_through`]). Nobody looks again after this. `None`: it is not a result of the task.
+/// Validates a unit's answer: a merge must have the entries that the task leaves
+/// ([`CheckedMerge::validate`]), and a filter must contain its hashes and no more bits than they can set
+/// ([`CheckedFilter::validate`]). It is not validated again. `None`: it is not a result of the task.
 #[must_use]
-pub fn look_through(job: &Job, output: Bytes) -> Option<Output> {
+pub fn validate(job: &Job, output: Bytes) -> Option<Output> {
     match job.kind {
         JobKind::Merge => {
             let output = MergeOutput::decode(&output).ok()?;
             let checked = match &job.task {
-                Task::Merge(task) => CheckedMerge::look_through(output, task),
-                _ => CheckedMerge::look_through(output, &MergeTask::decode(job.payload()).ok()?),
+                Task::Merge(task) => CheckedMerge::validate(output, task),
+                _ => CheckedMerge::validate(output, &MergeTask::decode(job.payload()).ok()?),
             };
             checked.ok().map(|output| Output::Merge(Box::new(output)))
         }
@@ -129,13 +129,13 @@ pub fn look_through(job: &Job, output: Bytes) -> Option<Output> {
                     .map(|(hashes, bits_per_key)| (hashes.into(), bits_per_key))
                     .ok()?,
             };
-            CheckedFilter::look_through(output, hashes, bits_per_key).map(Output::Filter)
+            CheckedFilter::validate(output, hashes, bits_per_key).map(Output::Filter)
         }
     }
 }
 
-/// Whether a result that somebody in this process has looked through, or computed, is one of such a task: its
-/// kind, and as far as it knows its task (bounds of a merge, hashes of a filter). Cheap.
+/// Whether a result that this process has validated or computed belongs to such a task: its kind, and as far
+/// as it knows its task (bounds of a merge, hashes of a filter). Cheap.
 pub(crate) fn is_of(job: &Job, output: &Output) -> bool {
     match (job.kind, output) {
         (JobKind::Merge, Output::Merge(merged)) => {
@@ -167,7 +167,7 @@ mod tests {
                 let outcome = Golden.run(kind, &noise.clone().into());
                 prop_assert_eq!(outcome.code, ReturnCode::Invalid);
                 let job = Job::new(kind, Task::Encoded(Bytes::new()), Shape::default());
-                prop_assert_eq!(look_through(&job, noise.clone().into()), None);
+                prop_assert_eq!(validate(&job, noise.clone().into()), None);
             }
         }
 
@@ -181,7 +181,7 @@ mod tests {
             prop_assert_eq!(&output, &build_filter(&hashes, bits_per_key));
             // What was looked through is what the CPU builds.
             let direct = Golden.run_task(job.kind, &job.task);
-            prop_assert_eq!((direct.code, Some(direct.output)), (outcome.code, look_through(&job, output)));
+            prop_assert_eq!((direct.code, Some(direct.output)), (outcome.code, validate(&job, output)));
         }
     }
 

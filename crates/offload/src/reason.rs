@@ -1,5 +1,5 @@
-//! Why a job was not done by a unit alone: failures, and direct ways to the CPU. Each is counted by its
-//! name; none is silent.
+//! Why a job was not done by a unit alone: failures, and jobs that go directly to the CPU. Each is counted by
+//! its name.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ macro_rules! reasons {
                 match self { $(Reason::$variant => $name,)* }
             }
 
-            /// What it says about the unit.
+            /// What the reason says about the unit.
             #[must_use]
             pub const fn blame(self) -> Blame {
                 match self { $(Reason::$variant => Blame::$kind,)* }
@@ -33,33 +33,33 @@ macro_rules! reasons {
     (@count $($variant:ident)*) => { [$(stringify!($variant)),*].len() };
 }
 
-/// Whom a reason speaks against.
+/// Whom a reason blames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Blame {
-    /// The unit or the way to it: counts toward taking it out.
+    /// The unit or the connection to it: counts toward taking it out.
     Unit,
-    /// Nobody yet: whether the unit was slow or failed is seen when the attempt ends, and counted then.
+    /// Undecided: whether the unit was slow or failed is known when the attempt ends, and counted then.
     Open,
-    /// Nobody: the job is not for units, or there is none for it.
+    /// Nobody: the job is not suited for units, or there is none for it.
     Nobody,
 }
 
 reasons! {
-    /// The unit did not take the request, although it ought to have had room.
+    /// The unit did not take the request, although it should have had space.
     Refused = "refused", Unit;
-    /// No answer came within the deadline: lost on the way in, inside, or on the way out, or late.
+    /// No answer came before the deadline: lost on the way in, inside, or on the way out, or late.
     Late = "late", Unit;
-    /// The unit did not get the bytes that were sent.
+    /// The unit did not receive the bytes that were sent.
     InputDamaged = "input_damaged", Unit;
     /// The answer's checksum does not match its bytes.
     OutputDamaged = "output_damaged", Unit;
     /// The answer is not as long as it says.
     Truncated = "truncated", Unit;
-    /// The answer is whole, but is no result of such a job.
+    /// The answer is complete, but is no valid result of the job.
     Malformed = "malformed", Unit;
-    /// The unit says that the task makes no sense.
+    /// The unit reports that the task is invalid.
     CalledInvalid = "called_invalid", Unit;
-    /// The unit says that it broke down.
+    /// The unit reports an internal failure.
     Broken = "broken", Unit;
     /// Two executors gave different results.
     Mismatch = "mismatch", Unit;
@@ -75,15 +75,15 @@ reasons! {
     TooMuchMemory = "too_much_memory", Nobody;
     /// The stated shape was within the limits, the task itself was not.
     LimitsFoundExceeded = "limits_found_exceeded", Nobody;
-    /// The unit had not answered long after it usually has, and the CPU was done first. What becomes of the
-    /// unit's attempt is counted when it ends: slow if it was right after all, else as the failure that it
-    /// is.
+    /// The unit had not answered long after its usual time, and the CPU finished first. The outcome of the
+    /// unit's attempt is counted when it ends: slow if it was right after all, otherwise as the failure that
+    /// it is.
     Slow = "slow", Open;
     /// No unit does this kind.
     NoUnit = "no_unit", Nobody;
-    /// Every unit that would take it is taken out at present.
+    /// Every unit that would accept it is out at the moment.
     UnitsOut = "units_out", Nobody;
-    /// All that the units for it hold is unusually slow, perhaps lost, and the CPU was idle. Whether they
+    /// Everything that its units have is unusually slow, perhaps lost, and the CPU was idle. Whether they
     /// were slow or failed is counted when those attempts end.
     UnitsOverdue = "units_overdue", Nobody;
 }
@@ -124,7 +124,7 @@ impl ReasonCounts {
         self.0.get(reason as usize).copied().unwrap_or(0)
     }
 
-    /// All that occurred, with how often.
+    /// All that occurred, with their counts.
     pub fn nonzero(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
         Reason::ALL
             .into_iter()

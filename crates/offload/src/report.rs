@@ -1,4 +1,4 @@
-//! What a requester gets: the result, and who made it.
+//! What a requester gets: the result, and which unit made it.
 
 use std::error::Error;
 use std::fmt;
@@ -13,15 +13,16 @@ use crate::reason::Reason;
 /// Why there is no result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum JobError {
-    /// A merge that cannot be done, and why; the CPU says so. Deterministic: doing it again brings the same.
+    /// A merge that cannot be done, and why, as found by the CPU. Deterministic: retrying gives the same
+    /// error.
     Merge(MergeError),
-    /// The task makes no sense, likewise.
+    /// The task is invalid, likewise.
     Invalid(String),
-    /// The CPU's implementation broke down. A defect of this program.
+    /// The CPU's implementation failed: a defect of this program.
     Broken(String),
-    /// The CPU's answers came back damaged, several times: memory or processor are not to be trusted.
+    /// The CPU's answers were damaged several times: memory or processor cannot be trusted.
     CpuDamaged,
-    /// The scheduler was stopped before the job was done, or its requester gave it up before there was room.
+    /// The scheduler was stopped before the job was done, or its requester gave up before there was space.
     Stopped,
 }
 
@@ -46,7 +47,7 @@ pub struct JobReport {
     pub kind: JobKind,
     /// The name of the unit whose result was taken.
     pub unit: String,
-    /// Why the CPU did it, although units are there or ought to be. `None`: a unit did it, or the CPU helped
+    /// Why the CPU did it, although there are or should be units. `None`: a unit did it, or the CPU helped
     /// because units were busy.
     pub redone_on_cpu: Option<Reason>,
     /// Two executors gave the same bytes.
@@ -57,23 +58,23 @@ pub struct JobReport {
     pub bytes_out: u64,
     /// Nanoseconds from submission until the first executor got it.
     pub queued_ns: u64,
-    /// Nanoseconds from then until the result that stands was there, redoing included; judging it is not.
+    /// Nanoseconds from then until the final result arrived, including redoing but not validation.
     pub run_ns: u64,
-    /// Cycles of the unit whose result was taken, real or simulated; 0 where nobody counts.
+    /// Cycles of the unit whose result was taken, real or simulated; 0 if it does not count them.
     pub cycles: u64,
 }
 
-/// What an operation yields. What a unit sends is bytes; looking through them ([`crate::LookThrough`]) makes
-/// one of the others of them. So in a result it is in the type that somebody has looked.
+/// The result of an operation. A unit sends bytes; validation ([`crate::Validator`]) turns them into one of
+/// the other variants. So the type of a result shows that it was validated.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// As a unit sent it, or a message: nobody has looked at it but for its checksum.
+    /// As a unit sent it, or a message: only its checksum was verified.
     Bytes(Bytes),
     /// A merge's output.
     Merge(Box<CheckedMerge>),
     /// A filter.
     Filter(CheckedFilter),
-    /// Why there is no merge, from a unit in this process. It never stands in a result: there it is
+    /// Why there is no merge, from a unit in this process. Never part of a result: there it becomes
     /// [`JobError::Merge`].
     NoMerge(MergeError),
 }
@@ -96,7 +97,7 @@ impl Output {
         }
     }
 
-    /// The output of a merge; `None` for other kinds, and for bytes that nobody has looked through.
+    /// The output of a merge; `None` for other kinds, and for bytes that were not validated.
     #[must_use]
     pub fn into_merge(self) -> Option<CheckedMerge> {
         match self {

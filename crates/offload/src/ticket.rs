@@ -1,7 +1,7 @@
-//! Where a requester meets its finished job: a [`Ticket`] for one, a [`FinishedQueue`] for many.
+//! How a requester gets its finished job: a [`Ticket`] for one, a [`FinishedQueue`] for many.
 //!
-//! Neither takes a thread while jobs run. A ticket is a future and can also be waited for; the queue is the
-//! document's Finished Queue: results in the order in which they came, a waker that is called when one does.
+//! Neither takes a thread while jobs run. A ticket is a future and can also be waited for; the queue is
+//! X-DB's Finished Queue: results in the order of arrival, and a waker that is called when one arrives.
 //! Dropping a ticket does not cancel its job; the result is dropped.
 
 use std::collections::VecDeque;
@@ -98,7 +98,7 @@ impl Future for Ticket {
 /// Finished jobs, each with the tag that its requester gave it. Clones are the same queue.
 ///
 /// It has no bound of its own: it never holds more than what was submitted to it and not yet taken, and the
-/// scheduler bounds what is under way. A requester that takes nothing should submit nothing.
+/// scheduler bounds jobs in progress. A requester that takes nothing should submit nothing.
 #[derive(Clone, Default)]
 pub struct FinishedQueue {
     shared: Arc<QueueShared>,

@@ -1,10 +1,10 @@
-//! What each unit did when: a bounded record, exportable as a Chrome trace.
+//! A bounded record of what each unit did and when, exportable as a Chrome trace.
 //!
-//! `chrome://tracing` and Perfetto read the export: a box for each attempt with how it ended, from when the
-//! unit got it; a row for each attempt that a unit holds at a time, so that boxes of a row do not overlap;
-//! a mark where a unit was taken out or brought back. Format: "Trace Event Format" (Google, 2016),
-//! JSON object form, phases `X`, `i` and `M`. When the record is full the oldest entries go; how many went
-//! stands in the export.
+//! `chrome://tracing` and Perfetto read the export: a box for each attempt with its outcome, beginning when
+//! the unit got it; a row for each concurrent attempt of a unit, so that boxes of a row do not overlap; a
+//! mark where a unit was taken out or brought back. Format: "Trace Event Format" (Google, 2016), JSON object
+//! form, phases `X`, `i` and `M`. When the record is full the oldest entries are dropped; the export states
+//! how many.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write;
@@ -66,12 +66,12 @@ pub enum Entry {
 pub struct Timeline {
     entries: VecDeque<Entry>,
     entries_max: usize,
-    /// Entries that went because the record was full.
+    /// Entries that were dropped because the record was full.
     pub gone: u64,
 }
 
 impl Timeline {
-    /// A record of at most `entries_max` entries; 0 records nothing and counts nothing as gone.
+    /// A record of at most `entries_max` entries; 0 records nothing and counts nothing as dropped.
     #[must_use]
     pub fn new(entries_max: usize) -> Timeline {
         Timeline {
@@ -81,7 +81,7 @@ impl Timeline {
         }
     }
 
-    /// Adds an entry; the oldest goes when there is no room.
+    /// Adds an entry; drops the oldest if there is no space.
     pub fn push(&mut self, entry: Entry) {
         if self.entries_max == 0 {
             return;

@@ -1,4 +1,4 @@
-//! What goes to a unit and what comes back, sealed: [`Request`] and [`Answer`].
+//! Requests and answers under checksums: [`Request`] and [`Answer`].
 //!
 //! X-DB compares CRCs of data before and after transmission ("Fault Tolerance Mechanism Design"). Here each
 //! direction is covered from end to end:
@@ -12,11 +12,11 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Damage on the way in is found even if the unit looks at nothing: its echo differs.
-//! 2. An answer speaks for one attempt only. Its number is under the checksum and is never used again, so an
-//!    answer that comes twice, late, or to the wrong requester is not taken for another one.
-//! 3. What a checksum cannot find is a wrong result that was sealed afterwards (an upset inside the unit).
-//!    That is what looking through results is for ([`crate::operation::look_through`]).
+//! 1. Damage on the way in is detected even if the unit checks nothing: its echo differs.
+//! 2. An answer belongs to one attempt only. The attempt's number is under the checksum and never reused, so
+//!    an answer that comes twice, late, or for another request is not taken for a valid one.
+//! 3. A checksum cannot detect a wrong result that was sealed afterwards (an upset inside the unit).
+//!    Validation of results does ([`crate::operation::validate`]).
 
 use bytes::Bytes;
 use weft_ops::{crc32c, crc32c_append};
@@ -24,7 +24,7 @@ use weft_ops::{crc32c, crc32c_append};
 use crate::job::{JobKind, Shape, Task};
 use crate::report::Output;
 
-/// The number of one try of one job on one unit. Counts up and is never used again.
+/// The number of one attempt of a job on a unit. Counts up and is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AttemptId(pub u64);
 
@@ -35,11 +35,11 @@ pub struct Request {
     pub attempt: AttemptId,
     /// Which operation.
     pub kind: JobKind,
-    /// How large its parts are, for setting memory aside.
+    /// The size of its parts, for reserving memory.
     pub shape: Shape,
     /// The encoded task.
     pub payload: Bytes,
-    /// [`request_crc`] as computed by who sent it.
+    /// [`request_crc`] as computed by the sender.
     pub crc: u32,
     /// For a unit that works in this process's memory, the task itself instead of payload and checksum.
     pub task: Option<Task>,
@@ -54,16 +54,16 @@ pub fn request_crc(kind: JobKind, payload: &[u8]) -> u32 {
     crc32c_append(crc32c(&head), payload)
 }
 
-/// How a unit says that it went.
+/// The outcome that a unit reports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ReturnCode {
     /// The output is the result.
     Done,
     /// The task's checksum did not match what arrived.
     InputDamaged,
-    /// The task makes no sense: the output says why, as UTF-8. The CPU decides whether that is so.
+    /// The task is invalid: the output says why, as UTF-8. The CPU decides whether that is so.
     Invalid,
-    /// A part of the task is larger than the unit takes, whatever the stated shape says.
+    /// A part of the task is larger than the unit accepts, whatever the stated shape says.
     BeyondLimits,
     /// The unit broke down while it computed.
     Broken,
@@ -86,34 +86,34 @@ impl ReturnCode {
 /// A result on its way back.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The try that it answers.
+    /// The attempt that it answers.
     pub attempt: AttemptId,
     /// The operation that was done.
     pub kind: JobKind,
-    /// [`request_crc`] as computed by the unit over what reached it.
+    /// [`request_crc`] as computed by the unit over the bytes that reached it.
     pub request_crc: u32,
-    /// How it went.
+    /// The outcome.
     pub code: ReturnCode,
     /// Bytes of output that were sent.
     pub output_bytes: u64,
     /// The encoded result.
     pub output: Bytes,
-    /// Cycles that the unit took, for units that count (or simulate) them; otherwise 0.
+    /// Cycles that the unit took, if it counts or simulates them; otherwise 0.
     pub cycles: u64,
-    /// Checksum over all of the above except the cycles, which decide nothing.
+    /// Checksum over all of the above except the cycles, which do not matter.
     pub crc: u32,
     /// From a unit that works in this process's memory, the result itself instead of output and checksum.
     pub direct: Option<Output>,
 }
 
-/// Why an answer is not taken.
+/// Why an answer is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Damage {
     /// The answer's own checksum does not match.
     Answer,
     /// The answer is not as long as it says.
     Length,
-    /// The unit worked on other bytes than were sent.
+    /// The unit worked on other bytes than those sent.
     Request,
 }
 
@@ -159,7 +159,7 @@ impl Answer {
         }
     }
 
-    /// The result, however it came.
+    /// The result, in whichever form it came.
     #[must_use]
     pub fn into_output(self) -> Output {
         self.direct.unwrap_or(Output::Bytes(self.output))
@@ -172,7 +172,7 @@ impl Answer {
         direct.unwrap_or(self.output.len() as u64)
     }
 
-    /// The checksum that the answer ought to have.
+    /// The checksum that the answer should have.
     #[must_use]
     pub fn computed_crc(&self) -> u32 {
         let mut head = [0; 22];
@@ -184,10 +184,10 @@ impl Answer {
         crc32c_append(crc32c(&head), &self.output)
     }
 
-    /// Checks the answer against the request that it should belong to.
+    /// Checks the answer against its request.
     ///
     /// # Errors
-    /// The first damage that is found: length, then the answer's checksum, then the request's.
+    /// The first damage found: length, then the answer's checksum, then the request's.
     pub fn check(&self, kind: JobKind, sent_crc: u32) -> Result<(), Damage> {
         if self.output_bytes != self.output.len() as u64 {
             return Err(Damage::Length);

@@ -94,7 +94,7 @@ fn main() {
                     Ok(output) => {
                         entries = output.entries_in;
                         let before = thread_cpu_nanos();
-                        let looked = CheckedMerge::look_through(output, &task);
+                        let looked = CheckedMerge::validate(output, &task);
                         look_seconds.push((thread_cpu_nanos() - before) as f64 / 1e9);
                         if let Err(flaw) = looked {
                             println!("{flaw}");

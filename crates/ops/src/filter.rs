@@ -114,7 +114,7 @@ impl CheckedFilter {
     /// without need, in place of one that two hashes share, is not seen; it lets an absent key pass and hides
     /// none. Cost: about that of building.
     #[must_use]
-    pub fn look_through(stored: Bytes, hashes: Arc<[u64]>, bits_per_key: u32) -> Option<Self> {
+    pub fn validate(stored: Bytes, hashes: Arc<[u64]>, bits_per_key: u32) -> Option<Self> {
         can_be_filter_of(&stored, &hashes, bits_per_key).then_some(Self {
             stored,
             hashes,
@@ -136,7 +136,7 @@ impl CheckedFilter {
     }
 }
 
-/// See [`CheckedFilter::look_through`].
+/// See [`CheckedFilter::validate`].
 fn can_be_filter_of(stored: &Bytes, hashes: &[u64], bits_per_key: u32) -> bool {
     let Ok(filter) = Filter::open(stored) else {
         return false;

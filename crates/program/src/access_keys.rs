@@ -1,11 +1,11 @@
-//! From declared accesses and bound inputs to key bytes.
+//! Encodes the keys of a program's declared accesses for bound inputs.
 
 use weft_ops::hash64;
 use weft_types::{SqlError, SqlState};
 
 use crate::program::Program;
 
-/// Where one value of an access key comes from.
+/// The source of one value of an access key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KeyPart {
     /// An input.
@@ -23,8 +23,8 @@ impl KeyPart {
     }
 }
 
-/// The encoded keys of one run's accesses: made once, for the lock manager, the plan of the lookups and the
-/// guard. What else there is to know of an access stands in the program, under the same number.
+/// The encoded keys of one run's accesses: made once, for the lock manager, the lookup plan and the guard.
+/// Everything else about an access is in the program, under the same number.
 #[derive(Clone, Debug, Default)]
 pub struct AccessKeys {
     pub(crate) entries: Vec<AccessKey>,
@@ -36,11 +36,11 @@ pub struct AccessKeys {
 pub(crate) struct AccessKey {
     start: u32,
     end: u32,
-    /// The upper prefix of a range lies from `end` to here.
+    /// The upper prefix of a range ends here; it begins at `end`.
     hi_end: u32,
     /// It is of one row or value, but a part of it is NULL: it equals nothing.
     pub(crate) equals_nothing: bool,
-    /// A range of all keys that begin with it.
+    /// A range of all keys with this prefix.
     pub(crate) is_prefix: bool,
     /// [`hash64`] of the key of a row or value.
     pub(crate) hash: u64,
@@ -102,7 +102,7 @@ impl AccessKeys {
         }
     }
 
-    /// Takes the keys of others.
+    /// Copies the keys of another run.
     pub(crate) fn copy_from(&mut self, other: &AccessKeys) {
         self.entries.clone_from(&other.entries);
         self.bytes.clone_from(&other.bytes);
@@ -154,7 +154,7 @@ fn too_long_keys() -> SqlError {
     )
 }
 
-/// The error for inputs that are no row of the program's input layout.
+/// The error for inputs that are not a row of the program's input layout.
 pub(crate) fn bad_inputs() -> SqlError {
     SqlError::new(
         SqlState::INTERNAL_ERROR,
@@ -162,13 +162,13 @@ pub(crate) fn bad_inputs() -> SqlError {
     )
 }
 
-/// Whether every key that begins with `hi` sorts at or below some key that begins with `bound`: an inclusive
-/// upper prefix lies within another.
+/// Whether every key with the prefix `hi` sorts at or below some key with the prefix `bound`: an inclusive
+/// upper prefix is inside another.
 pub(crate) fn upper_prefix_within(hi: &[u8], bound: &[u8]) -> bool {
     hi.starts_with(bound) || (hi < bound && !bound.starts_with(hi))
 }
 
-/// Turns a prefix into the smallest bytes above everything that begins with it. False: there are none (all
+/// Turns a prefix into the smallest byte string above everything with the prefix. False: there is none (all
 /// 0xFF or empty).
 pub(crate) fn to_prefix_successor(prefix: &mut Vec<u8>) -> bool {
     while let Some(last) = prefix.last_mut() {

@@ -1,4 +1,4 @@
-//! How programs reach rows: one trait, and its two implementations over the store.
+//! How programs access rows: one trait, and its two implementations over the store.
 //!
 //! The interpreter never sees transactions, snapshots or overlays, only a [`DataAccess`]. In a batch that is
 //! [`BatchAccess`] (reads the newest state, earlier writes of the same batch included); for a program that
@@ -8,12 +8,12 @@ use std::cell::Cell;
 use std::ops::Bound;
 
 use weft_base::{BatchId, IndexId, TableId};
-use weft_store::{Fetch, MemberWriter, Planned, Probe, ReadView, RowVersion, SlotId, Snapshot};
+use weft_store::{Fetch, MemberWriter, PlannedLookups, Probe, ReadView, RowVersion, SlotId, Snapshot};
 use weft_types::{SqlError, SqlState};
 
-use crate::ahead::KeyList;
+use crate::prefetch::KeyList;
 
-/// A row that a program holds in a collect register. What `slot` means is the implementation's business.
+/// A row in a collect register. The meaning of `slot` is up to the implementation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RowHandle {
     /// The row's table.
@@ -27,50 +27,50 @@ pub struct RowHandle {
 pub struct FoundRow<'r> {
     /// The row.
     pub handle: RowHandle,
-    /// What [`DataAccess::row`] would give for it, where the search had it in hand.
+    /// The result of [`DataAccess::row`], if the search has it at hand.
     pub bytes: Option<&'r [u8]>,
 }
 
-/// The promise of a [`DataAccess`] that rows stay where they are: what [`DataAccess::row`], or a search, has
-/// given for a row lies there unchanged, and is what it gives, as long as the access lives, until the access
-/// is told to update or to remove that row, or to go back to a savepoint.
+/// The promise of a [`DataAccess`] that rows do not move: what [`DataAccess::row`] or a search has returned
+/// for a row stays there unchanged, and stays the result, as long as the access lives, until the access
+/// updates or removes that row, or rolls back to a savepoint.
 #[derive(Clone, Copy, Debug)]
-pub struct RowsStay(());
+pub struct RowsPinned(());
 
-impl RowsStay {
+impl RowsPinned {
     /// # Safety
-    /// The access keeps the promise: machine code goes on reading where a row lay.
-    pub const unsafe fn promise() -> RowsStay {
-        RowsStay(())
+    /// The access keeps the promise: machine code continues to read at a row's address.
+    pub const unsafe fn promise() -> RowsPinned {
+        RowsPinned(())
     }
 }
 
 /// Reads and writes of one program. Every method may fail with the error that the client sees; the caller
 /// then rolls back.
 pub trait DataAccess {
-    /// Where it is made, machine code asks once for a row that it looks at several times.
-    const ROWS_STAY: Option<RowsStay> = None;
+    /// With this promise, machine code asks only once for a row that it reads several times.
+    const ROWS_STAY: Option<RowsPinned> = None;
 
     /// The row with a complete key in a unique index.
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError>;
 
-    /// Begins to fetch from memory what [`DataAccess::search`] with this key would touch. True when it is
-    /// worth turning to another program meanwhile; false, as here, where programs are not interleaved. A
-    /// hint: it changes nothing.
+    /// Begins to prefetch what [`DataAccess::search`] with this key would access. True if it is worth
+    /// switching to another program; false, as here, if programs are not interleaved. A hint: it changes
+    /// nothing.
     fn fetch(&mut self, index: IndexId, table: TableId, key: &[u8]) -> bool {
         let _ = (index, table, key);
         false
     }
 
-    /// As [`DataAccess::fetch`], of what [`DataAccess::range`] from `lowest` on would touch first.
+    /// As [`DataAccess::fetch`], for what [`DataAccess::range`] from `lowest` on would access first.
     fn fetch_range(&mut self, index: IndexId, table: TableId, lowest: &[u8]) -> bool {
         let _ = (index, table, lowest);
         false
     }
 
-    /// Finds where the rows with these keys are, for searches that will come later, and fetches this of them.
-    /// `slots` gets a hint for each; false, as here, where there are none to give.
-    fn find_ahead(
+    /// Finds where the rows with these keys are, for later searches, and prefetches this part of them.
+    /// `slots` gets a hint for each; false, as here, if there are none.
+    fn prefetch_lookups(
         &self,
         index: IndexId,
         table: TableId,
@@ -82,7 +82,7 @@ pub trait DataAccess {
         false
     }
 
-    /// As [`DataAccess::search`], with what [`DataAccess::find_ahead`] said of the key.
+    /// As [`DataAccess::search`], with the hint of [`DataAccess::prefetch_lookups`] for the key.
     fn search_hinted(
         &mut self,
         index: IndexId,
@@ -109,7 +109,7 @@ pub trait DataAccess {
         Ok(found.map(|handle| FoundRow { handle, bytes: None }))
     }
 
-    /// The row's present bytes, writes of this program included; `None` once it is removed.
+    /// The row's current bytes, including writes of this program; `None` once it is removed.
     fn row(&self, row: &RowHandle) -> Option<&[u8]>;
 
     /// Appends rows with keys in the bounds, at most `limit`, in key order or its reverse.
@@ -134,33 +134,32 @@ pub trait DataAccess {
     /// Removes a row.
     fn remove(&mut self, row: &RowHandle) -> Result<(), SqlError>;
 
-    /// A point to come back to; several are open at once, the newest of which is meant below. Errors: XX000,
-    /// as here, where writes cannot be taken back one by one; no handler may get that error.
+    /// Sets a savepoint; several may be open at once, and the methods below refer to the newest. Errors:
+    /// XX000, as here, if writes cannot be undone one by one; no handler may catch that error.
     fn savepoint(&mut self) -> Result<(), SqlError> {
         Err(SqlError::internal(
             "a program that catches errors cannot run under this concurrency control",
         ))
     }
 
-    /// Takes back every write since the newest savepoint, which is gone then. Rows found since are not at
-    /// hand any more.
+    /// Undoes every write since the newest savepoint and closes it. Rows found since are no longer valid.
     fn rollback_to_savepoint(&mut self) {}
 
-    /// Keeps the writes since the newest savepoint, which is gone then.
+    /// Closes the newest savepoint and keeps the writes since.
     fn release_savepoint(&mut self) {}
 
-    /// The highest batch that anything read was written by.
+    /// The highest batch among the versions read.
     fn observed(&self) -> BatchId;
 }
 
-/// Rows found lately, by slot: a program looks at each of its rows several times, and finding one again costs
-/// a walk from the table to the version. Who writes to a row forgets it before.
+/// Recently found rows, by slot: a program reads each of its rows several times, and finding one again means
+/// following pointers from the table to the version. A write to a row must remove its entry first.
 struct Recent<'b>([Cell<Kept<'b>>; RECENT_ROWS]);
 
 /// A row and its bytes.
 type Kept<'b> = Option<(RowHandle, &'b [u8])>;
 
-/// As many as a program has rows at hand, as a rule; a power of two.
+/// As many as a program usually uses at once; a power of two.
 const RECENT_ROWS: usize = 16;
 
 impl<'b> Recent<'b> {
@@ -170,8 +169,8 @@ impl<'b> Recent<'b> {
 
     #[inline]
     fn cell(&self, row: &RowHandle) -> &Cell<Kept<'b>> {
-        // Tables fill their slots in the same order, so the slot alone would bring an order and its lines
-        // together.
+        // Tables fill their slots in the same order, so by the slot alone an order and its lines would
+        // collide.
         let at = row.slot.wrapping_add(u64::from(row.table.0)) as usize % RECENT_ROWS;
         &self.0[at]
     }
@@ -181,7 +180,7 @@ impl<'b> Recent<'b> {
         self.cell(&row).set(Some((row, bytes)));
     }
 
-    /// For the rows of a range: appends them, and keeps those that it begins with.
+    /// For the rows of a range: appends them, and caches the first ones.
     #[inline]
     fn collector(&self, table: TableId, out: &mut Vec<RowHandle>) -> impl FnMut(RowVersion<'b>) {
         let mut left = RECENT_ROWS;
@@ -207,7 +206,7 @@ impl<'b> Recent<'b> {
         self.0.iter().for_each(|cell| cell.set(None));
     }
 
-    /// The row's bytes, as kept or as `find` finds them.
+    /// The row's bytes, cached or found by `find`.
     #[inline]
     fn bytes(&self, row: &RowHandle, find: impl FnOnce() -> Option<&'b [u8]>) -> Option<&'b [u8]> {
         match self.cell(row).get() {
@@ -222,7 +221,7 @@ pub struct BatchAccess<'m, 'b> {
     writer: &'m mut MemberWriter<'b>,
     recent: Recent<'b>,
     /// Lookups of the declared accesses, if they were planned.
-    planned: Planned<'m, 'b>,
+    planned: PlannedLookups<'m, 'b>,
     /// Where a search that must wait for memory leaves its probe, if programs are interleaved.
     probe: Option<&'m mut Option<Probe>>,
 }
@@ -233,19 +232,19 @@ impl<'m, 'b> BatchAccess<'m, 'b> {
         BatchAccess {
             writer,
             recent: Recent::new(),
-            planned: Planned::default(),
+            planned: PlannedLookups::default(),
             probe: None,
         }
     }
 
     /// With lookups of the program's accesses that were planned and finished.
     #[must_use]
-    pub fn with_planned(self, planned: Planned<'m, 'b>) -> Self {
+    pub fn with_planned(self, planned: PlannedLookups<'m, 'b>) -> Self {
         BatchAccess { planned, ..self }
     }
 
-    /// As [`BatchAccess::new`], for programs that are interleaved: when the run waits, its probe is in
-    /// `probe`, for the caller to advance to its end and hand in again when the run is resumed.
+    /// As [`BatchAccess::new`], for programs that are interleaved: when the run is suspended, its probe is in
+    /// `probe`, for the caller to advance to its end and pass in again when the run is resumed.
     pub fn interleaved(writer: &'m mut MemberWriter<'b>, probe: &'m mut Option<Probe>) -> Self {
         BatchAccess {
             probe: Some(probe),
@@ -255,7 +254,7 @@ impl<'m, 'b> BatchAccess<'m, 'b> {
 }
 
 impl<'b> BatchAccess<'_, 'b> {
-    // What is found stays in registers (see `ReadView::lookup_probed`).
+    // The result stays in registers (see `ReadView::lookup_probed`).
     #[inline(always)]
     fn found(&mut self, table: TableId, row: Option<RowVersion<'b>>) -> Option<FoundRow<'b>> {
         let row = row?;
@@ -275,7 +274,7 @@ impl DataAccess for BatchAccess<'_, '_> {
     // SAFETY: all bytes are the writer's for `'b`, beyond this access; `Recent` relies on the same. A row's
     // place changes where this member writes to it, or takes that back, and nobody else writes to rows that
     // it has at hand. Rows that are inserted come into slots of no row.
-    const ROWS_STAY: Option<RowsStay> = Some(unsafe { RowsStay::promise() });
+    const ROWS_STAY: Option<RowsPinned> = Some(unsafe { RowsPinned::promise() });
 
     fn fetch(&mut self, index: IndexId, table: TableId, key: &[u8]) -> bool {
         if let Some(probe) = &mut self.probe {
@@ -291,7 +290,7 @@ impl DataAccess for BatchAccess<'_, '_> {
         self.probe.is_some()
     }
 
-    fn find_ahead(
+    fn prefetch_lookups(
         &self,
         index: IndexId,
         table: TableId,
@@ -299,7 +298,8 @@ impl DataAccess for BatchAccess<'_, '_> {
         fetch: Fetch,
         slots: &mut [SlotId],
     ) -> bool {
-        self.writer.find_ahead((table, index), keys.iter(), fetch, slots);
+        self.writer
+            .prefetch_lookups((table, index), keys.iter(), fetch, slots);
         true
     }
 
@@ -352,7 +352,7 @@ impl DataAccess for BatchAccess<'_, '_> {
         out: &mut Vec<RowHandle>,
     ) -> Result<(), SqlError> {
         if let Some(probe) = &mut self.probe {
-            // The range's, which has served.
+            // It belongs to the range and is no longer needed.
             **probe = None;
         }
         let see = self.recent.collector(table, out);
@@ -363,7 +363,7 @@ impl DataAccess for BatchAccess<'_, '_> {
     fn insert(&mut self, table: TableId, row: &[u8]) -> Result<RowHandle, SqlError> {
         let slot = self.writer.insert(table, row)?;
         let handle = RowHandle { table, slot: slot.0 };
-        // Another row may have lain there before.
+        // Another row may have been in the slot before.
         self.recent.forget(&handle);
         Ok(handle)
     }
@@ -403,7 +403,7 @@ pub struct ReadAccess<'m, 's> {
     observed: BatchId,
     recent: Recent<'s>,
     /// As in [`BatchAccess`].
-    planned: Planned<'m, 's>,
+    planned: PlannedLookups<'m, 's>,
     /// As in [`BatchAccess`].
     probe: Option<&'m mut Option<Probe>>,
 }
@@ -420,14 +420,14 @@ impl<'m, 's> ReadAccess<'m, 's> {
             view,
             observed: BatchId(0),
             recent: Recent::new(),
-            planned: Planned::default(),
+            planned: PlannedLookups::default(),
             probe: None,
         }
     }
 
     /// With lookups of the program's accesses that were planned and finished.
     #[must_use]
-    pub fn with_planned(self, planned: Planned<'m, 's>) -> Self {
+    pub fn with_planned(self, planned: PlannedLookups<'m, 's>) -> Self {
         ReadAccess { planned, ..self }
     }
 
@@ -439,8 +439,8 @@ impl<'m, 's> ReadAccess<'m, 's> {
         }
     }
 
-    /// As [`ReadAccess::over`], for programs that are interleaved: when the run waits, its probe is in
-    /// `probe`, for the caller to advance to its end and hand in again when the run is resumed. `observed` is
+    /// As [`ReadAccess::over`], for programs that are interleaved: when the run is suspended, its probe is in
+    /// `probe`, for the caller to advance to its end and pass in again when the run is resumed. `observed` is
     /// what the run has observed so far.
     pub fn interleaved(view: ReadView<'s>, observed: BatchId, probe: &'m mut Option<Probe>) -> Self {
         ReadAccess {
@@ -476,7 +476,7 @@ impl<'m, 's> ReadAccess<'m, 's> {
 
 impl DataAccess for ReadAccess<'_, '_> {
     // SAFETY: all bytes are the snapshot's for `'s`, beyond this access, and nothing is written.
-    const ROWS_STAY: Option<RowsStay> = Some(unsafe { RowsStay::promise() });
+    const ROWS_STAY: Option<RowsPinned> = Some(unsafe { RowsPinned::promise() });
 
     fn fetch(&mut self, index: IndexId, table: TableId, key: &[u8]) -> bool {
         if let Some(probe) = &mut self.probe {
@@ -492,7 +492,7 @@ impl DataAccess for ReadAccess<'_, '_> {
         self.probe.is_some()
     }
 
-    fn find_ahead(
+    fn prefetch_lookups(
         &self,
         index: IndexId,
         table: TableId,
@@ -500,7 +500,8 @@ impl DataAccess for ReadAccess<'_, '_> {
         fetch: Fetch,
         slots: &mut [SlotId],
     ) -> bool {
-        self.view.find_ahead((table, index), keys.iter(), fetch, slots);
+        self.view
+            .prefetch_lookups((table, index), keys.iter(), fetch, slots);
         true
     }
 
@@ -556,7 +557,7 @@ impl DataAccess for ReadAccess<'_, '_> {
         if let Some(probe) = &mut self.probe {
             **probe = None;
         }
-        // What is not there was seen too, and any batch may have removed it.
+        // That nothing was found is an observation too, and any batch may have removed it.
         self.observed = self.view.batch();
         let see = self.recent.collector(table, out);
         self.view.range_each(table, index, (lo, hi), reverse, limit, see)

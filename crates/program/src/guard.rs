@@ -1,7 +1,7 @@
-//! The access guard: a DB instruction that the declared accesses do not cover is refused before it happens.
+//! The access guard: refuses a DB instruction that the declared accesses do not cover, before it happens.
 //!
-//! The lock manager admitted the program by its declared accesses; whatever lies outside them is not
-//! protected. So before each DB instruction the guard looks for an access that covers it:
+//! The lock manager admitted the program by its declared accesses; anything outside of them is not protected.
+//! So before each DB instruction the guard looks for an access that covers it:
 //!
 //! | instruction         | covered by                                                                     |
 //! |---------------------|--------------------------------------------------------------------------------|
@@ -15,9 +15,9 @@
 //! | UPDATE              | the same of old and new key, and of old and new unique values that differ      |
 //! | REMOVE              | the same of the old key and values                                             |
 //!
-//! An index whose first columns are the primary key's first columns finds only rows whose primary keys begin
-//! with the same values. So a declared range of one prefix of those columns covers whoever looks into such
-//! an index with keys that begin with the prefix.
+//! An index whose first columns are the primary key's first columns only finds rows whose primary keys begin
+//! with the same values. So a declared range with a prefix of those columns covers lookups in such an index
+//! with keys that have the prefix.
 //!
 //! A unique value with a NULL in it conflicts with nothing and needs no access. In a table without primary
 //! key INSERT is covered by INSERT ROW with an empty key; changing a row there needs WRITE TABLE.
@@ -35,7 +35,7 @@ use crate::resolve::TableKeys;
 /// State of a refusal: class XX, internal error.
 pub const UNDECLARED_ACCESS: SqlState = SqlState("XXW01");
 
-/// True for the guard's refusal: the program tried to touch what it had not declared.
+/// True if the error is the guard's: the program tried to access what it had not declared.
 pub fn is_refusal(error: &SqlError) -> bool {
     error.state == UNDECLARED_ACCESS
 }
@@ -48,7 +48,7 @@ fn refuse(what: &str, table: TableId) -> SqlError {
     )
 }
 
-/// The encoded keys of one run's accesses, and what the guard needs to compare with them. Whoever asks brings
+/// The encoded keys of one run's accesses, and what the guard needs to compare with them. The caller passes
 /// the accesses themselves, which are the program's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GuardKeys {
@@ -60,7 +60,7 @@ pub(crate) struct GuardKeys {
 }
 
 impl GuardKeys {
-    /// For another run, whose keys come now.
+    /// Resets for another run, whose keys follow.
     pub fn reset(&mut self) {
         self.hint = 0;
     }
@@ -124,8 +124,8 @@ impl GuardKeys {
         }
     }
 
-    /// SCAN from the prefix `lo` to the prefix `hi`; with `hi_exclusive` what begins with `hi` is left out.
-    /// Returns the access that covers all that may be found.
+    /// SCAN from the prefix `lo` to the prefix `hi`; `hi_exclusive` excludes keys with the prefix `hi`.
+    /// Returns the access that covers everything that may be found.
     pub fn scan(
         &mut self,
         accesses: &[Access],
@@ -184,8 +184,8 @@ impl GuardKeys {
     }
 
     /// UPDATE of a row that was found by the key or in the range of `source`; true if the row keeps its
-    /// unique keys, and so has those that it was found by. Such an update needs no further look if the
-    /// access may write.
+    /// unique keys, and so those by which it was found. Such an update needs no further check if the access
+    /// may write.
     #[inline]
     pub fn update(
         &mut self,
@@ -229,7 +229,7 @@ impl GuardKeys {
         new_key: &mut Vec<u8>,
     ) -> Result<(), SqlError> {
         let both = old.zip(new);
-        // The same bytes are the same key; other bytes may be.
+        // The same bytes mean the same key; different bytes may, too.
         let keeps = |columns: &KeyColumns| both.is_some_and(|(old, new)| columns.same(layout, old, new));
         let primary = keys.primary.as_ref();
         encode(old_key, layout, old.or(new), primary);
@@ -271,14 +271,14 @@ impl GuardKeys {
 #[inline]
 fn in_range(keys: &AccessKeys, entry: &AccessKey, key: &[u8]) -> bool {
     let (lo, hi) = (keys.key(entry), keys.hi(entry));
-    // What begins with the range's one prefix is not below it.
+    // A key with the range's single prefix is not below it.
     match key.starts_with(hi) {
         true => entry.is_prefix || key >= lo,
         false => key >= lo && key <= hi,
     }
 }
 
-/// Whether everything between two keys of an index that shares its first columns with the primary key lies in
+/// Whether everything between two keys of an index that shares its first columns with the primary key is in
 /// the range that an access declares.
 fn covers_prefix(
     keys: &AccessKeys,
@@ -291,7 +291,7 @@ fn covers_prefix(
     one_prefix && access.key.len() <= shared && lo.starts_with(prefix) && hi.starts_with(prefix)
 }
 
-/// The access allows to change the rows that it covers.
+/// The access allows changing the rows that it covers.
 fn is_row_write(access: &Access) -> bool {
     matches!(
         access.kind,

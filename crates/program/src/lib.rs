@@ -26,7 +26,7 @@
 //!    overlap DB instructions report the same.
 //!
 //! - [`instr`]: opcodes and their eight-byte form. [`program`]: the parts. [`codec`]: bytes. [`asm`]: text.
-//! - `resolve`: what is worked out once per program. `ahead`: what a run will look for.
+//! - `resolve`: what is worked out once per program. `prefetch`: what a run will look for.
 //! - [`builder`]: for compilers. [`verify`]: the rules. [`guard`]: declared accesses enforced.
 //! - [`interpreter`]: the CPU executor; `compiled`: machine code for what is hot in it.
 //! - [`functions`]: what CALL computes. [`report`]: errors and notices that a program makes.
@@ -36,7 +36,6 @@
 //! ahead of time).
 
 pub mod access_keys;
-mod ahead;
 pub mod asm;
 pub mod builder;
 pub mod class;
@@ -49,6 +48,7 @@ pub mod guard;
 pub mod instr;
 pub mod interpreter;
 pub mod outcome;
+mod prefetch;
 pub mod program;
 mod projection;
 pub mod report;
@@ -56,17 +56,17 @@ mod resolve;
 pub mod verify;
 
 pub use access_keys::{AccessKeys, BoundKey, KeyPart};
-pub use ahead::KeyList;
 pub use builder::{Cp, KeyBuf, Label, ProgramBuilder, Reg, RowBuf, TableNo};
 pub use class::{Class, fits_without_check};
 pub use compiled::{Compilation, CompiledStats, compiled_stats, set_compilation};
-pub use data_access::{BatchAccess, DataAccess, FoundRow, ReadAccess, RowHandle, RowsStay};
+pub use data_access::{BatchAccess, DataAccess, FoundRow, ReadAccess, RowHandle, RowsPinned};
 pub use error::ProgramError;
 pub use functions::Function;
 pub use guard::is_refusal;
 pub use instr::{Cond, Datum, HANDLERS, Instr, Op};
 pub use interpreter::{Progress, Scratch, begin, begin_with_keys, resume, run, run_with_keys};
 pub use outcome::{Outcome, StatementOutcome};
+pub use prefetch::KeyList;
 pub use program::{
     Access, AccessKind, Constant, IndexShape, Program, ProgramHash, ProgramParts, Section, TableShape,
 };

@@ -53,56 +53,60 @@ impl Eq for Outcome {}
 
 /// How much rows take, more or less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct OutputSize {
     pub bytes: u32,
     pub rows: u32,
 }
 
-impl Room {
+impl OutputSize {
     /// Bytes and rows that room is made for beforehand, at most.
-    const MAX: Room = Room {
+    const MAX: OutputSize = OutputSize {
         bytes: 64 << 10,
         rows: 4 << 10,
     };
 
     /// For runs like those before and one that took so much: a little more than that, or a little less than
     /// before.
-    fn with(self, taken: Room) -> Room {
+    fn with(self, taken: OutputSize) -> OutputSize {
         let one = |before: u32, taken: u32, max: u32| match taken.min(max) {
             taken if taken > before => (taken + taken / 8).min(max),
             taken => before - (before - taken) / 8,
         };
-        Room {
-            bytes: one(self.bytes, taken.bytes, Room::MAX.bytes),
-            rows: one(self.rows, taken.rows, Room::MAX.rows),
+        OutputSize {
+            bytes: one(self.bytes, taken.bytes, OutputSize::MAX.bytes),
+            rows: one(self.rows, taken.rows, OutputSize::MAX.rows),
         }
     }
 }
 
-/// Room for the rows of programs, by who ran here lately.
+/// Expected output sizes of the programs that ran on this thread recently.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rooms([(usize, Room); ROOMS]);
+pub(crate) struct OutputSizes([(usize, OutputSize); OUTPUT_SIZES]);
 
 /// A power of two.
-const ROOMS: usize = 32;
+const OUTPUT_SIZES: usize = 32;
 
-impl Rooms {
-    fn slot(&mut self, program: usize) -> &mut (usize, Room) {
+impl OutputSizes {
+    fn slot(&mut self, program: usize) -> &mut (usize, OutputSize) {
         // Numbers are addresses, so the low bits tell little.
-        &mut self.0[(program ^ program >> 7) / 16 % ROOMS]
+        &mut self.0[(program ^ program >> 7) / 16 % OUTPUT_SIZES]
     }
 
     /// What a program with this number will take.
     #[inline]
-    pub fn of(&mut self, program: usize) -> Room {
-        let (whose, room) = *self.slot(program);
-        if whose == program { room } else { Room::default() }
+    pub fn of(&mut self, program: usize) -> OutputSize {
+        let (whose, output_size) = *self.slot(program);
+        if whose == program {
+            output_size
+        } else {
+            OutputSize::default()
+        }
     }
 
     /// A program has run.
     #[inline]
-    pub fn note(&mut self, program: usize, room: Room, taken: Room) {
-        *self.slot(program) = (program, room.with(taken));
+    pub fn note(&mut self, program: usize, output_size: OutputSize, taken: OutputSize) {
+        *self.slot(program) = (program, output_size.with(taken));
     }
 }
 
@@ -130,9 +134,9 @@ impl Outcome {
     }
 
     /// What all rows take.
-    pub(crate) fn room(&self) -> Room {
+    pub(crate) fn output_size(&self) -> OutputSize {
         let of = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        Room {
+        OutputSize {
             bytes: of(self.bytes.len()),
             rows: of(self.rows.len()),
         }
@@ -187,14 +191,15 @@ impl Outcome {
     pub(crate) fn emit(
         &mut self,
         statement: usize,
-        room: Room,
+        output_size: OutputSize,
         bytes_max: usize,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), SqlError>,
     ) -> Result<Emitted, SqlError> {
         if self.rows.is_empty() {
-            self.bytes.reserve(room.bytes as usize);
+            self.bytes.reserve(output_size.bytes as usize);
             // A row each, if nobody knows better.
-            self.rows.reserve(self.statements.len().max(room.rows as usize));
+            self.rows
+                .reserve(self.statements.len().max(output_size.rows as usize));
         }
         let before = self.bytes.len();
         if let Err(error) = write(&mut self.bytes) {
@@ -272,26 +277,26 @@ mod tests {
             bytes.extend_from_slice(row);
             Ok(())
         };
-        outcome.emit(statement, Room::default(), 20, write).unwrap()
+        outcome.emit(statement, OutputSize::default(), 20, write).unwrap()
     }
 
     #[test]
-    fn room_follows_what_is_taken() {
-        let of = |bytes, rows| Room { bytes, rows };
-        let mut rooms = Rooms::default();
-        rooms.note(4_096, Room::default(), of(800, 11));
-        assert_eq!(rooms.of(4_096), of(900, 12));
-        assert_eq!(rooms.of(4_112), Room::default());
+    fn output_sizes_follow_what_is_taken() {
+        let of = |bytes, rows| OutputSize { bytes, rows };
+        let mut output_sizes = OutputSizes::default();
+        output_sizes.note(4_096, OutputSize::default(), of(800, 11));
+        assert_eq!(output_sizes.of(4_096), of(900, 12));
+        assert_eq!(output_sizes.of(4_112), OutputSize::default());
         for _ in 0..100 {
-            let room = rooms.of(4_096);
-            rooms.note(4_096, room, of(400, 11));
+            let output_size = output_sizes.of(4_096);
+            output_sizes.note(4_096, output_size, of(400, 11));
         }
-        assert!((400..408).contains(&rooms.of(4_096).bytes));
-        rooms.note(4_096, Room::default(), of(u32::MAX, u32::MAX));
-        assert_eq!(rooms.of(4_096), Room::MAX);
+        assert!((400..408).contains(&output_sizes.of(4_096).bytes));
+        output_sizes.note(4_096, OutputSize::default(), of(u32::MAX, u32::MAX));
+        assert_eq!(output_sizes.of(4_096), OutputSize::MAX);
         // Another program in the same place.
-        rooms.note(4_096 + (1 << 40), Room::default(), of(8, 1));
-        assert_eq!(rooms.of(4_096), Room::default());
+        output_sizes.note(4_096 + (1 << 40), OutputSize::default(), of(8, 1));
+        assert_eq!(output_sizes.of(4_096), OutputSize::default());
     }
 
     #[test]
@@ -321,7 +326,7 @@ mod tests {
         outcome.reset(2);
         assert_eq!(emit(&mut outcome, 1, b"before"), Emitted::Row);
         assert_eq!(emit(&mut outcome, 0, &[1; 15]), Emitted::TooLong);
-        let fails = outcome.emit(0, Room::default(), 20, |bytes| {
+        let fails = outcome.emit(0, OutputSize::default(), 20, |bytes| {
             bytes.extend_from_slice(b"a part");
             Err(SqlError::internal("it broke"))
         });

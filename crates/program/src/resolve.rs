@@ -31,8 +31,8 @@ use weft_store::Fetch;
 use weft_types::{ColumnKind, KeyColumns, RowLayout, encode_key_from_row};
 
 use crate::access_keys::KeyPart;
-use crate::ahead::{self, Join, RangeAhead};
 use crate::instr::{Instr, Op};
+use crate::prefetch::{self, Join, RangePrefetch};
 use crate::program::{Access, AccessKind, IndexShape, ProgramParts, TableShape};
 use crate::projection::Projection;
 
@@ -187,7 +187,7 @@ pub(crate) struct Resolved {
     pub searches: Vec<CoveredSearch>,
     pub projections: Vec<Projection>,
     /// Ranges that are worth a probe before the run.
-    pub ranges: Vec<RangeAhead>,
+    pub ranges: Vec<RangePrefetch>,
     /// Searches in loops over ranges.
     pub joins: Vec<Join>,
 }
@@ -215,8 +215,8 @@ impl Resolved {
             fused_at: vec![Fused::Nothing; parts.instrs.len()],
             searches: Vec::new(),
             projections: Vec::new(),
-            ranges: ahead::ranges(parts, recipe),
-            joins: ahead::joins(parts, recipe),
+            ranges: prefetch::ranges(parts, recipe),
+            joins: prefetch::joins(parts, recipe),
         };
         let entered = entry_points(parts);
         resolved.find_keys(parts, &entered);

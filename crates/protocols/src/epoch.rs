@@ -21,7 +21,7 @@ use parking_lot::RwLock;
 use weft_base::BatchId;
 use weft_program::{BatchAccess, DataAccess, Outcome, Scratch};
 use weft_store::{BatchWriter, Catalog, MemberWriter, Store};
-use weft_txn::planning::{Work, fetch_ahead};
+use weft_txn::planning::{Work, prefetch_accesses};
 use weft_txn::record::INSTRUCTION_BUDGET;
 use weft_types::SqlError;
 
@@ -49,14 +49,14 @@ pub(crate) struct Epoch<'e> {
 
 impl Epoch<'_> {
     /// Fetches what some jobs' declared keys lead to.
-    pub fn fetch_ahead(&self, jobs: Range<usize>) {
+    pub fn prefetch_accesses(&self, jobs: Range<usize>) {
         let jobs = self.jobs.get(jobs).unwrap_or_default();
         let works = jobs.iter().map(|job| Work::Program {
             program: &job.program,
             inputs: &job.inputs,
             keys: None,
         });
-        fetch_ahead(self.writer, self.writer.batch(), works);
+        prefetch_accesses(self.writer, self.writer.batch(), works);
     }
 }
 

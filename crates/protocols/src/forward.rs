@@ -39,7 +39,7 @@ macro_rules! forward {
             self.access.fetch_range(index, table, lowest)
         }
 
-        fn find_ahead(
+        fn prefetch_lookups(
             &self,
             index: weft_base::IndexId,
             table: weft_base::TableId,
@@ -47,7 +47,7 @@ macro_rules! forward {
             fetch: weft_store::Fetch,
             slots: &mut [weft_store::SlotId],
         ) -> bool {
-            self.access.find_ahead(index, table, keys, fetch, slots)
+            self.access.prefetch_lookups(index, table, keys, fetch, slots)
         }
     };
     (@savepoints) => {

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use weft_base::BatchId;
 use weft_program::{BatchAccess, DataAccess, Outcome, Progress, ReadAccess, Scratch};
 use weft_store::{BatchWriter, Catalog, Probe, ReadView, Store};
-use weft_txn::planning::{Work, fetch_ahead};
+use weft_txn::planning::{Work, prefetch_accesses};
 use weft_txn::record::INSTRUCTION_BUDGET;
 use weft_txn::waves::{Arrangement, WAVES_MAX, WavePlanner};
 use weft_types::SqlError;
@@ -155,7 +155,7 @@ impl Batch<'_> {
             .zip(scouts)
             .collect();
         let works = group.iter().filter_map(|(member, _)| self.work(member.job));
-        fetch_ahead(self.writer, self.writer.batch(), works);
+        prefetch_accesses(self.writer, self.writer.batch(), works);
         for (member, scout) in &mut group {
             member.footprint.clear();
             let Some(job) = self.jobs.get(member.job) else {
@@ -213,7 +213,7 @@ impl Batch<'_> {
             let member = self.members.get(*place)?.lock();
             self.work(member.job).filter(|_| !member.is_kept)
         });
-        fetch_ahead(self.writer, self.writer.batch(), known);
+        prefetch_accesses(self.writer, self.writer.batch(), known);
         for (n, place) in members.iter().enumerate() {
             let Some(member) = self.members.get(*place) else {
                 continue;

@@ -304,7 +304,7 @@ impl QueryEngine {
             lent(kept).give_back();
         }
         let planned = self.planned(query, reading, parameters, settings, stop)?;
-        let Planned {
+        let PlannedQuery {
             mut operators,
             context,
             ..
@@ -357,7 +357,7 @@ impl QueryEngine {
         parameters: &[Value],
         settings: &QuerySettings,
         stop: &Arc<StopSignal>,
-    ) -> Result<Planned, SqlError> {
+    ) -> Result<PlannedQuery, SqlError> {
         stop.verdict(Instant::now())?;
         let execution = execution(query, parameters, settings)?;
         let size = walk::size(query);
@@ -389,7 +389,7 @@ impl QueryEngine {
     }
 
     /// Plans on a thread of its own, until the statement shall end.
-    fn planned_aside(&self, planning: Planning, stop: &Arc<StopSignal>) -> Result<Planned, SqlError> {
+    fn planned_aside(&self, planning: Planning, stop: &Arc<StopSignal>) -> Result<PlannedQuery, SqlError> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("weft-planning".to_owned())
@@ -472,7 +472,7 @@ pub(crate) struct Operators {
 }
 
 /// A query's plan.
-struct Planned {
+struct PlannedQuery {
     operators: Operators,
     /// What its expressions see.
     context: Arc<ExecutionContext>,
@@ -495,7 +495,7 @@ struct Planning {
 }
 
 impl Planning {
-    fn plan(self) -> Result<Planned, SqlError> {
+    fn plan(self) -> Result<PlannedQuery, SqlError> {
         let reading = &self.reading;
         let execution = self.context.execution();
         let query = match self.leaves_out {
@@ -519,7 +519,7 @@ impl Planning {
                 plan.and_then(|plan| sliced(plan, &self.stop)).map_err(sql_error)
             })?;
         }
-        Ok(Planned {
+        Ok(PlannedQuery {
             operators: self.operators(plan)?,
             context: Arc::clone(&self.context),
             only_now: lowering.only_now,

@@ -1,4 +1,4 @@
-//! What the wire needs of a database: a door between the protocol and whatever stands behind it.
+//! What the wire protocol needs of a database: the interface between the protocol and the engine behind it.
 //!
 //! The server is written against these traits alone. [`Backend`] opens sessions; a [`BackendSession`]
 //! prepares and executes statements and pushes what comes of them into a [`ResultSink`]; the sink of this
@@ -31,8 +31,8 @@ use std::time::Duration;
 
 pub use weft::BlockRole;
 pub use weft::sink::{
-    CommandTag, CopyHeader, NoticeLevel, OidNames, OutputColumn, ResultSink, RowRef, Scope, SharedZone,
-    TxnStatus,
+    CommandTag, CopyHeader, NoticeLevel, OidNames, OutputColumn, PipelinePosition, ResultSink, RowRef,
+    SharedZone, TxnStatus,
 };
 use weft_base::Budget;
 use weft_types::{SqlError, SqlType, Value};
@@ -53,7 +53,7 @@ pub struct SessionStart {
     pub user: String,
     /// The database that the client asked for.
     pub database: String,
-    /// What the client will know the session by: `pg_backend_pid()`.
+    /// The session's number as the client sees it: `pg_backend_pid()`.
     pub pid: u32,
 }
 
@@ -62,7 +62,7 @@ pub struct SessionStart {
 pub enum Ran {
     /// To its end.
     ToEnd,
-    /// It waits, on nobody's thread, and nothing of it has been pushed.
+    /// It is waiting without occupying a thread, and has pushed no results.
     Parked,
 }
 
@@ -83,8 +83,7 @@ pub trait BackendSession: Send {
     /// PostgreSQL has it. The message ends at its first error.
     fn execute_simple(&mut self, sql: &str, sink: &mut dyn ResultSink) -> Result<(), SqlError>;
 
-    /// The statement described anew, where what it returns depends on the session (FETCH); `None` for all
-    /// others.
+    /// Describes the statement again if its result depends on the session (FETCH); `None` for all others.
     fn described_anew(
         &mut self,
         prepared: &Arc<Self::Prepared>,
@@ -105,24 +104,25 @@ pub trait BackendSession: Send {
         &mut self,
         prepared: &Arc<Self::Prepared>,
         params: &[Value],
-        scope: Scope,
+        position: PipelinePosition,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError>;
 
-    /// As [`Self::execute`], but instead of waiting for another session it may return [`Ran::Parked`], having
-    /// pushed nothing. Once `waker` is called, or at any time before, it is called again with the same
-    /// arguments, and the statement goes on; meanwhile the session is asked nothing else, but may be dropped.
-    /// A backend that always waits need not know of it.
+    /// As [`Self::execute`], but instead of waiting for another session it may return [`Ran::Parked`] without
+    /// having pushed anything. The caller repeats the call with the same arguments once `waker` is called, or
+    /// at any time before, and the statement continues. Until then the session must not be asked for anything
+    /// else, but it may be dropped. A backend that always blocks can ignore this.
     fn execute_or_park(
         &mut self,
         prepared: &Arc<Self::Prepared>,
         params: &[Value],
-        scope: Scope,
+        position: PipelinePosition,
         waker: &Waker,
         sink: &mut dyn ResultSink,
     ) -> Result<Ran, SqlError> {
         let _ = waker;
-        self.execute(prepared, params, scope, sink).map(|()| Ran::ToEnd)
+        self.execute(prepared, params, position, sink)
+            .map(|()| Ran::ToEnd)
     }
 
     /// What part a statement can have in a transaction that arrives whole and runs as one program; none for a
@@ -148,14 +148,15 @@ pub trait BackendSession: Send {
         ))
     }
 
-    /// The end of a pipeline (Sync): commits the implicit transaction if one is open; an explicit one stays.
+    /// The end of a pipeline (Sync): commits an open implicit transaction; an explicit one stays open.
     fn sync(&mut self) -> Result<(), SqlError>;
 
-    /// The pipeline failed outside of the session, or in it (called after every error of the extended
-    /// protocol): rolls back an implicit transaction, makes an explicit one [`TxnStatus::Failed`].
+    /// The pipeline failed, outside of the session or in it (called after every error of the extended
+    /// protocol): rolls back an implicit transaction and marks an explicit one [`TxnStatus::Failed`].
     fn fail(&mut self);
 
-    /// The bytes that the session may hold from one statement to the next; what waits in portals counts.
+    /// The memory budget for what the session holds from one statement to the next; rows of suspended portals
+    /// count too.
     fn memory(&self) -> &Arc<Budget>;
 
     /// Where the session stands, for ReadyForQuery.
@@ -168,10 +169,10 @@ pub trait BackendSession: Send {
     /// the session knows it; names are PostgreSQL's spelling ("DateStyle", "server_version").
     fn setting(&self, name: &str) -> Option<String>;
 
-    /// Changes whenever a value that [`Self::setting`] tells may have changed.
+    /// Changes whenever a value that [`Self::setting`] returns may have changed.
     fn settings_version(&self) -> u64;
 
-    /// The time zone that values are read and shown in, always the session's present one.
+    /// The session's current time zone, in which values are read and shown.
     fn zone(&self) -> SharedZone {
         SharedZone::default()
     }
@@ -179,11 +180,11 @@ pub trait BackendSession: Send {
     /// Stops the statement that the session is running, from another thread.
     fn cancel_handle(&self) -> Arc<dyn CancelHandle>;
 
-    /// What to wait for before a reply may leave.
+    /// What a reply has to wait for before it may be sent.
     fn durability_gate(&self) -> Arc<dyn DurabilityGate>;
 
-    /// How long the client may now stay silent before it is sent away; it depends on [`Self::status`]. The
-    /// server asks before it waits for the next message.
+    /// How long the client may stay silent before it is disconnected, given [`Self::status`]. The server asks
+    /// before it waits for the next message.
     fn idle_limit(&self) -> Option<Duration> {
         None
     }

@@ -1,16 +1,17 @@
 //! A transaction that arrives whole: BEGIN, point statements, COMMIT in one pipeline.
 //!
-//! Where the read buffer holds a pipeline up to its Sync, Executes from BEGIN on are not run at once but
-//! kept, with the place in the reply buffer where their results belong; what Parse, Bind and Describe answer
-//! goes on in between. At COMMIT all of it runs as one program, and the results go to their places. Whatever
-//! does not fit (another kind of statement, a row limit, an error, the pipeline's end without COMMIT) makes
-//! the kept ones run one by one first, so that a client sees the same messages either way.
+//! If the read buffer holds a pipeline up to its Sync, the Executes from BEGIN on are not run at once. They
+//! are kept, together with the offset in the reply buffer at which their results belong, while Parse, Bind
+//! and Describe are answered. At COMMIT all of them run as one program and the results are inserted at their
+//! offsets. If something does not fit (another kind of statement, a row limit, an error, the end of the
+//! pipeline without COMMIT), the kept Executes first run one by one. A client sees the same messages either
+//! way.
 //!
-//! Invariant: while Executes are kept nothing is flushed, so the places stay what they are.
+//! Invariant: nothing is flushed while Executes are kept, so the offsets stay valid.
 
 use weft_types::SqlError;
 
-use crate::backend::{BackendSession, BlockRole, CommandTag, Ran, Scope, TxnStatus};
+use crate::backend::{BackendSession, BlockRole, CommandTag, PipelinePosition, Ran, TxnStatus};
 use crate::connection::Connection;
 use crate::extended;
 use crate::portal::{Portal, PortalState};
@@ -23,20 +24,20 @@ const STEPS_MAX: usize = 256;
 /// A portal and its name.
 type Named<P> = (String, Portal<P>);
 
-/// One Execute that waits.
+/// An Execute that has not run yet.
 struct Step<P> {
-    /// Where its results belong in the reply buffer.
+    /// The offset of its results in the reply buffer.
     at: usize,
     name: String,
     portal: Portal<P>,
 }
 
-/// The Executes that wait, BEGIN first.
+/// The Executes that have not run yet, BEGIN first.
 pub struct Block<P> {
     steps: Vec<Step<P>>,
 }
 
-/// Keeps an Execute that belongs to a block, or gives it back to be run now.
+/// Keeps an Execute that belongs to a block, or returns it to be run now.
 pub fn take<S: BackendSession>(
     connection: &mut Connection<S>,
     name: String,
@@ -95,7 +96,7 @@ fn finish<S: BackendSession>(connection: &mut Connection<S>) -> Result<(), Failu
     Ok(())
 }
 
-/// Runs the Executes that wait, one by one; none is no error.
+/// Runs the kept Executes one by one. Without any it does nothing.
 pub fn resolve<S: BackendSession>(connection: &mut Connection<S>) -> Result<(), Failure> {
     match connection.block.take() {
         Some(block) => answer(connection, block, Run::OneByOne),
@@ -107,14 +108,14 @@ pub fn resolve<S: BackendSession>(connection: &mut Connection<S>) -> Result<(), 
 enum Run {
     /// They have run as one program.
     AsOne,
-    /// Each is run when it is answered.
+    /// Each is run when its result is inserted.
     OneByOne,
-    /// The first one behind BEGIN has this error.
+    /// The first statement after BEGIN failed with this error.
     Ended(SqlError),
 }
 
-/// Puts each step's results into their place. After an error what was answered behind it is taken back: the
-/// client's messages there are skipped.
+/// Inserts each step's results at its offset. After an error, the answers that follow it are removed:
+/// PostgreSQL skips these messages.
 fn answer<S: BackendSession>(
     connection: &mut Connection<S>,
     block: Block<S::Prepared>,
@@ -131,7 +132,7 @@ fn answer<S: BackendSession>(
         if matches!(ran, Run::OneByOne) {
             extended::run(connection, &mut portal, 0, |session, prepared, params, sink| {
                 session
-                    .execute(prepared, params, Scope::Pipelined, sink)
+                    .execute(prepared, params, PipelinePosition::Pipelined, sink)
                     .map(|()| Ran::ToEnd)
             })?;
         } else if number == 0 || number == last {
@@ -145,7 +146,7 @@ fn answer<S: BackendSession>(
                 session.push_block(number - 1, sink).map(|()| Ran::ToEnd)
             })?;
         }
-        // The unnamed portal may be another one by now.
+        // The unnamed portal may have been replaced by now.
         if !name.is_empty() {
             connection.names.put_back(name, portal);
         }

@@ -1,4 +1,4 @@
-//! What a server is told when it starts, and the errors of starting.
+//! Settings of a server, and the errors of starting one.
 
 use std::fmt;
 use std::io;
@@ -11,8 +11,8 @@ use std::time::Duration;
 pub struct ServerConfig {
     /// The TCP address to listen on. Only loopback addresses are accepted: there is no authentication yet.
     pub listen: SocketAddr,
-    /// The directory of a socket file for local clients, beside the address; its name has the port of
-    /// `listen`. None: no such file.
+    /// The directory for a socket file for local clients, in addition to the TCP address; the file's name
+    /// contains the port of `listen`. None: no socket file.
     pub socket_dir: Option<PathBuf>,
     /// Sessions at one time; a client beyond it is refused with 53300.
     pub connections_max: usize,

@@ -10,14 +10,14 @@
 //!                                                      '--> Skipping: all but Sync ignored --'
 //! ```
 //!
-//! The threads of [`crate::pool`] call [`Served::serve`] when bytes have come; it answers what it finds and
-//! returns. The thread that received a transaction may also execute it, without a handoff. Replies gather
-//! in a buffer and leave at ReadyForQuery, at Flush and when they are many, so that the common round trip
-//! costs one read and one write.
+//! The threads of [`crate::pool`] call [`Serve::serve`] when bytes have arrived; it answers the messages that
+//! are there and returns. The thread that received a transaction may also execute it, without a handoff.
+//! Replies are collected in a buffer and sent at ReadyForQuery, at Flush and when there are many, so that the
+//! common round trip costs one read and one write.
 //!
-//! Failures have three depths (see [`Failure`]): the statement's, told with ErrorResponse; the session's,
-//! told as FATAL, after which the connection closes; and nobody left to tell. A panic in a session is of
-//! the second kind: XX000, this connection only.
+//! There are three kinds of failure (see [`Failure`]): the statement failed, reported with ErrorResponse; the
+//! session failed, reported as FATAL, after which the connection closes; or the client is gone. A panic in a
+//! session is of the second kind: it ends this connection only, with XX000.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,7 +33,7 @@ use crate::block::{self, Block};
 use crate::extended;
 use crate::frame::{Frame, FrameReader};
 use crate::frontend::{self, violation};
-use crate::pool::{News, Next, Pool, Sent, Served};
+use crate::pool::{Next, Pool, Sent, Serve, WakeReason};
 use crate::portal::Names;
 use crate::registry::{Registration, Shared};
 use crate::reply::{self, Severity};
@@ -42,16 +42,16 @@ use crate::sink::{Results, WireSink, frame_failure, idle_too_long};
 use crate::startup::{self, Opening, REPORTED_PARAMETERS, StartupRequest};
 use crate::transport::{Failure, Replies, Socket};
 
-/// What became of one look for a message.
+/// The outcome of looking for a message.
 enum Step {
     Answered,
-    /// There is none.
+    /// None has arrived.
     NoMessage,
-    /// The client took its leave.
+    /// The client terminated the session.
     Ended,
 }
 
-/// How often a statement that waits on nobody's thread looks whether it was cancelled.
+/// How often a parked statement checks whether it was cancelled.
 const CANCEL_POLL: Duration = Duration::from_millis(20);
 /// What a connection keeps of its query buffer between messages.
 const QUERY_BYTES_KEPT: usize = 64 << 10;
@@ -68,15 +68,15 @@ pub struct Connection<S: BackendSession> {
     pub(crate) scratch: Scratch,
     /// Portals executed since the last Sync.
     pub(crate) executions: u64,
-    /// Executes that wait for the end of their transaction.
+    /// Executes of a block, kept until the end of their transaction.
     pub(crate) block: Option<Block<S::Prepared>>,
     /// A statement of the pipeline failed: everything up to the next Sync is ignored.
     skipping: bool,
-    /// Whole replies wait for the log.
+    /// Complete replies wait for the log.
     unflushed: bool,
-    /// Calls the pool for a statement that waits on nobody's thread.
+    /// Has the pool serve this connection again; for a parked statement.
     pub(crate) waker: Option<Waker>,
-    /// The message whose statement waits so.
+    /// The message whose statement is parked.
     parked: Option<Frame>,
     user: String,
     /// The text of the simple query that runs, kept outside of the read buffer because a COPY reads on.
@@ -85,8 +85,8 @@ pub struct Connection<S: BackendSession> {
     reported: Vec<String>,
 }
 
-/// Opens a session on a new socket and gives the connection to the pool. Never panics, whatever the backend
-/// does: not in opening a session, not in running it, not in dropping it.
+/// Opens a session on a new socket and hands the connection to the pool. Never panics, whatever the backend
+/// does while a session is opened, run or dropped.
 pub fn begin<B: Backend>(
     backend: &B,
     shared: &Arc<Shared>,
@@ -99,40 +99,40 @@ pub fn begin<B: Backend>(
     });
     match opened {
         Some(Ok(Some(connection))) => {
-            let place = socket.0.clone();
+            let stream = socket.0.clone();
             let limit = connection.session.idle_limit();
-            let attended = Attended {
+            let pooled = PooledConnection {
                 connection: Some(connection),
                 shared: shared.clone(),
                 socket,
                 _registration: registration,
             };
-            // Otherwise the session has ended already, and the client sees its socket close.
-            let _ = pool.adopt(place, Box::new(attended), limit);
+            // If the pool refuses it, the session has already ended and the client sees its socket close.
+            let _ = pool.adopt(stream, Box::new(pooled), limit);
         }
         Some(Err(Failure::Statement(error) | Failure::Fatal(error))) => {
             shared.metrics.connections_refused.increment();
-            say_farewell(shared, &socket, &error);
+            send_final_error(shared, &socket, &error);
         }
         Some(Ok(None) | Err(Failure::Gone | Failure::Parked)) | None => {}
     }
 }
 
-/// A connection in the hands of the pool.
-struct Attended<S: BackendSession> {
+/// A connection as the pool owns it.
+struct PooledConnection<S: BackendSession> {
     connection: Option<Connection<S>>,
     shared: Arc<Shared>,
     socket: Socket,
-    /// Left last: whoever waits for the registry to be empty waits for the sessions too.
+    /// Dropped last, so that an empty registry means that all sessions have ended.
     _registration: Registration,
 }
 
-impl<S: BackendSession> Served for Attended<S> {
-    fn serve(&mut self, news: News) -> Next {
+impl<S: BackendSession> Serve for PooledConnection<S> {
+    fn serve(&mut self, reason: WakeReason) -> Next {
         let Some(connection) = &mut self.connection else {
             return Next::End;
         };
-        isolate(&self.shared, &self.socket, || connection.serve(news)).unwrap_or(Next::End)
+        isolate(&self.shared, &self.socket, || connection.serve(reason)).unwrap_or(Next::End)
     }
 
     fn send(&mut self) -> Sent {
@@ -149,7 +149,7 @@ impl<S: BackendSession> Served for Attended<S> {
         }
     }
 
-    fn attend(&mut self, waker: Waker) {
+    fn set_waker(&mut self, waker: Waker) {
         if let Some(connection) = &mut self.connection {
             connection.waker = Some(waker);
         }
@@ -157,27 +157,27 @@ impl<S: BackendSession> Served for Attended<S> {
 
     fn await_log(&mut self) {
         if let Some(connection) = &self.connection {
-            // After a panic here the connection panics, and ends, when it is served.
+            // After a panic here the connection panics again, and ends, when it is next served.
             isolate(&self.shared, &self.socket, || connection.replies.await_log());
         }
     }
 }
 
-impl<S: BackendSession> Drop for Attended<S> {
+impl<S: BackendSession> Drop for PooledConnection<S> {
     fn drop(&mut self) {
         let connection = self.connection.take();
-        // The session rolls back here; that too is the backend's code.
+        // Dropping the session rolls back, which runs the backend's code too.
         isolate(&self.shared, &self.socket, || drop(connection));
     }
 }
 
-/// Runs `action`; a panic in it is counted and told to the client.
+/// Runs `action`. A panic in it is counted and reported to the client.
 fn isolate<T>(shared: &Shared, socket: &Socket, action: impl FnOnce() -> T) -> Option<T> {
     let result = catch_unwind(AssertUnwindSafe(action));
     result
         .map_err(|payload| {
             shared.metrics.panics.increment();
-            say_farewell(shared, socket, &panic_error(payload.as_ref()));
+            send_final_error(shared, socket, &panic_error(payload.as_ref()));
         })
         .ok()
 }
@@ -227,11 +227,11 @@ fn open<B: Backend>(
     Ok(Some(connection))
 }
 
-fn say_farewell(shared: &Shared, socket: &Socket, error: &SqlError) {
+fn send_final_error(shared: &Shared, socket: &Socket, error: &SqlError) {
     let mut last = BytesMut::new();
     reply::error(&mut last, Severity::Fatal, error);
     shared.metrics.bytes_sent.add(last.len() as u64);
-    // The client may be gone already: then there is nobody to tell.
+    // The client may be gone already; there is nothing to do then.
     let _ = std::io::Write::write_all(&mut &*socket.0, &last);
 }
 
@@ -272,13 +272,13 @@ impl<S: BackendSession> Connection<S> {
         }
     }
 
-    /// Answers the messages that have arrived, or ends a session whose client has been silent for too long.
-    fn serve(&mut self, news: News) -> Next {
-        // What did not leave together with others, for the client does not read: it is waited for here.
+    /// Answers the messages that have arrived, or ends a session whose client was silent for too long.
+    fn serve(&mut self, reason: WakeReason) -> Next {
+        // Replies that could not be sent because the client does not read are waited for here.
         if self.replies.send_cleared().is_err() {
             return Next::End;
         }
-        match self.answer(news) {
+        match self.answer(reason) {
             Next::Wait(limit) if self.replies.has_cleared() => Next::Send(limit),
             next => match self.replies.has_cleared() && self.replies.send_cleared().is_err() {
                 true => Next::End,
@@ -287,10 +287,10 @@ impl<S: BackendSession> Connection<S> {
         }
     }
 
-    fn answer(&mut self, news: News) -> Next {
-        self.reader.expect_more(news.ending);
-        // A message that came after all lifts the limit.
-        let mut expired = news.expired;
+    fn answer(&mut self, reason: WakeReason) -> Next {
+        self.reader.expect_more(reason.ending);
+        // A message that arrived after all cancels the timeout.
+        let mut timed_out = reason.timed_out;
         let mut flushed = std::mem::take(&mut self.unflushed).then(|| self.replies.flush());
         for _ in 0..MESSAGES_PER_TURN {
             let step = match flushed.take() {
@@ -298,14 +298,14 @@ impl<S: BackendSession> Connection<S> {
                 None => self.step(),
             };
             let step = match step {
-                Ok(Step::NoMessage) if expired => Err(idle_too_long()),
-                // The end of the stream that the server itself has made.
+                Ok(Step::NoMessage) if timed_out => Err(idle_too_long()),
+                // The end of the stream was caused by the server itself.
                 Err(Failure::Gone) if self.shared.is_stopping() => Err(self.stopped()),
                 step => step,
             };
             match step {
                 Ok(Step::Answered) if self.unflushed => return Next::Sync,
-                Ok(Step::Answered) => expired = false,
+                Ok(Step::Answered) => timed_out = false,
                 Err(Failure::Parked) => return Next::Wait(Some(CANCEL_POLL)),
                 Ok(Step::NoMessage) => return Next::Wait(self.session.idle_limit()),
                 Ok(Step::Ended) | Err(Failure::Gone) => return Next::End,
@@ -313,7 +313,7 @@ impl<S: BackendSession> Connection<S> {
                     self.shared.metrics.errors.increment();
                     let mut last = BytesMut::new();
                     reply::error(&mut last, Severity::Fatal, &error);
-                    self.replies.farewell(last);
+                    self.replies.send_final(last);
                     return Next::End;
                 }
             }
@@ -321,7 +321,7 @@ impl<S: BackendSession> Connection<S> {
         Next::More
     }
 
-    /// One message, or the one again whose statement has waited.
+    /// Handles one message, or continues the one whose statement was parked.
     fn step(&mut self) -> Result<Step, Failure> {
         let again = self.parked.is_some();
         let frame = match self.parked.take() {
@@ -332,7 +332,7 @@ impl<S: BackendSession> Connection<S> {
                 None => return Ok(Step::NoMessage),
             },
         };
-        // Only the last reply of a turn is held: this message may take long.
+        // Replies are held back only at the end of a turn: this message may take long.
         self.replies.send_cleared()?;
         if self.block.is_some() && !matches!(frame.tag, b'P' | b'B' | b'D' | b'E' | b'C') {
             match block::resolve(self) {
@@ -347,7 +347,7 @@ impl<S: BackendSession> Connection<S> {
                 return Ok(Step::Answered);
             }
             _ if self.skipping => return Ok(Step::Answered),
-            // What a client still sends after its COPY has failed.
+            // What a client still sends after its COPY failed.
             b'd' | b'c' | b'f' => return Ok(Step::Answered),
             b'Q' => {
                 self.simple_query(frame)?;
@@ -384,7 +384,7 @@ impl<S: BackendSession> Connection<S> {
         };
         match extended {
             Err(Failure::Statement(error)) => {
-                // What waits comes first, and so does its error.
+                // Kept Executes run first, and their error is reported first.
                 let error = match block::resolve(self) {
                     Err(Failure::Statement(earlier)) => earlier,
                     Err(other) => return Err(other),
@@ -402,7 +402,7 @@ impl<S: BackendSession> Connection<S> {
         self.session.fail();
         self.skipping = true;
         self.report(error)?;
-        // At once, as PostgreSQL does: a client may wait for it before it sends Sync.
+        // At once, as PostgreSQL does: a client may wait for the error before it sends Sync.
         self.replies.flush()
     }
 

@@ -1,7 +1,6 @@
-//! The embedded database as a backend: `weft`'s own types, looked at through the traits of
-//! [`crate::backend`].
+//! The embedded database as a backend: implements the traits of [`crate::backend`] for `weft`'s types.
 //!
-//! Nothing happens here. What a session does is in `weft`; what a client sees of it is in the rest of this
+//! There is no logic here: what a session does is in `weft`, what a client sees of it is in the rest of this
 //! crate.
 
 use std::sync::Arc;
@@ -13,8 +12,8 @@ use weft_base::Budget;
 use weft_types::{SqlError, SqlType, Value};
 
 use crate::backend::{
-    Backend, BackendSession, BlockRole, CancelHandle, DurabilityGate, OutputColumn, PreparedStatement, Ran,
-    ResultSink, Scope, SessionStart, SharedZone, TxnStatus,
+    Backend, BackendSession, BlockRole, CancelHandle, DurabilityGate, OutputColumn, PipelinePosition,
+    PreparedStatement, Ran, ResultSink, SessionStart, SharedZone, TxnStatus,
 };
 
 impl Backend for Database {
@@ -74,21 +73,21 @@ impl BackendSession for Session {
         &mut self,
         prepared: &Arc<Prepared>,
         params: &[Value],
-        scope: Scope,
+        position: PipelinePosition,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
-        Session::execute(self, prepared, params, scope, sink)
+        Session::execute(self, prepared, params, position, sink)
     }
 
     fn execute_or_park(
         &mut self,
         prepared: &Arc<Prepared>,
         params: &[Value],
-        scope: Scope,
+        position: PipelinePosition,
         waker: &Waker,
         sink: &mut dyn ResultSink,
     ) -> Result<Ran, SqlError> {
-        match Session::execute_or_park(self, prepared, params, scope, waker, sink) {
+        match Session::execute_or_park(self, prepared, params, position, waker, sink) {
             Ok(()) => Ok(Ran::ToEnd),
             Err(error) if weft::is_parked(&error) => Ok(Ran::Parked),
             Err(error) => Err(error),

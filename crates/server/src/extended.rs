@@ -3,16 +3,18 @@
 //! Each function answers one message or returns its failure; the connection then reports it and skips to
 //! the next Sync.
 //!
-//! An Execute that is alone between two Syncs is a whole transaction by itself ([`Scope::Alone`]): this is
-//! looked up in the read buffer, where the Sync usually stands already, because clients send Bind, Execute
-//! and Sync together.
+//! An Execute that is alone between two Syncs is a transaction by itself ([`PipelinePosition::Alone`]).
+//! Whether it is alone is found by looking ahead in the read buffer, which usually holds the Sync already,
+//! because clients send Bind, Execute and Sync together.
 
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
-use crate::backend::{BackendSession, CommandTag, PreparedStatement, Ran, ResultSink, Scope, TxnStatus};
+use crate::backend::{
+    BackendSession, CommandTag, PipelinePosition, PreparedStatement, Ran, ResultSink, TxnStatus,
+};
 use crate::block;
 use crate::connection::Connection;
 use crate::frame::Frame;
@@ -54,8 +56,9 @@ pub fn bind<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) -> 
     Ok(())
 }
 
-/// Describe: of a statement its parameters and columns, of a portal its columns in their formats. In a failed
-/// transaction only what returns no rows is described: the end of the transaction is among it.
+/// Describe: the parameters and columns of a statement, or the columns of a portal in their formats. In a
+/// failed transaction only statements that return no rows are described; those that end the transaction are
+/// among them.
 pub fn describe<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) -> Result<(), Failure> {
     let target = frontend::target(connection.reader.body(frame))?;
     let out = &mut connection.replies.out;
@@ -122,16 +125,20 @@ pub fn execute<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) 
             Err(aborted().into())
         }
         PortalState::Ready => {
-            let scope = if alone { Scope::Alone } else { Scope::Pipelined };
+            let position = if alone {
+                PipelinePosition::Alone
+            } else {
+                PipelinePosition::Pipelined
+            };
             let waker = connection.waker.clone();
             run(
                 connection,
                 &mut portal,
                 row_limit,
                 |session, prepared, params, sink| match &waker {
-                    Some(waker) => session.execute_or_park(prepared, params, scope, waker, sink),
+                    Some(waker) => session.execute_or_park(prepared, params, position, waker, sink),
                     None => session
-                        .execute(prepared, params, scope, sink)
+                        .execute(prepared, params, position, sink)
                         .map(|()| Ran::ToEnd),
                 },
             )
@@ -158,7 +165,7 @@ pub fn execute<S: BackendSession>(connection: &mut Connection<S>, frame: Frame) 
     result
 }
 
-/// The first Execute of a portal: `execute` runs its statement, or parks it.
+/// The first Execute of a portal: `execute` runs its statement or parks it.
 pub fn run<S: BackendSession>(
     connection: &mut Connection<S>,
     portal: &mut Portal<S::Prepared>,
@@ -203,8 +210,8 @@ pub fn run<S: BackendSession>(
     Ok(())
 }
 
-/// A later Execute: sends rows that wait. A SELECT's tag counts the rows of this Execute, other tags those
-/// of the statement.
+/// A later Execute: sends rows that were kept. The tag of a SELECT counts the rows of this Execute, other
+/// tags those of the statement.
 fn resume<S: BackendSession>(
     connection: &mut Connection<S>,
     portal: &mut Portal<S::Prepared>,

@@ -1,4 +1,4 @@
-//! Cutting the byte stream of a client into messages.
+//! Cuts the byte stream of a client into message frames.
 //!
 //! ```text
 //!   | tag u8 | length i32, itself included, tag not | body |
@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Invariants:
-//! 1. A frame's body stays where it is until the next call that asks for a frame: its owner may borrow it
-//!    meanwhile.
-//! 2. The buffer grows with the bytes that arrived, never with a length that was only claimed, and never
-//!    beyond the limit of its message type.
-//! 3. A tag that no client may send is found before its length is believed.
+//! 1. A frame's body stays in place until the next call that asks for a frame, so its owner may borrow it
+//!    until then.
+//! 2. The buffer grows with the bytes that have arrived, never with a length that was only claimed, and never
+//!    beyond the limit for its message type.
+//! 3. A message type that no client may send is rejected before its length is used.
 
 use std::io::{self, ErrorKind, Read};
 
@@ -48,7 +48,7 @@ pub enum FrameError {
         /// What is allowed.
         bytes_max: usize,
     },
-    /// A length that cannot be.
+    /// A length that is not possible.
     BadLength(i32),
     /// A message type that does not exist.
     UnknownTag(u8),
@@ -68,22 +68,21 @@ pub struct FrameReader<R> {
     filled: usize,
     message_bytes_max: usize,
     bytes_received: u64,
-    /// The last read left bytes behind, or may have.
+    /// The last read may have left bytes in the socket.
     more: bool,
-    /// The source's end has come behind its last bytes: a short read says nothing.
+    /// The end of the stream has been announced: a short read does not mean that the socket is empty.
     ending: bool,
 }
 
 impl<R: ReadNow> FrameReader<R> {
-    /// The source has been heard of: it may have bytes again. `ending`: its end has been heard of too, which
-    /// is told once.
+    /// The source became readable. `ending`: the peer has closed its side too, which is reported only once.
     pub fn expect_more(&mut self, ending: bool) {
         self.more = true;
         self.ending |= ending;
     }
 
-    /// The next frame if it has arrived. After `None`, there is nothing to read until the source is heard of
-    /// again.
+    /// The next frame if it has arrived. After `None` there is nothing to read until the source becomes
+    /// readable again.
     pub fn arrived_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         loop {
             if let Some(frame) = self.buffered_frame()? {
@@ -229,7 +228,7 @@ impl<R: Read> FrameReader<R> {
                 self.filled -= self.start;
                 self.start = 0;
             }
-            // Everything here has arrived: doubling is paid for.
+            // All of these bytes have arrived, so doubling the buffer is paid for.
             if self.filled * 2 > self.buffer.len() {
                 self.buffer.resize(self.buffer.len() * 2, 0);
             }

@@ -1,4 +1,4 @@
-//! Reading the messages of an open session: views into the frame, nothing copied, nothing trusted.
+//! Decodes the messages of an open session: borrowed views into the frame, every length checked.
 //!
 //! | tag | message | body |
 //! |---|---|---|

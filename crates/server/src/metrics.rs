@@ -1,5 +1,5 @@
-//! Counters of a running server. They only grow, but for `connections_open`; reading them costs nothing and
-//! stops nobody.
+//! Counters of a running server. They only grow, except `connections_open`; reading them is free of
+//! contention.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

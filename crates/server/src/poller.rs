@@ -1,4 +1,4 @@
-//! Waiting for any of many sockets, not always asleep.
+//! Waits for any of many sockets, spinning for a short time before it sleeps.
 
 use std::io;
 use std::thread;
@@ -6,53 +6,53 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token, Waker};
 
-/// Sockets heard of in one look.
+/// The most sockets reported by one poll.
 const EVENTS_MAX: usize = 256;
-/// The longest look before sleep. A sleeping thread takes about as long to wake.
-const PATIENCE_MAX: Duration = Duration::from_micros(60);
-/// The shortest: one or two looks.
-const PATIENCE_MIN: Duration = Duration::from_micros(1);
-/// Not a socket's number.
+/// The longest time to spin before sleeping. Waking a sleeping thread takes about as long.
+const SPIN_MAX: Duration = Duration::from_micros(60);
+/// The shortest: one or two polls.
+const SPIN_MIN: Duration = Duration::from_micros(1);
+/// The waker's token, not a socket's.
 const WAKER: Token = Token(usize::MAX);
 
-/// How long to look before sleeping, learnt from how long the waits are. A wait that a longer look would have
-/// spared doubles it; a look in vain halves it.
+/// How long to spin before sleeping, adapted to how long recent waits were. A wait that spinning longer would
+/// have avoided doubles it; spinning in vain halves it.
 #[derive(Debug)]
-pub struct Patience(Duration);
+pub struct SpinLimit(Duration);
 
-impl Patience {
-    fn new() -> Patience {
-        Patience(PATIENCE_MAX)
+impl SpinLimit {
+    fn new() -> SpinLimit {
+        SpinLimit(SPIN_MAX)
     }
 
-    /// A wait has ended that took `waited` in all, slept through or not.
+    /// Adapts to a wait that took `waited` in all; `slept`: spinning was not enough.
     fn learn(&mut self, waited: Duration, slept: bool) {
-        if waited <= PATIENCE_MAX * 2 {
-            self.0 = (self.0 * 2).min(PATIENCE_MAX);
+        if waited <= SPIN_MAX * 2 {
+            self.0 = (self.0 * 2).min(SPIN_MAX);
         } else if slept {
-            self.0 = (self.0 / 2).max(PATIENCE_MIN);
+            self.0 = (self.0 / 2).max(SPIN_MIN);
         }
     }
 }
 
-/// A socket that something was heard of.
+/// A socket that became readable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heard {
+pub struct SocketEvent {
     /// The number that it was registered with.
     pub number: usize,
-    /// The other side sends no more. This is told once, perhaps together with the last bytes.
+    /// The peer has closed its side. This is reported once, possibly together with the last bytes.
     pub ending: bool,
 }
 
-/// Hears of all sockets.
+/// Polls all sockets of a server.
 pub struct Poller {
     poll: Poll,
     events: Events,
-    patience: Patience,
+    spin_limit: SpinLimit,
 }
 
 impl Poller {
-    /// A poller, where sockets are registered with it, and what ends its wait.
+    /// A poller, the registry to register sockets with, and a waker that ends its wait.
     pub fn new() -> io::Result<(Poller, mio::Registry, Waker)> {
         let poll = Poll::new()?;
         let registry = poll.registry().try_clone()?;
@@ -60,39 +60,39 @@ impl Poller {
         let poller = Poller {
             poll,
             events: Events::with_capacity(EVENTS_MAX),
-            patience: Patience::new(),
+            spin_limit: SpinLimit::new(),
         };
         Ok((poller, registry, waker))
     }
 
-    /// Waits until something comes; appends the sockets that have something to read, or an end. `patient`: a
-    /// core is free to look from before sleeping.
-    pub fn poll(&mut self, patient: bool, heard: &mut Vec<Heard>) {
-        if !patient {
+    /// Waits for events and appends the sockets that are readable or closed. `may_spin`: a core is free for
+    /// spinning before the thread sleeps.
+    pub fn poll(&mut self, may_spin: bool, found: &mut Vec<SocketEvent>) {
+        if !may_spin {
             self.sleep();
-        } else if !self.look() {
+        } else if !self.check_now() {
             self.wait();
         }
-        self.tell(heard);
+        self.push_events(found);
     }
 
-    /// The same without waiting.
-    pub fn glance(&mut self, heard: &mut Vec<Heard>) {
-        if self.look() {
-            self.tell(heard);
+    /// As [`Poller::poll`], without waiting.
+    pub fn poll_now(&mut self, found: &mut Vec<SocketEvent>) {
+        if self.check_now() {
+            self.push_events(found);
         }
     }
 
-    fn tell(&self, heard: &mut Vec<Heard>) {
+    fn push_events(&self, found: &mut Vec<SocketEvent>) {
         let sockets = self.events.iter().filter(|event| event.token() != WAKER);
-        heard.extend(sockets.map(|event| Heard {
+        found.extend(sockets.map(|event| SocketEvent {
             number: event.token().0,
             ending: event.is_read_closed() || event.is_error(),
         }));
     }
 
-    /// Looks without sleeping. True if there was something.
-    fn look(&mut self) -> bool {
+    /// Polls once without sleeping. True if there was an event.
+    fn check_now(&mut self) -> bool {
         matches!(self.poll.poll(&mut self.events, Some(Duration::ZERO)), Ok(())) && !self.events.is_empty()
     }
 
@@ -100,7 +100,7 @@ impl Poller {
         if let Err(error) = self.poll.poll(&mut self.events, None) {
             self.events.clear();
             if error.kind() != io::ErrorKind::Interrupted {
-                // Nothing that a second try at once would mend.
+                // An immediate second try would not help.
                 thread::sleep(Duration::from_millis(1));
             }
         }
@@ -108,12 +108,12 @@ impl Poller {
 
     fn wait(&mut self) {
         let began = Instant::now();
-        while !self.look() && began.elapsed() < self.patience.0 {}
+        while !self.check_now() && began.elapsed() < self.spin_limit.0 {}
         let slept = self.events.is_empty();
         if slept {
             self.sleep();
         }
-        self.patience.learn(began.elapsed(), slept);
+        self.spin_limit.learn(began.elapsed(), slept);
     }
 }
 
@@ -122,27 +122,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_follows_the_waits() {
-        let mut patience = Patience::new();
+    fn the_spin_limit_follows_the_waits() {
+        let mut spin_limit = SpinLimit::new();
         for _ in 0..20 {
-            patience.learn(Duration::from_millis(5), true);
+            spin_limit.learn(Duration::from_millis(5), true);
         }
-        assert_eq!(patience.0, PATIENCE_MIN);
+        assert_eq!(spin_limit.0, SPIN_MIN);
         for _ in 0..7 {
-            patience.learn(Duration::from_micros(70), true);
+            spin_limit.learn(Duration::from_micros(70), true);
         }
-        assert_eq!(patience.0, PATIENCE_MAX, "seven doublings");
-        patience.learn(Duration::from_micros(30), false);
-        assert_eq!(patience.0, PATIENCE_MAX);
+        assert_eq!(spin_limit.0, SPIN_MAX, "seven doublings");
+        spin_limit.learn(Duration::from_micros(30), false);
+        assert_eq!(spin_limit.0, SPIN_MAX);
     }
 
     #[test]
     fn a_waker_ends_the_wait_and_is_no_socket() {
-        for patient in [false, true] {
+        for may_spin in [false, true] {
             let (mut poller, _registry, waker) = Poller::new().unwrap();
             let thread = std::thread::spawn(move || {
                 let mut numbers = Vec::new();
-                poller.poll(patient, &mut numbers);
+                poller.poll(may_spin, &mut numbers);
                 numbers
             });
             std::thread::sleep(Duration::from_millis(5));

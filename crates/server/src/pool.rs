@@ -9,35 +9,34 @@
 //!      '- not needed -'    '-- Blocked: in a lock wait, a sync, a query (`blocking::section`)
 //! ```
 //!
-//! A connection without a message costs memory and no thread. Whoever finds nothing to do polls all sockets
-//! at once (one thread at a time) and then serves what it found itself: the thread that received a
-//! transaction executes it, without a handoff, and under load a message costs neither a wake-up nor a switch
-//! of threads, which on a loaded machine are dearer than a point statement. When a thread is about to wait
-//! for something else than a socket, it says so, and another one comes in its place if none is left; a watch
-//! sees to it that work without waiting (a long program) does not keep the others from their turn for more
-//! than a moment.
+//! An idle connection costs memory but no thread. A thread that finds nothing to do polls all sockets (one
+//! thread at a time) and then serves the connections that it found: the thread that received a transaction
+//! executes it, without a handoff, and under load a message costs neither a wake-up nor a thread switch,
+//! which on a loaded machine cost more than a point statement. A thread that is about to wait for something
+//! other than a socket announces it, and another thread takes its place if none is left. A watchdog makes
+//! sure that work which does not wait (a long program) delays the other connections only for a moment.
 //!
-//! Replies wait until the connections that are ready have been served (`Queue::held`), and then leave one
-//! right after the other: a client's thread that has several connections is woken for all of them once. They
-//! wait for a few turns of others, or, if one of those is long, for a tick of the watch.
+//! Replies are held until all ready connections have been served (`Queue::held`) and are then sent back to
+//! back: a client thread with several connections is woken once for all of them. They are held for a few
+//! turns at most, or, if one of these is long, for one tick of the watchdog.
 //!
-//! Replies that tell of a commit wait for the log. Their connections are put aside (`unsynced`) while there
-//! is other work, then one thread waits for the log on behalf of all of them, and they are served on: one
-//! sync for many, and one thread away instead of many. That thread does nothing else meanwhile, so it cannot
-//! come to wait for a session whose replies it holds.
+//! Replies that report a commit wait for the log. Their connections are set aside (`unsynced`) while there is
+//! other work; then one thread waits for the log on behalf of all of them and they are served again: one sync
+//! for many, and one waiting thread instead of many. That thread does nothing else in the meantime, so it
+//! cannot end up waiting for a session whose replies it holds.
 //!
-//! A statement of a transaction that meets a lock leaves its thread altogether: its connection waits like one
-//! without a message, until whoever gives the lock away wakes it (`PlaceWaker`).
+//! A statement of a transaction that has to wait for a lock releases its thread: its connection waits like an
+//! idle one until whoever releases the lock wakes it (`SlotWaker`).
 //!
-//! Before it sleeps, the polling thread looks again for some microseconds, if there is a core to spare: a
-//! client that answers at once is served without the wake-up, which takes longer than its statement. How
-//! long is learnt from how long the last waits were (`Patience`).
+//! Before it sleeps, the polling thread spins for some microseconds if a core is free: a client that answers
+//! at once is served without the wake-up, which takes longer than its statement. The time adapts to recent
+//! waits (`SpinLimit`).
 //!
 //! Invariants:
-//! 1. A connection is served by one thread at a time; bytes that come meanwhile are noted (`Dirty`).
-//! 2. While a connection is in the ready queue or held, or put aside and nobody waits for the log, some
-//!    thread is unblocked, or one was just woken; the watch makes up for it if that thread has long work.
-//! 3. There are at most as many threads as connections that block, and as many more as there are cores.
+//! 1. A connection is served by one thread at a time; bytes that arrive in the meantime are noted (`DIRTY`).
+//! 2. While a connection is in the ready queue or held, or set aside and nobody waits for the log, some
+//!    thread is unblocked or was just woken; the watchdog steps in if that thread is busy for long.
+//! 3. There are at most as many threads as connections that block, plus the number of cores.
 
 use std::collections::VecDeque;
 use std::io;
@@ -55,48 +54,47 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use socket2::Socket as Stream;
 use weft_base::blocking::{self, Watcher};
 
-use crate::poller::{Heard, Poller};
+use crate::poller::{Poller, SocketEvent};
 
-/// A thread that nobody needed for so long ends.
-const REST_MAX: Duration = Duration::from_secs(5);
-/// How often the watch looks while messages come.
-const WATCH_TICK: Duration = Duration::from_millis(1);
-/// After so many ticks without a message the watch sleeps until the next one.
+/// An idle thread ends after this time.
+const IDLE_THREAD_MAX: Duration = Duration::from_secs(5);
+/// How often the watchdog checks while messages arrive.
+const WATCHDOG_TICK: Duration = Duration::from_millis(1);
+/// After this many ticks without a message the watchdog sleeps until the next one.
 const QUIET_TICKS: u32 = 100;
-/// Connections that must be ready beside the one in hand before another thread is woken for them: a wake-up
-/// takes about as long as serving them.
-const READY_BEFORE_HELP: usize = 4;
-/// Connections served in one such span are at work at the same time.
-const LIVELY_SPAN: Duration = Duration::from_millis(8);
-/// Replies wait for further ones to be synced with them while there is work, but not for longer than so many
-/// turns.
+/// Ready connections beyond the one in hand before another thread is woken for them: a wake-up takes about as
+/// long as serving them.
+const READY_BEFORE_WAKE: usize = 4;
+/// Connections served within the same span count as active at the same time.
+const ACTIVE_SPAN: Duration = Duration::from_millis(8);
+/// While there is other work, replies wait for more replies to sync with, but at most this many turns.
 const TURNS_BEFORE_SYNC: usize = 32;
-/// Turns for which a reply waits for those of others, at most.
+/// Turns for which a reply waits for other replies, at most.
 const HELD_TURNS: u64 = 8;
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
-/// What a connection wants after it was served.
+/// What a connection needs after it was served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing until bytes come, or until the limit is over.
+    /// Wait for bytes, or for the time limit.
     Wait(Option<Duration>),
-    /// As `Wait`, when its replies have been sent, together with those of others.
+    /// As `Wait`, after its replies have been sent together with those of others.
     Send(Option<Duration>),
-    /// It has more messages already; others come first.
+    /// It has more messages already; other connections go first.
     More,
-    /// Its replies wait for the log; it is served again once they need not.
+    /// Its replies wait for the log; it is served again when they may be sent.
     Sync,
     /// It ended.
     End,
 }
 
-/// What became of replies.
+/// The outcome of sending replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// They have left.
+    /// All were sent.
     All,
-    /// The client does not read; the connection is to be served, and sends the rest then.
+    /// The client does not read; the connection is served again and sends the rest then.
     Some,
     /// The client is gone.
     Never,
@@ -104,47 +102,48 @@ pub enum Sent {
 
 /// Why a connection is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct News {
-    /// The limit of the last wait is over.
-    pub expired: bool,
-    /// The client sends no more, behind what it has sent.
+pub struct WakeReason {
+    /// Its time limit has passed.
+    pub timed_out: bool,
+    /// The client has closed its side; what it sent before may still be unread.
     pub ending: bool,
 }
 
 /// A connection as the pool sees it.
-pub trait Served: Send {
-    /// Answers the messages that have come, without waiting for further ones. Must not panic.
-    fn serve(&mut self, news: News) -> Next;
+pub trait Serve: Send {
+    /// Answers the messages that have arrived, without waiting for more. Must not panic.
+    fn serve(&mut self, reason: WakeReason) -> Next;
 
-    /// After [`Next::Send`]: sends the replies, without waiting. Must not panic.
+    /// After [`Next::Send`]: sends the replies without waiting. Must not panic.
     fn send(&mut self) -> Sent;
 
-    /// Told once, before all else: what has the connection served again though no bytes came.
-    fn attend(&mut self, waker: TaskWaker);
+    /// Called once, first: `waker` has the connection served again although no bytes arrived.
+    fn set_waker(&mut self, waker: TaskWaker);
 
-    /// After [`Next::Sync`]: waits until the replies may leave, or never may. Must not wait for anything
-    /// else, and not panic.
+    /// After [`Next::Sync`]: waits until the replies may be sent, or never may. Must not wait for anything
+    /// else and must not panic.
     fn await_log(&mut self);
 }
 
 const IDLE: u8 = 0;
 const QUEUED: u8 = 1;
 const RUNNING: u8 = 2;
-/// Running, and something happened since.
+/// Running, and an event arrived since.
 const DIRTY: u8 = 3;
 
-/// How many connections were served in each of the last two spans of time.
+/// How many connections were served in each of the last two time spans.
 #[derive(Default)]
-struct Lively {
+struct ActiveConnections {
     span: AtomicU64,
     now: AtomicUsize,
     before: AtomicUsize,
 }
 
-impl Lively {
-    /// Counts a connection once a span. Races miscount a little, which only makes the poller wait otherwise.
-    fn count(&self, span: u64, place: &Place) {
-        if place.span.swap(span, Relaxed) == span {
+impl ActiveConnections {
+    /// Counts a connection once per span. Races miscount slightly, which only affects whether the poller
+    /// spins.
+    fn count(&self, span: u64, slot: &Slot) {
+        if slot.span.swap(span, Relaxed) == span {
             return;
         }
         let last = self.span.swap(span, Relaxed);
@@ -161,62 +160,62 @@ impl Lively {
     }
 }
 
-/// A connection's place in the pool.
-struct Place {
+/// A connection's slot in the pool.
+struct Slot {
     number: usize,
     socket: Arc<Stream>,
     state: AtomicU8,
-    /// Microseconds after the pool's start.
+    /// Microseconds since the pool started.
     deadline: AtomicU64,
-    expired: AtomicBool,
+    timed_out: AtomicBool,
     ending: AtomicBool,
-    /// The span in which it was served last.
+    /// The span in which it was last served.
     span: AtomicU64,
-    served: Mutex<Option<Box<dyn Served>>>,
+    served: Mutex<Option<Box<dyn Serve>>>,
 }
 
-impl Place {
-    /// Notes that there is something to do. True if the caller must queue the place.
-    fn stir(&self) -> bool {
-        let stirred = self.state.fetch_update(SeqCst, SeqCst, |state| match state {
+impl Slot {
+    /// Notes an event. True if the caller must put the slot into the ready queue.
+    fn mark_ready(&self) -> bool {
+        let previous = self.state.fetch_update(SeqCst, SeqCst, |state| match state {
             IDLE => Some(QUEUED),
             RUNNING => Some(DIRTY),
             _ => None,
         });
-        stirred == Ok(IDLE)
+        previous == Ok(IDLE)
     }
 }
 
 #[derive(Default)]
 struct Queue {
-    ready: VecDeque<Arc<Place>>,
-    /// Those whose replies are ready to be sent, and how long they wait for bytes then; their state is
-    /// RUNNING, or DIRTY.
-    held: Vec<(Arc<Place>, Option<Duration>)>,
-    /// `taken` when the first of them came.
+    ready: VecDeque<Arc<Slot>>,
+    /// Connections whose replies are ready to be sent, and how long they then wait for bytes; their state is
+    /// RUNNING or DIRTY.
+    held: Vec<(Arc<Slot>, Option<Duration>)>,
+    /// `taken` when the first of them was added.
     held_since: u64,
-    /// Those whose replies wait for the log; their state is QUEUED.
-    unsynced: Vec<Arc<Place>>,
-    /// Connections served since the first of them came.
+    /// Connections whose replies wait for the log; their state is QUEUED.
+    unsynced: Vec<Arc<Slot>>,
+    /// Connections served since the first of them was added.
     turns: usize,
-    /// Some thread waits for the log on behalf of those that were put aside.
+    /// A thread waits for the log on behalf of the connections set aside.
     syncing: bool,
-    /// Nobody else has been heard of lately: the thread that waits for the log is not replaced at once.
+    /// No other connection was active lately: the thread that waits for the log is not replaced at once.
     syncing_alone: bool,
     /// Counts what is taken from `ready` and from `unsynced`.
     taken: u64,
-    /// Some thread is in the poller.
+    /// A thread is in the poller.
     polling: bool,
-    /// Times that somebody went to the poller.
+    /// How often a thread entered the poller.
     polls: u64,
-    /// Threads neither resting nor blocked, those just woken included.
+    /// Threads neither idle nor blocked, those just woken included.
     unblocked: usize,
-    /// Threads in a wait that they told of.
+    /// Threads in an announced wait.
     blocked: usize,
-    resting: usize,
-    /// Resting threads that were called and have not come yet.
-    called: usize,
-    /// Threads that were started and have not come yet.
+    idle: usize,
+    /// Idle threads that were woken and do not run yet.
+    wakes_pending: usize,
+    /// Threads that were started and do not run yet.
     starting: usize,
     threads: usize,
     threads_started: u64,
@@ -224,47 +223,47 @@ struct Queue {
 }
 
 impl Queue {
-    /// Puts a connection where it belongs after it was served.
-    fn put(&mut self, place: Arc<Place>, next: After) {
+    /// Files a connection after it was served.
+    fn put(&mut self, slot: Arc<Slot>, next: NextState) {
         match next {
-            After::Nowhere => {}
-            After::Held(limit) => {
+            NextState::Nowhere => {}
+            NextState::Held(limit) => {
                 if self.held.is_empty() {
                     self.held_since = self.taken;
                 }
-                self.held.push((place, limit));
+                self.held.push((slot, limit));
             }
-            After::Ready => self.ready.push_back(place),
-            After::Unsynced => {
+            NextState::Ready => self.ready.push_back(slot),
+            NextState::Unsynced => {
                 if self.unsynced.is_empty() {
                     self.turns = 0;
                 }
-                self.unsynced.push(place);
+                self.unsynced.push(slot);
             }
         }
     }
 
-    /// Whether replies should leave now.
+    /// Whether held replies should be sent now.
     fn wants_send(&self) -> bool {
         let is_time = self.ready.is_empty() || self.taken - self.held_since >= HELD_TURNS;
         is_time && !self.held.is_empty()
     }
 
-    /// Whether the log should be waited for now.
+    /// Whether a thread should wait for the log now.
     fn wants_sync(&self) -> bool {
         let is_time = self.ready.is_empty() || self.turns >= TURNS_BEFORE_SYNC;
         is_time && !self.unsynced.is_empty() && !self.syncing
     }
 
-    /// Whether there is something to do that nobody does.
+    /// Whether there is work that no thread does.
     fn has_work(&self) -> bool {
         !(self.ready.is_empty() && self.held.is_empty()) || (!self.unsynced.is_empty() && !self.syncing)
     }
 }
 
-/// Where a connection belongs after it was served.
-enum After {
-    /// It waits for bytes, or it ended.
+/// What happens to a connection after it was served.
+enum NextState {
+    /// Nothing: it waits for bytes, or it ended.
     Nowhere,
     /// Its replies are to be sent.
     Held(Option<Duration>),
@@ -273,134 +272,134 @@ enum After {
 }
 
 #[derive(Default)]
-struct Places {
-    places: Vec<Option<Arc<Place>>>,
+struct Slots {
+    slots: Vec<Option<Arc<Slot>>>,
     free: Vec<usize>,
     open: usize,
 }
 
-/// The pool. Lives until its last thread has ended.
+/// The pool. It lives until its last thread has ended.
 pub struct Pool {
     queue: Mutex<Queue>,
-    call: Condvar,
+    work_available: Condvar,
     poller: Mutex<Poller>,
     registry: mio::Registry,
     waker: Waker,
-    places: Mutex<Places>,
-    lively: Lively,
-    /// Threads worth running at once.
+    slots: Mutex<Slots>,
+    active: ActiveConnections,
+    /// The number of threads worth running at the same time.
     cores: usize,
     stack_bytes: usize,
     started: Instant,
-    watch_asleep: AtomicBool,
-    watch_call: Condvar,
+    watchdog_asleep: AtomicBool,
+    watchdog_wake: Condvar,
 }
 
 impl Pool {
-    /// A pool with one thread and the watch.
+    /// A pool with one thread and the watchdog.
     pub fn start(stack_bytes: usize) -> io::Result<Arc<Pool>> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let (poller, registry, waker) = Poller::new()?;
         let pool = Arc::new(Pool {
             queue: Mutex::default(),
-            call: Condvar::new(),
+            work_available: Condvar::new(),
             poller: Mutex::new(poller),
             registry,
             waker,
-            places: Mutex::default(),
-            lively: Lively::default(),
+            slots: Mutex::default(),
+            active: ActiveConnections::default(),
             cores,
             stack_bytes,
             started: Instant::now(),
-            watch_asleep: AtomicBool::new(false),
-            watch_call: Condvar::new(),
+            watchdog_asleep: AtomicBool::new(false),
+            watchdog_wake: Condvar::new(),
         });
         pool.spawn(&mut pool.queue.lock())?;
-        let watch = pool.clone();
-        let watch = thread::Builder::new()
+        let watchdog = pool.clone();
+        let watchdog = thread::Builder::new()
             .name("weft-watch".to_owned())
-            .spawn(move || watch.watch());
-        if let Err(error) = watch {
+            .spawn(move || watchdog.run_watchdog());
+        if let Err(error) = watchdog {
             pool.stop();
             return Err(error);
         }
         Ok(pool)
     }
 
-    /// Threads there are now, without the watch.
+    /// The number of threads, without the watchdog.
     #[cfg(test)]
     fn thread_count(&self) -> usize {
         self.queue.lock().threads
     }
 
-    /// Takes a connection in; it is served from now on, what has already come included. `limit`: how long its
-    /// first wait may be.
+    /// Adds a connection and serves it from now on, including bytes that have arrived already. `limit`: how
+    /// long it may wait the first time.
     pub fn adopt(
         self: &Arc<Self>,
         socket: Arc<Stream>,
-        served: Box<dyn Served>,
+        served: Box<dyn Serve>,
         limit: Option<Duration>,
     ) -> io::Result<()> {
-        let place = {
+        let slot = {
             let queue = self.queue.lock();
             if queue.stopping && queue.threads == 0 {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
-            let mut places = self.places.lock();
-            let number = places.free.pop().unwrap_or_else(|| {
-                places.places.push(None);
-                places.places.len() - 1
+            let mut slots = self.slots.lock();
+            let number = slots.free.pop().unwrap_or_else(|| {
+                slots.slots.push(None);
+                slots.slots.len() - 1
             });
-            let place = Arc::new(Place {
+            let slot = Arc::new(Slot {
                 number,
                 socket: socket.clone(),
                 state: AtomicU8::new(IDLE),
                 deadline: AtomicU64::new(NEVER),
-                expired: AtomicBool::new(false),
+                timed_out: AtomicBool::new(false),
                 ending: AtomicBool::new(false),
                 span: AtomicU64::new(NEVER),
                 served: Mutex::new(Some(served)),
             });
-            if let Some(free) = places.places.get_mut(number) {
-                *free = Some(place.clone());
+            if let Some(free) = slots.slots.get_mut(number) {
+                *free = Some(slot.clone());
             }
-            places.open += 1;
-            place
+            slots.open += 1;
+            slot
         };
-        if let Some(served) = &mut *place.served.lock() {
-            let waker = PlaceWaker {
+        if let Some(served) = &mut *slot.served.lock() {
+            let waker = SlotWaker {
                 pool: self.clone(),
-                place: Arc::downgrade(&place),
+                slot: Arc::downgrade(&slot),
             };
-            served.attend(TaskWaker::from(Arc::new(waker)));
+            served.set_waker(TaskWaker::from(Arc::new(waker)));
         }
-        self.limit_wait(&place, limit);
+        self.limit_wait(&slot, limit);
         let fd = socket.as_raw_fd();
         self.registry
-            .register(&mut SourceFd(&fd), Token(place.number), Interest::READABLE)
-            .inspect_err(|_| self.forget(&place))
+            .register(&mut SourceFd(&fd), Token(slot.number), Interest::READABLE)
+            .inspect_err(|_| self.forget(&slot))
     }
 
-    /// No thread stays once the last connection has gone.
+    /// All threads end when the last connection has gone.
     pub fn stop(&self) {
         self.queue.lock().stopping = true;
-        // Without a waker the poller still hears of the sockets' ends.
+        // If waking fails, the poller still notices that the sockets close.
         let _ = self.waker.wake();
-        self.call.notify_all();
-        self.watch_call.notify_all();
+        self.work_available.notify_all();
+        self.watchdog_wake.notify_all();
     }
 
-    fn forget(&self, place: &Place) {
-        let fd = place.socket.as_raw_fd();
-        // It may never have been registered.
+    fn forget(&self, slot: &Slot) {
+        let fd = slot.socket.as_raw_fd();
+        // It may not have been registered.
         let _ = self.registry.deregister(&mut SourceFd(&fd));
-        let mut places = self.places.lock();
-        match places.places.get_mut(place.number) {
-            Some(taken) if taken.as_deref().is_some_and(|own| std::ptr::eq(own, place)) => *taken = None,
+        let mut slots = self.slots.lock();
+        match slots.slots.get_mut(slot.number) {
+            Some(taken) if taken.as_deref().is_some_and(|own| std::ptr::eq(own, slot)) => *taken = None,
             _ => return,
         }
-        places.free.push(place.number);
-        places.open -= 1;
+        slots.free.push(slot.number);
+        slots.open -= 1;
     }
 
     fn spawn(self: &Arc<Self>, queue: &mut Queue) -> io::Result<()> {
@@ -416,22 +415,23 @@ impl Pool {
         Ok(())
     }
 
-    /// Brings one more thread in. Without a thread to be had, those that block come back some time.
-    fn bring_help(self: &Arc<Self>, queue: &mut Queue) {
-        if queue.resting > queue.called {
-            queue.called += 1;
+    /// Wakes an idle thread or starts another one. If that fails, blocked threads will come back at some
+    /// point.
+    fn wake_or_start_thread(self: &Arc<Self>, queue: &mut Queue) {
+        if queue.idle > queue.wakes_pending {
+            queue.wakes_pending += 1;
             queue.unblocked += 1;
-            self.call.notify_one();
+            self.work_available.notify_one();
         } else if self.spawn(queue).is_err() {
-            // Then the one that sleeps in the poller, if there is one, must do.
+            // Then the thread in the poller, if there is one, must do.
             let _ = self.waker.wake();
         }
     }
 
-    /// The life of a thread.
+    /// The main loop of a thread.
     fn work(self: &Arc<Self>) {
-        blocking::watch(Arc::new(Absence(self.clone())));
-        let mut heard = Vec::new();
+        blocking::watch(Arc::new(BlockingWatcher(self.clone())));
+        let mut events = Vec::new();
         let mut sending = Vec::new();
         let mut queue = self.queue.lock();
         queue.starting -= 1;
@@ -439,202 +439,201 @@ impl Pool {
             if queue.wants_send() {
                 self.send(&mut queue, &mut sending);
             } else if queue.wants_sync() {
-                self.sync(&mut queue, &mut heard);
-            } else if let Some(place) = queue.ready.pop_front() {
-                if queue.ready.len() >= READY_BEFORE_HELP && queue.unblocked < self.cores {
-                    self.bring_help(&mut queue);
+                self.sync(&mut queue, &mut events);
+            } else if let Some(slot) = queue.ready.pop_front() {
+                if queue.ready.len() >= READY_BEFORE_WAKE && queue.unblocked < self.cores {
+                    self.wake_or_start_thread(&mut queue);
                 }
                 queue.taken += 1;
                 queue.turns += 1;
-                let after = MutexGuard::unlocked(&mut queue, || self.run(&place));
-                queue.put(place, after);
+                let after = MutexGuard::unlocked(&mut queue, || self.run(&slot));
+                queue.put(slot, after);
             } else if self.is_over(&queue) {
                 queue.unblocked -= 1;
                 break;
             } else if !queue.polling {
                 queue.polling = true;
                 queue.polls += 1;
-                // Where more clients are at work than there are cores to spare, or a session waits for what
-                // another core does, looking would take their time.
-                let patient = queue.blocked == 0 && self.lively.connections() * 2 <= self.cores;
-                MutexGuard::unlocked(&mut queue, || self.poller.lock().poll(patient, &mut heard));
+                // Spinning would take time from other threads if more clients are active than there are cores
+                // to spare, or if a session waits for another core.
+                let may_spin = queue.blocked == 0 && self.active.connections() * 2 <= self.cores;
+                MutexGuard::unlocked(&mut queue, || self.poller.lock().poll(may_spin, &mut events));
                 queue.polling = false;
-                self.queue_ready(&mut queue, &mut heard);
-            } else if !self.rest(&mut queue) {
+                self.queue_ready(&mut queue, &mut events);
+            } else if !self.wait_idle(&mut queue) {
                 break;
             }
         }
         queue.threads -= 1;
         if queue.stopping {
-            // The next one may wait in the poller, or rest.
+            // The next thread may wait in the poller or be idle.
             let _ = self.waker.wake();
-            self.call.notify_all();
-            self.watch_call.notify_all();
+            self.work_available.notify_all();
+            self.watchdog_wake.notify_all();
         }
     }
 
-    fn queue_ready(&self, queue: &mut Queue, heard: &mut Vec<Heard>) {
-        if heard.is_empty() {
+    fn queue_ready(&self, queue: &mut Queue, events: &mut Vec<SocketEvent>) {
+        if events.is_empty() {
             return;
         }
-        let places = self.places.lock();
-        for Heard { number, ending } in heard.drain(..) {
-            let Some(Some(place)) = places.places.get(number) else {
+        let slots = self.slots.lock();
+        for SocketEvent { number, ending } in events.drain(..) {
+            let Some(Some(slot)) = slots.slots.get(number) else {
                 continue;
             };
-            place.ending.fetch_or(ending, SeqCst);
-            if place.stir() {
-                queue.ready.push_back(place.clone());
+            slot.ending.fetch_or(ending, SeqCst);
+            if slot.mark_ready() {
+                queue.ready.push_back(slot.clone());
             }
         }
-        drop(places);
-        if self.watch_asleep.load(SeqCst) {
-            self.watch_call.notify_one();
+        drop(slots);
+        if self.watchdog_asleep.load(SeqCst) {
+            self.watchdog_wake.notify_one();
         }
     }
 
     fn is_over(&self, queue: &Queue) -> bool {
-        queue.stopping && self.places.lock().open == 0
+        queue.stopping && self.slots.lock().open == 0
     }
 
-    /// Waits until called; false when nobody called for long, or the pool is over.
-    fn rest(&self, queue: &mut MutexGuard<'_, Queue>) -> bool {
+    /// Waits until woken; false after a long time without work, or when the pool has ended.
+    fn wait_idle(&self, queue: &mut MutexGuard<'_, Queue>) -> bool {
         queue.unblocked -= 1;
-        queue.resting += 1;
-        let until = Instant::now() + REST_MAX;
+        queue.idle += 1;
+        let until = Instant::now() + IDLE_THREAD_MAX;
         let mut in_time = true;
-        while queue.called == 0 && in_time && !self.is_over(queue) {
-            in_time = !self.call.wait_until(queue, until).timed_out();
+        while queue.wakes_pending == 0 && in_time && !self.is_over(queue) {
+            in_time = !self.work_available.wait_until(queue, until).timed_out();
         }
-        queue.resting -= 1;
-        let called = queue.called > 0;
-        if called {
-            // Whoever called has counted this thread as unblocked.
-            queue.called -= 1;
+        queue.idle -= 1;
+        let wakes_pending = queue.wakes_pending > 0;
+        if wakes_pending {
+            // The thread that woke it has counted this one as unblocked.
+            queue.wakes_pending -= 1;
         }
-        called
+        wakes_pending
     }
 
-    /// Waits for the log on behalf of all that were put aside, unless others have come by now.
-    fn sync(&self, queue: &mut MutexGuard<'_, Queue>, heard: &mut Vec<Heard>) {
+    /// Waits for the log on behalf of all connections set aside, unless others became ready in the meantime.
+    fn sync(&self, queue: &mut MutexGuard<'_, Queue>, events: &mut Vec<SocketEvent>) {
         if !queue.polling && queue.turns < TURNS_BEFORE_SYNC {
-            self.poller.lock().glance(heard);
-            self.queue_ready(queue, heard);
+            self.poller.lock().poll_now(events);
+            self.queue_ready(queue, events);
             if !queue.ready.is_empty() {
                 return;
             }
         }
-        let places = std::mem::take(&mut queue.unsynced);
+        let slots = std::mem::take(&mut queue.unsynced);
         queue.syncing = true;
-        queue.syncing_alone = self.lively.connections() <= places.len();
+        queue.syncing_alone = self.active.connections() <= slots.len();
         queue.taken += 1;
         MutexGuard::unlocked(queue, || {
-            for place in &places {
-                if let Some(served) = &mut *place.served.lock() {
+            for slot in &slots {
+                if let Some(served) = &mut *slot.served.lock() {
                     served.await_log();
                 }
             }
         });
         queue.syncing = false;
         queue.syncing_alone = false;
-        for place in places.into_iter().rev() {
-            queue.ready.push_front(place);
+        for slot in slots.into_iter().rev() {
+            queue.ready.push_front(slot);
         }
     }
 
-    /// Sends the replies that were held back.
-    fn send(&self, queue: &mut MutexGuard<'_, Queue>, sending: &mut Vec<(Arc<Place>, Option<Duration>)>) {
+    /// Sends the replies that were held.
+    fn send(&self, queue: &mut MutexGuard<'_, Queue>, sending: &mut Vec<(Arc<Slot>, Option<Duration>)>) {
         std::mem::swap(&mut queue.held, sending);
         queue.taken += 1;
-        // None of this waits, so none of them waits for another one.
+        // None of these sends waits, so none delays another.
         let mut ready = MutexGuard::unlocked(queue, || {
-            sending.retain(|(place, limit)| {
-                let mut served = place.served.lock();
+            sending.retain(|(slot, limit)| {
+                let mut served = slot.served.lock();
                 match served.as_mut().map_or(Sent::Never, |served| served.send()) {
-                    Sent::All => self.limit_wait(place, *limit),
+                    Sent::All => self.limit_wait(slot, *limit),
                     Sent::Some => {
-                        place.state.store(QUEUED, SeqCst);
+                        slot.state.store(QUEUED, SeqCst);
                         return true;
                     }
-                    Sent::Never => self.end(place, &mut served),
+                    Sent::Never => self.end(slot, &mut served),
                 }
                 drop(served);
-                matches!(self.park(place), After::Ready)
+                matches!(self.park(slot), NextState::Ready)
             });
             std::mem::take(sending)
         });
-        queue.ready.extend(ready.drain(..).map(|(place, _)| place));
+        queue.ready.extend(ready.drain(..).map(|(slot, _)| slot));
         *sending = ready;
     }
 
-    /// A connection waits for bytes, unless some have come meanwhile.
-    fn park(&self, place: &Place) -> After {
-        match place.state.compare_exchange(RUNNING, IDLE, SeqCst, SeqCst) {
-            Ok(_) => After::Nowhere,
+    /// The connection waits for bytes, unless some have arrived in the meantime.
+    fn park(&self, slot: &Slot) -> NextState {
+        match slot.state.compare_exchange(RUNNING, IDLE, SeqCst, SeqCst) {
+            Ok(_) => NextState::Nowhere,
             Err(_) => {
-                place.state.store(QUEUED, SeqCst);
-                After::Ready
+                slot.state.store(QUEUED, SeqCst);
+                NextState::Ready
             }
         }
     }
 
-    fn end(&self, place: &Place, served: &mut Option<Box<dyn Served>>) {
-        self.forget(place);
-        // The session rolls back here.
+    fn end(&self, slot: &Slot, served: &mut Option<Box<dyn Serve>>) {
+        self.forget(slot);
+        // Dropping the session rolls back.
         *served = None;
     }
 
     /// Serves one connection.
-    fn run(&self, place: &Place) -> After {
-        place.state.store(RUNNING, SeqCst);
-        let span = self.started.elapsed().as_millis() / LIVELY_SPAN.as_millis();
-        self.lively.count(span as u64, place);
-        place.deadline.store(NEVER, SeqCst);
-        let news = News {
-            expired: place.expired.swap(false, SeqCst),
-            ending: place.ending.load(SeqCst),
+    fn run(&self, slot: &Slot) -> NextState {
+        slot.state.store(RUNNING, SeqCst);
+        let span = self.started.elapsed().as_millis() / ACTIVE_SPAN.as_millis();
+        self.active.count(span as u64, slot);
+        slot.deadline.store(NEVER, SeqCst);
+        let reason = WakeReason {
+            timed_out: slot.timed_out.swap(false, SeqCst),
+            ending: slot.ending.load(SeqCst),
         };
-        let mut served = place.served.lock();
-        let next = served.as_mut().map_or(Next::End, |served| served.serve(news));
+        let mut served = slot.served.lock();
+        let next = served.as_mut().map_or(Next::End, |served| served.serve(reason));
         match next {
             Next::Wait(limit) => {
-                self.limit_wait(place, limit);
+                self.limit_wait(slot, limit);
                 drop(served);
-                self.park(place)
+                self.park(slot)
             }
-            Next::Send(limit) => After::Held(limit),
+            Next::Send(limit) => NextState::Held(limit),
             Next::More => {
-                place.state.store(QUEUED, SeqCst);
-                After::Ready
+                slot.state.store(QUEUED, SeqCst);
+                NextState::Ready
             }
             Next::Sync => {
-                place.state.store(QUEUED, SeqCst);
-                After::Unsynced
+                slot.state.store(QUEUED, SeqCst);
+                NextState::Unsynced
             }
             Next::End => {
-                self.end(place, &mut served);
-                After::Nowhere
+                self.end(slot, &mut served);
+                NextState::Nowhere
             }
         }
     }
 
-    fn limit_wait(&self, place: &Place, limit: Option<Duration>) {
+    fn limit_wait(&self, slot: &Slot, limit: Option<Duration>) {
         let Some(limit) = limit else {
             return;
         };
         let at = self.started.elapsed() + limit;
-        place
-            .deadline
+        slot.deadline
             .store(u64::try_from(at.as_micros()).unwrap_or(NEVER), SeqCst);
-        if self.watch_asleep.load(SeqCst) {
-            // Under the lock, so that the watch is not between looking and sleeping.
+        if self.watchdog_asleep.load(SeqCst) {
+            // Under the lock, so that the watchdog cannot be between checking and sleeping.
             let _queue = self.queue.lock();
-            self.watch_call.notify_one();
+            self.watchdog_wake.notify_one();
         }
     }
 
-    /// Looks after limits, and after connections that wait because every thread works.
-    fn watch(self: &Arc<Self>) {
+    /// Enforces time limits, and finds connections that wait because every thread is busy.
+    fn run_watchdog(self: &Arc<Self>) {
         let (mut polls_before, mut taken_before) = (0, 0);
         let mut quiet_ticks = 0;
         let mut queue = self.queue.lock();
@@ -645,8 +644,8 @@ impl Pool {
             self.expire(&mut queue);
             let unheard = !queue.polling && queue.polls == polls_before;
             let undone = (queue.has_work() || queue.unblocked == 0) && queue.taken == taken_before;
-            if ((unheard && queue.unblocked > 0) || undone) && queue.called + queue.starting == 0 {
-                self.bring_help(&mut queue);
+            if ((unheard && queue.unblocked > 0) || undone) && queue.wakes_pending + queue.starting == 0 {
+                self.wake_or_start_thread(&mut queue);
             }
             taken_before = queue.taken;
             quiet_ticks = if queue.polls == polls_before && queue.polling {
@@ -656,49 +655,50 @@ impl Pool {
             };
             polls_before = queue.polls;
             if quiet_ticks < QUIET_TICKS {
-                self.watch_call.wait_for(&mut queue, WATCH_TICK);
+                self.watchdog_wake.wait_for(&mut queue, WATCHDOG_TICK);
                 continue;
             }
-            self.watch_asleep.store(true, SeqCst);
-            // Again, for limits that were set before they could know that the watch sleeps.
+            self.watchdog_asleep.store(true, SeqCst);
+            // Once more, for limits that were set before it was known that the watchdog sleeps.
             match self.expire(&mut queue) {
                 Some(wait) => {
-                    self.watch_call.wait_for(&mut queue, wait.max(WATCH_TICK));
+                    self.watchdog_wake.wait_for(&mut queue, wait.max(WATCHDOG_TICK));
                 }
-                None => self.watch_call.wait(&mut queue),
+                None => self.watchdog_wake.wait(&mut queue),
             }
-            self.watch_asleep.store(false, SeqCst);
+            self.watchdog_asleep.store(false, SeqCst);
             quiet_ticks = 0;
         }
     }
 
-    /// Queues the connections whose limit is over; how long until the next one is.
+    /// Puts connections whose time limit has passed into the ready queue; returns the time until the next
+    /// limit.
     fn expire(self: &Arc<Self>, queue: &mut Queue) -> Option<Duration> {
         let now = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(NEVER);
         let mut next = NEVER;
         let mut any = false;
-        for place in self.places.lock().places.iter().flatten() {
-            // The state first: only who holds the queue's lock takes a place out of IDLE.
-            let is_idle = place.state.load(SeqCst) == IDLE;
-            let deadline = place.deadline.load(SeqCst);
+        for slot in self.slots.lock().slots.iter().flatten() {
+            // The state first: a slot leaves IDLE only under the queue's lock.
+            let is_idle = slot.state.load(SeqCst) == IDLE;
+            let deadline = slot.deadline.load(SeqCst);
             if deadline > now {
                 next = next.min(deadline);
             } else if !is_idle {
-                // It is being served, or about to wait again: look again soon.
+                // It is being served or about to wait again: check again soon.
                 next = now;
             } else {
-                place.expired.store(true, SeqCst);
-                if place.stir() {
-                    queue.ready.push_back(place.clone());
+                slot.timed_out.store(true, SeqCst);
+                if slot.mark_ready() {
+                    queue.ready.push_back(slot.clone());
                     any = true;
                 }
             }
         }
         if any {
-            if queue.called + queue.starting == 0 {
-                self.bring_help(queue);
+            if queue.wakes_pending + queue.starting == 0 {
+                self.wake_or_start_thread(queue);
             }
-            // A thread that polls counts as unblocked: it must come too, and the watch stay awake.
+            // A polling thread counts as unblocked: it must be woken too, and the watchdog must stay awake.
             let _ = self.waker.wake();
             next = now;
         }
@@ -706,41 +706,41 @@ impl Pool {
     }
 }
 
-/// Has a connection served that waited for something else than bytes.
-struct PlaceWaker {
+/// Has a connection served again that waited for something other than bytes.
+struct SlotWaker {
     pool: Arc<Pool>,
-    place: Weak<Place>,
+    slot: Weak<Slot>,
 }
 
-impl Wake for PlaceWaker {
+impl Wake for SlotWaker {
     fn wake(self: Arc<Self>) {
-        let Some(place) = self.place.upgrade() else {
+        let Some(slot) = self.slot.upgrade() else {
             return;
         };
         let mut queue = self.pool.queue.lock();
-        if !place.stir() {
+        if !slot.mark_ready() {
             return;
         }
-        queue.ready.push_back(place);
+        queue.ready.push_back(slot);
         if queue.unblocked == usize::from(queue.polling) {
-            self.pool.bring_help(&mut queue);
+            self.pool.wake_or_start_thread(&mut queue);
         }
     }
 }
 
-/// Tells the pool of its threads' waits.
-struct Absence(Arc<Pool>);
+/// Tells the pool about the waits of its threads.
+struct BlockingWatcher(Arc<Pool>);
 
-impl Watcher for Absence {
+impl Watcher for BlockingWatcher {
     fn begin(&self) {
         let mut queue = self.0.queue.lock();
         queue.unblocked -= 1;
         queue.blocked += 1;
-        // A thread that sleeps in the poller serves nobody who is ready already.
+        // A thread that sleeps in the poller serves no ready connection.
         let serving = queue.unblocked - usize::from(queue.polling);
         let nobody_comes = queue.unblocked == 0 && !queue.syncing_alone;
         if nobody_comes || (serving == 0 && queue.has_work()) {
-            self.0.bring_help(&mut queue);
+            self.0.wake_or_start_thread(&mut queue);
         }
     }
 

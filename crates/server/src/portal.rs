@@ -11,9 +11,9 @@
 //! 1. A portal holds its statement: closing the statement leaves the portal usable.
 //! 2. Portals end with their transaction: the connection calls [`Names::clear_portals`] when one ends.
 //! 3. The unnamed statement and the unnamed portal are replaced without being closed; named ones are not.
-//! 4. A statement is executed once, whole; the rows beyond a row limit wait in the portal, encoded, and count
-//!    as what the session holds ([`crate::backend::BackendSession::memory`]), as parameters do.
-//!    So a suspended portal shows one state of the database however slowly it is read.
+//! 4. A statement is executed once, completely; rows beyond a row limit are kept in the portal, encoded, and
+//!    count against the session's memory ([`crate::backend::BackendSession::memory`]), as parameters do. So a
+//!    suspended portal shows one state of the database however slowly it is read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl<P: PreparedStatement> Statement<P> {
     }
 }
 
-/// What has become of a portal.
+/// The state of a portal.
 pub enum PortalState {
     /// Not executed yet.
     Ready,
@@ -67,7 +67,7 @@ pub struct SuspendedRows {
     pub messages: BytesMut,
     /// The tag of the whole statement.
     pub tag: CommandTag,
-    /// Their part of what the session may hold.
+    /// Their share of the session's memory.
     pub _held: Reservation,
 }
 
@@ -102,14 +102,14 @@ pub struct Portal<P> {
     pub encoder: RowEncoder,
     /// The format of each result column.
     pub formats: Vec<Format>,
-    /// How far it is.
+    /// Its state.
     pub state: PortalState,
-    /// What is reserved for its parameters.
+    /// The memory reserved for its parameters.
     _held: Reservation,
 }
 
 impl<P: PreparedStatement> Portal<P> {
-    /// A portal as Bind makes it; `values` is a buffer to use.
+    /// A portal as Bind makes it; `values` is a buffer to reuse.
     pub fn new(
         statement: Arc<Statement<P>>,
         bind: &Bind<'_>,
@@ -136,7 +136,7 @@ impl<P: PreparedStatement> Portal<P> {
             );
             return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
         }
-        // The unnamed portal is only one, and its values are soon another one's.
+        // There is only one unnamed portal, and its values are soon replaced.
         let held = match bind.portal {
             "" => memory.empty(),
             _ => memory.reserve(bind.params.byte_count()).map_err(too_much_held)?,

@@ -1,4 +1,4 @@
-//! All connections of a server: who may be cancelled with which key, whose socket to close at the end.
+//! All connections of a server: their cancel keys, and the sockets to close at shutdown.
 //!
 //! Two bounds: sessions (`connections_max`), and sockets, a little more, so that a cancel request and the
 //! answer "too many clients" still get through when all sessions are taken.
@@ -109,15 +109,15 @@ impl Shared {
         }
     }
 
-    /// Ends all connections: running statements are cancelled, waiting clients told 57P01. After `grace` the
-    /// sockets are closed. Returns how many connections were still there then.
+    /// Ends all connections: running statements are cancelled, idle clients get 57P01. After `grace` the
+    /// sockets are closed. Returns how many connections were still open then.
     pub fn stop(&self, grace: Duration) -> usize {
         self.stopping.store(true, Ordering::SeqCst);
         let deadline = Instant::now() + grace;
         let cancels: Vec<_> = {
             let state = self.state.lock();
             for entry in state.connections.values() {
-                // A thread that waits for its client finds the end of the stream, and then the flag.
+                // A thread that waits for its client sees the end of the stream and then the flag.
                 let _ = entry.socket.shutdown(Shutdown::Read);
             }
             state

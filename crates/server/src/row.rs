@@ -1,14 +1,14 @@
-//! From a row as the store keeps it to a DataRow message, without values in between for the common types.
+//! Converts a stored row to a DataRow message, without building values for the common types.
 //!
 //! ```text
 //!   row:      | null bits | fixed cells, little endian | heap |
 //!   DataRow:  | 'D' | length i32 | columns u16 | per column: length i32 (-1 for null), bytes |
 //! ```
 //!
-//! A [`RowEncoder`] is made once for a statement's columns and the formats asked for; it holds one
-//! [`CellCodec`] per column. Integers, booleans, floats (binary), dates and timestamps (binary) and texts
-//! are copied or printed from the raw cell; everything else goes through a value and `weft_types`' own
-//! forms. The tests hold the two ways against each other.
+//! A [`RowEncoder`] is built once for a statement's columns and the requested formats; it holds one
+//! [`CellCodec`] per column. Integers, booleans, floats (binary), dates and timestamps (binary) and texts are
+//! copied or printed from the raw cell; everything else goes through a value and `weft_types`' own forms. The
+//! tests compare the two ways.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::backend::{OidNames, OutputColumn, RowRef, SharedZone};
 use crate::frontend::Format;
 use crate::reply;
 
-/// What [`Scratch`] keeps of each buffer between statements.
+/// The size up to which [`Scratch`] keeps a buffer between statements.
 const SCRATCH_BYTES_KEPT: usize = 64 << 10;
 
 /// How one column is written.

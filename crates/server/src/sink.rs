@@ -1,9 +1,9 @@
 //! A session's results on their way to the client.
 //!
 //! One sink serves one call into the session. For a simple query it describes every result and writes every
-//! row as text; for a portal it writes rows in the portal's formats and sets those beyond the row limit
-//! aside. The session cannot be told of a broken connection in the middle of a call except by `Break`; so
-//! the sink keeps the first failure, and the connection looks there first.
+//! row as text; for a portal it writes rows in the portal's formats and keeps those beyond the row limit. A
+//! broken connection can only be reported to the session by returning `Break`, so the sink keeps the first
+//! failure and the connection checks it first.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -25,13 +25,13 @@ use crate::reply;
 use crate::row::{RowEncoder, Scratch};
 use crate::transport::{Failure, Replies, Socket};
 
-/// Bytes of a message that takes a while to be sent.
+/// A message of this size takes a while to send.
 const LONG_MESSAGE: usize = 1 << 20;
 
-/// Bytes that are reserved at a time for rows that wait.
+/// Memory for kept rows is reserved in steps of this many bytes.
 const RESERVED_BYTES: usize = 64 << 10;
 
-/// So often a statement that waits for its client looks whether it shall end.
+/// How often a statement that waits for its client checks whether it should end.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
 /// Where rows go, and what is said around them.
@@ -73,7 +73,7 @@ pub struct WireSink<'a, P> {
     pub failure: Option<Failure>,
 }
 
-/// Makes a reservation as large as what is held.
+/// Adjusts a reservation to what is held.
 fn cover(held: &mut Reservation, bytes: usize) -> Result<(), SqlError> {
     let missing = bytes.saturating_sub(held.bytes());
     if missing == 0 {
@@ -103,8 +103,8 @@ impl<P> WireSink<'_, P> {
         }
     }
 
-    /// A long message from byte `at` on is taken back if the statement shall end: once its first byte is sent
-    /// all others must follow.
+    /// Removes a long message, which begins at byte `at`, if the statement should end: once its first byte is
+    /// sent, all others must follow.
     fn still_wanted(&mut self, at: usize) -> Result<(), SqlError> {
         if self.replies.out.len() - at < LONG_MESSAGE {
             return Ok(());
@@ -112,7 +112,7 @@ impl<P> WireSink<'_, P> {
         interrupt::check().inspect_err(|_| self.replies.out.truncate(at))
     }
 
-    /// The next message of a client that sends data, unless the statement shall end before it comes.
+    /// The next message of a client that sends data, unless the statement should end first.
     fn awaited_frame(&mut self, idle_max: Option<Duration>) -> Result<Result<Frame, FrameError>, SqlError> {
         let socket = self.reader.source().0.clone();
         let began = Instant::now();
@@ -178,7 +178,7 @@ impl<P> WireSink<'_, P> {
     }
 }
 
-/// The limit is over that the session sets to its client: in a transaction, or where locks are held for it.
+/// The client was silent for longer than its session allows in a transaction or while it holds locks.
 pub fn idle_too_long() -> Failure {
     Failure::Fatal(SqlError::new(
         SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
@@ -269,7 +269,7 @@ impl<P: PreparedStatement> ResultSink for WireSink<'_, P> {
             && *row_limit > 0
             && *rows_sent == *row_limit
         {
-            // As in PostgreSQL even if no row is left: the next Execute says so.
+            // As in PostgreSQL, even if no row is left: the next Execute reports completion.
             **suspended = Some(tag.clone());
             return reply::portal_suspended(&mut self.replies.out);
         }

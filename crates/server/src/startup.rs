@@ -7,9 +7,9 @@
 //!                                          ParameterStatus* BackendKeyData ReadyForQuery
 //! ```
 //!
-//! Anybody who comes over loopback is let in under any user name; [`crate::Server::start`] refuses other
-//! addresses. Packets are read exactly, never beyond their end, and must be complete within the startup
-//! timeout however slowly their bytes come.
+//! Any user name is accepted over loopback; [`crate::Server::start`] refuses other addresses. Packets are
+//! read exactly, never beyond their end, and must be complete within the startup timeout however slowly their
+//! bytes arrive.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::Instant;
@@ -33,7 +33,7 @@ use crate::transport::{Failure, Socket};
 const DATABASE: &str = "postgres";
 /// PostgreSQL's bound on startup packets.
 const PACKET_BYTES_MAX: usize = 10_000;
-/// Encryption requests answered before a client is taken for broken.
+/// Encryption requests that are answered before the connection is closed.
 const ENCRYPTION_REQUESTS_MAX: usize = 4;
 /// SSLRequest and GSSENCRequest, in the place of a version.
 const SSL_REQUEST: u32 = 80_877_103;
@@ -159,7 +159,7 @@ fn read_exact(socket: &Socket, mut out: &mut [u8], deadline: Instant) -> Result<
 }
 
 fn decode_cancel(mut packet: BytesMut) -> Result<Opening, Failure> {
-    // Other lengths are other protocols' keys, which were never given out here.
+    // Keys of other lengths belong to other protocols and were never given out here.
     if packet.len() != 16 {
         return Err(Failure::Gone);
     }
@@ -215,7 +215,7 @@ fn decode_startup(mut packet: BytesMut) -> Result<StartupRequest, Failure> {
             _ => request.settings.push((name, value)),
         }
     }
-    // What is given by name counts more than what is in `options`.
+    // Parameters given by name take precedence over those in `options`.
     let mut settings = parse_options(&options)?;
     settings.append(&mut request.settings);
     request.settings = settings;

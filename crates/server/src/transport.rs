@@ -1,8 +1,8 @@
-//! The socket of a connection, and the buffer that replies wait in.
+//! The socket of a connection, and the buffer of replies that have not been sent.
 //!
-//! Invariant: bytes leave only after they passed the durability gate: [`Replies::flush`] waits there,
-//! [`Replies::clear_if_durable`] looks whether it is open. Nothing is told to a client that a crash could
-//! take back.
+//! Invariant: bytes are sent only after they passed the durability gate. [`Replies::flush`] waits at the
+//! gate, [`Replies::clear_if_durable`] checks whether it is open. A client never sees what a crash could
+//! undo.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -35,7 +35,7 @@ pub enum Failure {
     Fatal(SqlError),
     /// The client is gone: there is nobody to tell.
     Gone,
-    /// It has not ended yet: the same message is to be handled again when the session is woken.
+    /// The statement is parked: the same message is handled again when the session is woken.
     Parked,
 }
 
@@ -63,7 +63,7 @@ impl ReadNow for Socket {
 }
 
 impl Socket {
-    /// Writes what the socket takes at once.
+    /// Writes as much as the socket takes at once.
     fn write_now(&self, bytes: &[u8]) -> Result<usize, Errno> {
         rustix::net::send(&*self.0, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
     }
@@ -103,11 +103,11 @@ impl Socket {
     }
 }
 
-/// Replies that have not left yet.
+/// Replies that have not been sent yet.
 pub struct Replies {
     /// Whole messages.
     pub out: BytesMut,
-    /// So many bytes of them have passed the gate.
+    /// How many bytes of them have passed the gate.
     cleared: usize,
     socket: Socket,
     gate: Arc<dyn DurabilityGate>,
@@ -141,7 +141,7 @@ impl Replies {
         }
     }
 
-    /// Writes everything out, once it is durable. After an error nothing of it may be sent any more.
+    /// Sends everything once it is durable. After an error none of it may be sent any more.
     pub fn flush(&mut self) -> Result<(), Failure> {
         if self.out.is_empty() {
             return Ok(());
@@ -155,8 +155,8 @@ impl Replies {
         self.write()
     }
 
-    /// Lets everything through the gate if it need not wait there; whether it was done. It leaves with
-    /// [`Self::send_cleared`].
+    /// Passes everything through the gate if the gate is open; returns whether it was. [`Self::send_cleared`]
+    /// sends it.
     pub fn clear_if_durable(&mut self) -> bool {
         if self.out.len() > self.cleared {
             if !self.gate.is_open() {
@@ -167,12 +167,12 @@ impl Replies {
         true
     }
 
-    /// Whether there is something that may leave.
+    /// Whether there are replies that may be sent.
     pub fn has_cleared(&self) -> bool {
         self.cleared > 0
     }
 
-    /// Writes out what has passed the gate. Waits for a client that does not read.
+    /// Sends what has passed the gate. Waits for a client that does not read.
     pub fn send_cleared(&mut self) -> Result<(), Failure> {
         match self.cleared {
             0 => Ok(()),
@@ -186,7 +186,7 @@ impl Replies {
         }
     }
 
-    /// Writes out what has passed the gate as far as the socket takes it at once; whether it took it all.
+    /// Sends what has passed the gate, as far as the socket takes it at once; returns whether that was all.
     pub fn send_cleared_now(&mut self) -> Result<bool, Failure> {
         while self.cleared > 0 {
             let cleared = self.out.get(..self.cleared).unwrap_or(&self.out);
@@ -207,7 +207,7 @@ impl Replies {
         Ok(true)
     }
 
-    /// Waits until everything may leave. An error is told by the next flush.
+    /// Waits until everything may be sent. The next flush reports an error.
     pub fn await_log(&self) {
         let _ = self.gate.wait();
     }
@@ -220,9 +220,9 @@ impl Replies {
         self.flush().map(|()| true)
     }
 
-    /// Drops what waits at the gate and writes `last` (whole messages) without waiting there: the farewell of
-    /// a session that failed, which tells nothing of the data.
-    pub fn farewell(&mut self, last: BytesMut) {
+    /// Drops what waits at the gate and sends `last` (complete messages) without waiting: the final message
+    /// of a failed session, which reveals no data.
+    pub fn send_final(&mut self, last: BytesMut) {
         self.out.truncate(self.cleared);
         self.out.unsplit(last);
         // The client may be gone already: then there is nobody to tell.

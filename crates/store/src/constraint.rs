@@ -1,6 +1,6 @@
 //! Constraints of a table, for writers that check before their rows reach the store: a transaction's overlay.
 //!
-//! Inside a batch the store checks for itself; these are the same checks and the same words.
+//! Within a batch the store checks for itself; these are the same checks with the same messages.
 
 use weft_types::SqlError;
 

@@ -1,20 +1,21 @@
 //! Garbage collection in two stages.
 //!
-//! 1. **Cut.** A row written by batch N keeps older versions for readers below N. Once no reader below N
-//!    is registered they are cut off the chain and freed: nobody looks below the version that he sees, and
-//!    who saw one of these has left. Index entries that only they carried go; a tombstone at the head is
-//!    unlinked and frees the whole slot. A row that was written often under an old reader has a long chain:
-//!    of it no more is freed at a time than the collection may do, and the rest waits, still linked.
-//! 2. **Free.** What a reader of the newest boundary may come across and yet was unlinked while the boundary
-//!    was b (a tombstone, a row's block that it left for its home, what a rollback took back, a schema), may
-//!    still be held by a reader that found it just before. It waits in a queue stamped b and is freed when
-//!    every registered reader's boundary, and the boundary itself, is above b: by then all those readers have
-//!    left.
+//! 1. **Cut.** A row written by batch N keeps older versions for readers below N. Once no reader below N is
+//!    registered, they are cut off the chain and freed: no reader looks below the version that it sees, and
+//!    every reader that saw one of these has left. Index entries that only they needed are removed; a
+//!    tombstone at the head is unlinked and frees the whole slot. A row that was written often under an old
+//!    reader has a long chain: no more of it is freed at a time than the collection's budget, and the rest
+//!    stays linked.
+//! 2. **Free.** Something that readers of the newest boundary may reach can be unlinked while the boundary is
+//!    b (a tombstone, the block of a relocated row, what a rollback undid, a schema). A reader that found it
+//!    just before may still use it. It waits in a queue stamped b and is freed when the boundary and every
+//!    registered reader's boundary are above b: by then all those readers have left.
 //!
-//! A version in its slot's home frees that home, and the slot if it waits for that; or the row comes home, if
-//! it lies in a block alone (`memory/slots.rs`), and the block is unlinked in turn.
+//! Freeing a version in a slot's inline space frees that space, and the slot if it waits for that; or the row
+//! is relocated into it, if its only version is in a block (`memory/slots.rs`), and the block is unlinked in
+//! turn.
 //!
-//! Batch N's rollbacks happen while the boundary is N-1 and are stamped so.
+//! Batch N's rollbacks happen while the boundary is N-1 and are stamped accordingly.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use weft_base::{BatchId, TableId};
 use crate::memory::{Pin, Retired, RowMemory, Slot, SlotId};
 use crate::table::{Schema, TableCore, TableData};
 
-/// A row's place, to be looked up again later: by then the table may be gone.
+/// A row's place, to be looked up again later: the table may be gone by then.
 #[derive(Clone, Copy)]
 pub(crate) struct RowPlace {
     table: TableId,
@@ -44,7 +45,7 @@ impl RowPlace {
         }
     }
 
-    /// The row, if the table's rows are still the same ones.
+    /// The row, if the table still has the same core.
     fn row(self, schema: &Schema) -> Option<Row<'_>> {
         let table: &TableData = schema.tables.get(&self.table)?;
         if table.core.id != self.core {
@@ -67,10 +68,10 @@ struct Row<'s> {
     place: Slot<'s>,
 }
 
-/// What is unlinked, but for blocks.
+/// What is unlinked, except blocks.
 enum Unlinked {
-    /// A version in the home of a slot, and its bytes. The slot's memory may be gone by the time.
-    Home(RowPlace, u32),
+    /// A version in the inline space of a slot, and its bytes. The slot's memory may be gone by then.
+    Inline(RowPlace, u32),
     Schema(Arc<Schema>),
 }
 
@@ -82,8 +83,8 @@ struct Superseded {
     bytes_before: u64,
 }
 
-/// How many chains or versions are looked up together: the memory of all is asked for before the first is
-/// looked at.
+/// How many chains or versions are looked up together: the memory of all is prefetched before the first is
+/// accessed.
 const BLOCK: usize = 16;
 
 /// Everything that waits for readers to leave.
@@ -118,7 +119,7 @@ impl Garbage {
         self.superseded.is_empty() && self.blocks.is_empty() && self.unlinked.is_empty()
     }
 
-    /// Chains waiting for stage 1, and things waiting for stage 2.
+    /// Chains waiting for stage 1, and items waiting for stage 2.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         (self.superseded_len, self.blocks_len + self.unlinked.len())
     }
@@ -136,7 +137,7 @@ impl Garbage {
         }
     }
 
-    /// About how many bytes of versions a reader at `boundary` keeps, if it is the oldest.
+    /// About how many bytes of versions a reader at `boundary` keeps alive, if it is the oldest.
     pub(crate) fn bytes_kept_at(&self, boundary: BatchId) -> u64 {
         let first = self.superseded.partition_point(|entry| entry.batch <= boundary);
         self.superseded
@@ -146,9 +147,9 @@ impl Garbage {
 
     /// Notes a version that was unlinked while `boundary` was published.
     pub(crate) fn retire(&mut self, boundary: BatchId, place: RowPlace, version: Retired) {
-        if version.is_home() {
-            let home = Unlinked::Home(place, version.view().size_bytes() as u32);
-            self.unlinked.push_back((boundary, home));
+        if version.is_inline() {
+            let inline = Unlinked::Inline(place, version.view().size_bytes() as u32);
+            self.unlinked.push_back((boundary, inline));
         } else {
             self.retire_blocks(boundary, vec![version]);
         }
@@ -175,7 +176,7 @@ impl Garbage {
         oldest: BatchId,
         budget: usize,
     ) -> usize {
-        // Counted here and told at the end: a locked addition waits until a row that was copied has arrived.
+        // Counted here and added at the end: an atomic addition waits until a copied row has arrived.
         let mut done = Collected::default();
         let mut steps = self.free_blocks(oldest, budget, &mut done);
         while steps < budget
@@ -183,10 +184,10 @@ impl Garbage {
         {
             steps += 1;
             match unlinked {
-                Unlinked::Home(place, row_bytes) => {
+                Unlinked::Inline(place, row_bytes) => {
                     done.freed_bytes += u64::from(row_bytes);
                     if let Some(row) = place.row(schema) {
-                        done.leave_home(row);
+                        done.free_inline_space(row);
                     }
                 }
                 Unlinked::Schema(schema) => drop(schema),
@@ -256,21 +257,21 @@ impl Garbage {
 struct Collected {
     /// Bytes of versions that were freed.
     freed_bytes: u64,
-    /// Bytes of rows that came home.
+    /// Bytes of rows that were relocated.
     copied_bytes: u64,
     /// Blocks that were unlinked.
     blocks: Vec<Retired>,
 }
 
 impl Collected {
-    /// Nobody holds the version any more that lay in the row's home.
-    fn leave_home(&mut self, row: Row<'_>) {
-        let left = row.table.core.slots.home_left(row.slot, row.place);
+    /// Nobody uses the version any more that was in the row's inline space.
+    fn free_inline_space(&mut self, row: Row<'_>) {
+        let left = row.table.core.slots.inline_space_freed(row.slot, row.place);
         self.note_copied(left);
     }
 
-    /// A row has come home, and left this block: the copy is linked in its stead, but the block's bytes
-    /// count until it is freed.
+    /// A row was relocated from this block: the copy is linked instead, but the block's bytes count until it
+    /// is freed.
     #[inline]
     fn note_copied(&mut self, left: Option<Retired>) {
         if let Some(left) = left {
@@ -279,21 +280,20 @@ impl Collected {
         }
     }
 
-    /// Stage 1 for one slot: everything below the version that `oldest` sees goes, and is freed at once, but
-    /// no more than `freed_max` versions. Returns how many; if so many, there is perhaps more to do.
+    /// Stage 1 for one slot: everything below the version that `oldest` sees is cut and freed at once, but at
+    /// most `freed_max` versions. Returns how many; if it is `freed_max`, there may be more.
     fn shorten(&mut self, row: Row<'_>, (boundary, oldest): (BatchId, BatchId), freed_max: usize) -> usize {
         let Row { table, slot, place } = row;
         let core = &table.core;
-        // SAFETY: only the collector frees, and it is this thread. What it frees here it does not look at
-        // again.
+        // SAFETY: only the collector frees, on this thread, and it does not access what it has freed.
         let (seen, newest) = unsafe { (Pin::new(oldest.0), Pin::new(Pin::EVERYTHING)) };
         let (Some(floor), Some(head)) = (place.at(seen), place.at(newest)) else {
             return 0;
         };
-        // A version whose keys the next newer one kept has no entries of its own: that one has them, or they
-        // went with it.
+        // A version whose keys the next newer kept version shares has no entries of its own: they belong to
+        // that one, or were removed with it.
         let mut are_keys_kept = floor.keeps_keys();
-        let mut is_home_left = false;
+        let mut is_inline_freed = false;
         let (mut unlinked_bytes, mut freed) = (0, 0);
         for version in floor.cut().take(freed_max) {
             freed += 1;
@@ -303,20 +303,20 @@ impl Collected {
             }
             are_keys_kept = view.keeps_keys();
             unlinked_bytes += view.size_bytes();
-            is_home_left |= version.is_home();
-            // SAFETY: who reads at `oldest` or later stops at the floor at the latest, and nobody reads
-            // below: those who did have left. See the test `a_reader_of_the_floor_looks_no_further`.
+            is_inline_freed |= version.is_inline();
+            // SAFETY: readers at `oldest` or later stop at the floor at the latest, and the readers below it
+            // have left. See the test `a_reader_of_the_floor_looks_no_further`.
             unsafe { version.free(core.slots.memory()) };
         }
         if unlinked_bytes > 0 {
             core.unlinked(unlinked_bytes);
             self.freed_bytes += unlinked_bytes as u64;
         }
-        if is_home_left {
-            self.leave_home(row);
+        if is_inline_freed {
+            self.free_inline_space(row);
         }
         if freed == freed_max {
-            // What follows now is not what it superseded.
+            // What follows is no longer the version that it superseded.
             floor.forget_keys_kept();
         } else if !head.is_live() && head.batch() <= oldest {
             table.remove_row_id(slot, place.row_id());
@@ -325,15 +325,15 @@ impl Collected {
                 self.blocks.push(tombstone);
             }
             core.slots.release(slot);
-        } else if !is_home_left {
-            self.note_copied(place.come_home());
+        } else if !is_inline_freed {
+            self.note_copied(place.relocate_inline());
         }
         freed
     }
 }
 
 impl Drop for Garbage {
-    /// The store goes, so no reader is left: each holds the store.
+    /// The store is dropped, so no reader is left: each holds the store.
     fn drop(&mut self) {
         for version in self.blocks.drain(..).flat_map(|(_, versions)| versions) {
             // SAFETY: no reader, no batch.
@@ -342,8 +342,8 @@ impl Drop for Garbage {
     }
 }
 
-/// The rows of these chains whose table is not gone. Fetches what stage 1 will touch of them: slots, then
-/// versions elsewhere.
+/// The rows of these chains whose table still exists. Prefetches what stage 1 will access: slots, then
+/// versions in blocks.
 fn fetched_chains<'s>(
     schema: &'s Schema,
     chains: impl Iterator<Item = RowPlace>,

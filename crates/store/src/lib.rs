@@ -2,8 +2,8 @@
 //! checkpoints.
 //!
 //! The store keeps the whole state of a database in memory, at every batch boundary that somebody still
-//! reads. It knows nothing of programs, transactions or locks: it trusts that whoever writes has made sure
-//! that the members of a batch that run at the same time do not conflict.
+//! reads. It knows nothing of programs, transactions or locks: it relies on its callers that the members of a
+//! batch that run at the same time do not conflict.
 //!
 //! ```text
 //!   Catalog ---- Schema (catalog + data, published as one with boundary and digest)
@@ -18,11 +18,11 @@
 //! - [`Catalog`], [`CatalogOp`]: definitions, and how they change.
 //! - `memory`: versions, slots, and the rules for pointers to them.
 //! - `index`: hash and ordered indexes of candidates.
-//! - `table`, `read`, `probe`, `lookup_plan`, `group`: tables, reads over them, hints ahead of reads, lookups
-//!   planned together, reads of many keys. `fetch`: what of a row a hint fetches.
+//! - `table`, `read`, `probe`, `lookup_plan`: tables, reads over them, prefetching before reads, lookups
+//!   planned together. `prefetch`: which part of a row is prefetched.
 //! - `snapshot`: readers register, state is published. [`Snapshot`], [`Reader`].
 //! - `writer`: [`BatchWriter`], [`MemberWriter`], rollback, digests, changes of definitions.
-//! - `garbage`: when superseded versions go.
+//! - `garbage`: when superseded versions are freed.
 //! - [`checkpoint`]: a snapshot as a file, and back.
 //!
 //! Invariants of the whole:
@@ -35,11 +35,11 @@
 mod catalog;
 pub mod checkpoint;
 mod constraint;
-mod fetch;
 mod garbage;
 mod index;
 mod lookup_plan;
 mod memory;
+mod prefetch;
 mod probe;
 mod read;
 mod scrub;
@@ -54,10 +54,10 @@ pub use catalog::{
     IndexDef, IndexMethod, PROCEDURE_PARAMS_MAX, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage,
     ProcedureParam, Relation, SequenceDef, SequenceId, SequenceState, TableDef,
 };
-pub use fetch::Fetch;
-pub use lookup_plan::{LookupPlan, Planned};
-pub use memory::PagesAhead;
+pub use lookup_plan::{LookupPlan, PlannedLookups};
+pub use memory::PrefaultedPages;
 pub use memory::SlotId;
+pub use prefetch::Fetch;
 pub use probe::Probe;
 pub use read::{Locator, ReadView, RowVersion, prefix_successor};
 pub use scrub::Scrubber;

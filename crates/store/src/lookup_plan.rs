@@ -1,20 +1,21 @@
-//! Lookups of unique keys that are known before any of them is made: fetched together, then made one by one.
+//! Planned lookups: unique keys that are known in advance are prefetched together and then looked up one by
+//! one.
 //!
 //! ```text
-//!   push      hash the key; in an ordered index, go down through the nodes that are in the cache
-//!   finish    fetch the index lines of all (or the next nodes, and then the leaves)
-//!             look at the lines, fetch the first candidates' slots, in which the rows lie, as a rule
-//!             look at the slots, fetch rows that lie elsewhere, or one column of them
+//!   push      hash the key; in an ordered index, descend through the nodes that are in the cache
+//!   finish    prefetch the index lines of all (or the next nodes, and then the leaves)
+//!             read the lines, prefetch the first candidates' slots, which usually hold the rows
+//!             read the slots, prefetch rows in blocks, or one column of them
 //!   lookup    each finds everything in the cache, and its row where the plan says
-//!   rest      what of long rows does not lie in their first lines is fetched some rows ahead of the lookup
+//!   rest      the tails of long rows are prefetched some rows ahead of the lookup
 //! ```
 //!
-//! Each step first computes the addresses of a block of lookups and then asks for them back to back. That
-//! matters as much as the number in flight: a prefetch whose page is not in the translation buffer holds up
-//! the instructions behind it until the page walk is done, and only prefetches that stand close together
-//! overlap their walks (docs/decisions/0008-row-memory.md). What was looked up for the fetch, table, index
-//! and slot, is kept for the lookup, so that it is paid once. The key is checked against the row as ever:
-//! rows may have changed since.
+//! Each step first computes the addresses for a block of lookups and then issues the prefetches back to back.
+//! That matters as much as the number in flight: a prefetch whose page is not in the TLB stalls the following
+//! instructions until the page walk is done, and only prefetches that are issued close together overlap their
+//! page walks (docs/decisions/0008-row-memory.md). Table, index and slot found for the prefetch are kept for
+//! the lookup, so that this work is done once. The key is checked against the row as always: rows may have
+//! changed since.
 //!
 //! Sources: BionicDB, sections 4.4 and 4.5; group prefetching, Chen et al. 2004.
 
@@ -26,45 +27,45 @@ use weft_base::{IndexId, TableId};
 use weft_ops::hash64;
 use weft_types::{RowLayout, SqlError};
 
-use crate::fetch::{Fetch, REST_ROWS, RowAhead, RowPart, Wanted, fetch_of_each};
 use crate::index::IndexData;
 use crate::index::hash::{HashIndex, HomeLine};
 use crate::memory::{Pin, Slot, SlotArena, SlotId};
+use crate::prefetch::{Fetch, FetchExtent, PrefetchList, REST_ROWS, RowPrefetch, fetch_of_each};
 use crate::probe::{Found, Probe, find_index};
 use crate::read::{ReadView, RowVersion, lookup_in, row_in};
 
-/// Lookups that are kept without memory from elsewhere: those of a group and of its last program.
-const LOOKUPS_AT_HAND: usize = 128;
-/// The same for the ways that they go.
-const WAYS_AT_HAND: usize = 32;
-/// The same for ways down ordered indexes.
-const DESCENTS_AT_HAND: usize = 8;
+/// Lookups kept inline: those of a group and of its last program.
+const INLINE_LOOKUPS: usize = 128;
+/// The same for index paths.
+const INLINE_PATHS: usize = 32;
+/// The same for descents of ordered indexes.
+const INLINE_DESCENTS: usize = 8;
 
-/// Keys of a [`ReadView::lookup_group`] that are looked up together: the most lines that a plan has in flight
-/// come from so many, and what waits at its beginning and its end is little beside them.
+/// Keys of a [`ReadView::lookup_group`] that are looked up together: enough for the most lines that a plan
+/// has in flight, so that ramp-up and ramp-down matter little.
 const GROUP_KEYS: usize = 64;
 
-/// See the module.
+/// See the module's head.
 pub struct LookupPlan<'s> {
     view: ReadView<'s>,
-    lookups: SmallVec<[PlannedLookup<'s>; LOOKUPS_AT_HAND]>,
-    ways: SmallVec<[Way<'s>; WAYS_AT_HAND]>,
-    current: Option<CurrentWay<'s>>,
-    descents: SmallVec<[Descending<'s>; DESCENTS_AT_HAND]>,
-    /// Lookups that have something to fetch.
+    lookups: SmallVec<[LookupState<'s>; INLINE_LOOKUPS]>,
+    paths: SmallVec<[IndexPath<'s>; INLINE_PATHS]>,
+    current: Option<CurrentPath<'s>>,
+    descents: SmallVec<[Descending<'s>; INLINE_DESCENTS]>,
+    /// Lookups that have something to prefetch.
     in_flight: usize,
-    /// Lookups that have been brought to their ends.
+    /// Lookups that are complete.
     finished: usize,
-    /// Some of their rows are longer than what was fetched.
+    /// Some of their rows are longer than what was prefetched.
     has_rests: bool,
 }
 
-/// What lookups by one index have in common, found once for all of them.
-struct Way<'s> {
+/// What lookups by one index have in common, determined once for all of them.
+struct IndexPath<'s> {
     at: (TableId, IndexId),
     fetch: Fetch,
-    part: RowPart,
-    /// One row at most has a key: then the row where a lookup has led is what it finds, if it has the key.
+    part: FetchExtent,
+    /// At most one row has a key: then the row that a lookup leads to is the result, if it has the key.
     is_unique: bool,
     found: Found<'s>,
     slots: &'s SlotArena,
@@ -72,30 +73,30 @@ struct Way<'s> {
     index: &'s IndexData,
 }
 
-/// The way that lookups go which are planned just now.
-struct CurrentWay<'s> {
+/// The index path of the lookups being planned.
+struct CurrentPath<'s> {
     at: (TableId, IndexId),
     fetch: Fetch,
     hashed: Option<&'s HashIndex>,
     number: u32,
 }
 
-/// One lookup of a plan: what is known of it.
-struct PlannedLookup<'s> {
+/// One lookup of a plan.
+struct LookupState<'s> {
     hash: u64,
-    /// The hash's line, if the lookup goes by a hash index.
+    /// The hash's home line, if the lookup uses a hash index.
     home: Option<HomeLine<'s>>,
     /// The first candidate's slot.
     place: Option<Slot<'s>>,
-    row: RowAhead,
-    /// Number of its way; [`NO_WAY`] if it can only find nothing.
-    way: u32,
+    row: RowPrefetch,
+    /// Number of its index path; [`NO_PATH`] if it can find nothing.
+    path: u32,
 }
 
-const NO_WAY: u32 = u32::MAX;
-const _: () = assert!(size_of::<PlannedLookup<'_>>() <= 64);
+const NO_PATH: u32 = u32::MAX;
+const _: () = assert!(size_of::<LookupState<'_>>() <= 64);
 
-/// A lookup, or the beginning of a range, that goes by an ordered index.
+/// A lookup, or the beginning of a range, in an ordered index.
 struct Descending<'s> {
     /// Number of the lookup.
     lookup: usize,
@@ -103,25 +104,25 @@ struct Descending<'s> {
     probe: Probe,
 }
 
-impl PlannedLookup<'_> {
-    const NOTHING: Self = PlannedLookup {
+impl LookupState<'_> {
+    const NOTHING: Self = LookupState {
         hash: 0,
         home: None,
         place: None,
-        row: RowAhead::NOWHERE,
-        way: NO_WAY,
+        row: RowPrefetch::NOWHERE,
+        path: NO_PATH,
     };
 }
 
 impl<'s> LookupPlan<'s> {
-    /// An empty plan of lookups through a view. Made where it is to lie: it is large.
+    /// An empty plan of lookups through a view. Construct it in place: it is large.
     #[inline(always)]
     #[must_use]
     pub fn new(view: ReadView<'s>) -> Self {
         LookupPlan {
             view,
             lookups: SmallVec::new(),
-            ways: SmallVec::new(),
+            paths: SmallVec::new(),
             current: None,
             descents: SmallVec::new(),
             in_flight: 0,
@@ -130,7 +131,7 @@ impl<'s> LookupPlan<'s> {
         }
     }
 
-    /// How many lookups there are, those of nothing included.
+    /// The number of lookups, including empty ones.
     #[inline]
     pub fn len(&self) -> usize {
         self.lookups.len()
@@ -141,7 +142,7 @@ impl<'s> LookupPlan<'s> {
         self.lookups.is_empty()
     }
 
-    /// How many of them have something to fetch.
+    /// How many of them have something to prefetch.
     #[inline]
     pub fn in_flight(&self) -> usize {
         self.in_flight
@@ -150,7 +151,7 @@ impl<'s> LookupPlan<'s> {
     /// Forgets all.
     pub fn clear(&mut self) {
         self.lookups.clear();
-        self.ways.clear();
+        self.paths.clear();
         self.current = None;
         self.descents.clear();
         (self.in_flight, self.finished, self.has_rests) = (0, 0, false);
@@ -162,43 +163,43 @@ impl<'s> LookupPlan<'s> {
         self.push_hashed(table, index, (key, hash64(key)), fetch);
     }
 
-    /// As [`LookupPlan::push`], for who knows the key's [`hash64`].
+    /// As [`LookupPlan::push`], for a caller that knows the key's [`hash64`].
     #[inline]
     pub fn push_hashed(&mut self, table: TableId, index: IndexId, (key, hash): (&[u8], u64), fetch: Fetch) {
-        if let Some(way) = &self.current
-            && way.at == (table, index)
-            && way.fetch == fetch
-            && let Some(hashed) = way.hashed
+        if let Some(path) = &self.current
+            && path.at == (table, index)
+            && path.fetch == fetch
+            && let Some(hashed) = path.hashed
         {
-            let (home, way) = (hashed.home(hash), way.number);
-            self.push_line(hash, home, way);
+            let (home, path) = (hashed.home(hash), path.number);
+            self.push_line(hash, home, path);
         } else {
             self.push_changing((table, index), (key, hash), fetch);
         }
     }
 
     #[inline(always)]
-    fn push_line(&mut self, hash: u64, home: Option<HomeLine<'s>>, way: u32) {
+    fn push_line(&mut self, hash: u64, home: Option<HomeLine<'s>>, path: u32) {
         self.in_flight += 1;
-        self.lookups.push(PlannedLookup {
+        self.lookups.push(LookupState {
             hash,
             home,
-            way,
-            ..PlannedLookup::NOTHING
+            path,
+            ..LookupState::NOTHING
         });
     }
 
-    /// Plans a lookup that goes another way than the one before, or by an ordered index.
+    /// Plans a lookup by another index than the previous one, or by an ordered index.
     #[inline(never)]
     fn push_changing(&mut self, at: (TableId, IndexId), (key, hash): (&[u8], u64), fetch: Fetch) {
-        let Some(number) = self.way(at, fetch) else {
+        let Some(number) = self.path(at, fetch) else {
             return self.push_nothing();
         };
-        let Some(way) = self.ways.get(number) else {
+        let Some(path) = self.paths.get(number) else {
             return self.push_nothing();
         };
-        let (found, hashed, number) = (way.found, way.index.hash.as_ref(), number as u32);
-        self.current = Some(CurrentWay {
+        let (found, hashed, number) = (path.found, path.index.hash.as_ref(), number as u32);
+        self.current = Some(CurrentPath {
             at,
             fetch,
             hashed,
@@ -208,25 +209,25 @@ impl<'s> LookupPlan<'s> {
             Some(hashed) => self.push_line(hash, hashed.home(hash), number),
             None => {
                 self.descend(at, found, key, fetch);
-                self.lookups.push(PlannedLookup {
-                    way: number,
-                    ..PlannedLookup::NOTHING
+                self.lookups.push(LookupState {
+                    path: number,
+                    ..LookupState::NOTHING
                 });
             }
         }
     }
 
-    /// Number of the way by this index, if there is such an index.
-    fn way(&mut self, at: (TableId, IndexId), fetch: Fetch) -> Option<usize> {
+    /// Number of the path by this index, if the index exists.
+    fn path(&mut self, at: (TableId, IndexId), fetch: Fetch) -> Option<usize> {
         let known = self
-            .ways
+            .paths
             .iter()
-            .position(|way| way.at == at && way.fetch == fetch);
+            .position(|path| path.at == at && path.fetch == fetch);
         if known.is_some() {
             return known;
         }
         let (table, index) = find_index(self.view.schema(), at.0, at.1)?;
-        self.ways.push(Way {
+        self.paths.push(IndexPath {
             at,
             fetch,
             part: fetch.into(),
@@ -236,15 +237,15 @@ impl<'s> LookupPlan<'s> {
             layout: table.layout(),
             index: &index.data,
         });
-        Some(self.ways.len() - 1)
+        Some(self.paths.len() - 1)
     }
 
-    /// Plans a lookup of nothing, for who counts.
+    /// Plans an empty lookup, to keep the numbering.
     pub fn push_nothing(&mut self) {
-        self.lookups.push(PlannedLookup::NOTHING);
+        self.lookups.push(LookupState::NOTHING);
     }
 
-    /// Plans to fetch what a range from `lowest` on will touch first: nodes, the leaf, the first row.
+    /// Plans to prefetch what a range from `lowest` on accesses first: nodes, the leaf, the first row.
     pub fn push_range(&mut self, table: TableId, index: IndexId, lowest: &[u8], fetch: Fetch) {
         if let Some(found) = find_index(self.view.schema(), table, index) {
             self.descend((table, index), found, lowest, fetch);
@@ -252,7 +253,7 @@ impl<'s> LookupPlan<'s> {
         self.push_nothing();
     }
 
-    /// Begins a way down an index for the lookup to come, if it is an ordered one.
+    /// Begins a descent for the next lookup, if it uses an ordered index.
     fn descend(&mut self, at: (TableId, IndexId), found: Found<'s>, key: &[u8], fetch: Fetch) {
         if let Some(ordered) = &found.1.data.ordered {
             self.in_flight += 1;
@@ -264,26 +265,26 @@ impl<'s> LookupPlan<'s> {
         }
     }
 
-    /// Brings all to their ends, but for what of long rows does not lie in their first lines.
+    /// Completes all lookups, except for the tails of long rows.
     pub fn finish(&mut self) {
         let pin = self.view.pin();
         let lookups = self.lookups.get_mut(self.finished..).unwrap_or_default();
-        let (ways, descents) = (self.ways.as_slice(), &mut self.descents);
-        // Both kinds go on together, a step of all at a time.
+        let (paths, descents) = (self.paths.as_slice(), &mut self.descents);
+        // Both kinds advance together, all by one step at a time.
         advance_all(descents, pin);
         for lookup in lookups.iter() {
             prefetch(lookup.home.map_or(std::ptr::null(), HomeLine::address));
         }
         advance_all(descents, pin);
-        fetch_of_each(lookups, |lookup, wanted| lookup.look_at_line(ways, wanted));
+        fetch_of_each(lookups, |lookup, list| lookup.look_at_line(paths, list));
         advance_all(descents, pin);
-        let has_columns = ways.iter().any(|way| way.part.has_column());
-        fetch_of_each(lookups, |lookup, wanted| {
-            // Most rows lie in their slots.
+        let has_columns = paths.iter().any(|path| path.part.has_column());
+        fetch_of_each(lookups, |lookup, list| {
+            // Most rows are stored in their slots.
             if let Some(place) = lookup.place
                 && (has_columns || place.newest_elsewhere().is_some())
             {
-                lookup.look_at_slot(ways, place, pin, wanted);
+                lookup.look_at_slot(paths, place, pin, list);
             }
         });
         while advance_all(descents, pin) {}
@@ -299,77 +300,83 @@ impl<'s> LookupPlan<'s> {
         self.finished = self.lookups.len();
     }
 
-    /// Where each lookup's row may be. Once the plan is finished.
+    /// Where each lookup's row may be. Call after `finish`.
     pub(crate) fn slots(&self) -> impl Iterator<Item = SlotId> {
         self.lookups.iter().map(|lookup| lookup.row.slot)
     }
 
-    /// Some of the lookups, in their order. Once the plan is finished.
+    /// Some of the lookups, in order. Call after `finish`.
     #[inline]
-    pub fn part(&mut self, range: Range<usize>) -> Planned<'_, 's> {
-        Planned {
+    pub fn part(&mut self, range: Range<usize>) -> PlannedLookups<'_, 's> {
+        PlannedLookups {
             lookups: self.lookups.get_mut(range).unwrap_or_default(),
-            ways: &self.ways,
+            paths: &self.paths,
             rests_fetched: if self.has_rests { 0 } else { usize::MAX },
         }
     }
 }
 
-/// Takes all a step further; true while one of them is not at its end.
+/// Advances all by one step; true while one of them is not complete.
 #[inline]
 fn advance_all(descents: &mut [Descending<'_>], pin: Pin<'_>) -> bool {
     if descents.is_empty() {
         return false;
     }
-    fetch_of_each(descents, |Descending { found, probe, .. }, wanted| {
-        probe.look(*found, pin, wanted);
+    fetch_of_each(descents, |Descending { found, probe, .. }, list| {
+        probe.look(*found, pin, list);
     });
     descents.iter().any(|descending| descending.probe.is_under_way())
 }
 
-impl<'s> PlannedLookup<'s> {
+impl<'s> LookupState<'s> {
     #[inline(always)]
-    fn look_at_line(&mut self, ways: &[Way<'s>], wanted: &mut Wanted<'_>) {
+    fn look_at_line(&mut self, paths: &[IndexPath<'s>], list: &mut PrefetchList<'_>) {
         if let Some(home) = self.home
-            && let Some(way) = ways.get(self.way as usize)
+            && let Some(path) = paths.get(self.path as usize)
             && let Some(slot) = home
                 .first_candidate(self.hash)
-                .or_else(|| way.behind(home, self.hash))
-            && let Some(place) = way.slots.slot(slot)
+                .or_else(|| path.behind(home, self.hash))
+            && let Some(place) = path.slots.slot(slot)
         {
             self.place = Some(place);
             self.row
-                .want_place((way.found.0, way.part), (slot, place), wanted);
+                .want_place((path.found.0, path.part), (slot, place), list);
         }
     }
 
     #[inline(always)]
-    fn look_at_slot(&mut self, ways: &[Way<'s>], place: Slot<'s>, pin: Pin<'s>, wanted: &mut Wanted<'_>) {
-        if let Some(way) = ways.get(self.way as usize) {
-            self.row.look_at_slot((way.found.0, way.part), place, pin, wanted);
+    fn look_at_slot(
+        &mut self,
+        paths: &[IndexPath<'s>],
+        place: Slot<'s>,
+        pin: Pin<'s>,
+        list: &mut PrefetchList<'_>,
+    ) {
+        if let Some(path) = paths.get(self.path as usize) {
+            self.row.look_at_slot((path.found.0, path.part), place, pin, list);
         }
     }
 
-    /// The row with this key where the plan led, if it is there for the pin.
+    /// The row with this key at the planned place, if it is there for the pin.
     #[inline(always)]
     fn row(
         &self,
-        ways: &[Way<'s>],
+        paths: &[IndexPath<'s>],
         at: (TableId, IndexId),
         key: &[u8],
         pin: Pin<'s>,
     ) -> Option<RowVersion<'s>> {
         let place = self.place?;
-        let way = ways
-            .get(self.way as usize)
-            .filter(|way| way.at == at && way.is_unique)?;
+        let path = paths
+            .get(self.path as usize)
+            .filter(|path| path.at == at && path.is_unique)?;
         let row = row_in(place, self.row.slot, pin)?;
-        way.index.carries(way.layout, row.bytes, key).then_some(row)
+        path.index.carries(path.layout, row.bytes, key).then_some(row)
     }
 }
 
-impl Way<'_> {
-    /// What [`HomeLine::first_candidate`] is where the line was full when the first entry came.
+impl IndexPath<'_> {
+    /// [`HomeLine::first_candidate`] if the home line was full.
     #[inline(always)]
     fn behind(&self, home: HomeLine<'_>, hash: u64) -> Option<SlotId> {
         let hashed = self.index.hash.as_ref().filter(|_| home.was_passed())?;
@@ -377,21 +384,21 @@ impl Way<'_> {
     }
 }
 
-/// The lookups that one program has in a plan.
+/// The lookups of one program in a plan.
 #[derive(Default)]
-pub struct Planned<'p, 's> {
-    lookups: &'p mut [PlannedLookup<'s>],
-    ways: &'p [Way<'s>],
-    /// Before this lookup there is no rest that nobody has fetched.
+pub struct PlannedLookups<'p, 's> {
+    lookups: &'p mut [LookupState<'s>],
+    paths: &'p [IndexPath<'s>],
+    /// All tails of rows before this lookup have been prefetched.
     rests_fetched: usize,
 }
 
-impl<'s> Planned<'_, 's> {
+impl<'s> PlannedLookups<'_, 's> {
     /// As [`ReadView::lookup_one`] in a unique index, by lookup number `number`, planned for a view of the
-    /// same schema: looks first where it has led. One for another key, or from before a change, costs time
-    /// only.
-    // What is found stays in registers: a result in memory, stored in words and loaded in larger pieces,
-    // would have to wait for all that was stored before.
+    /// same schema: tries the planned place first. A plan for another key, or from before a change, only
+    /// costs time.
+    // The result stays in registers: a result in memory, stored in words and loaded in larger pieces, would
+    // have to wait for the stores.
     #[inline(always)]
     pub fn lookup(
         &mut self,
@@ -406,8 +413,8 @@ impl<'s> Planned<'_, 's> {
         }
     }
 
-    /// The row of a lookup if it is where the plan led. Before, the rest of the rows some lookups ahead is
-    /// fetched.
+    /// The row of a lookup if it is at the planned place. Before that, prefetches the tails of rows some
+    /// lookups ahead.
     #[inline(always)]
     fn row(
         &mut self,
@@ -420,7 +427,7 @@ impl<'s> Planned<'_, 's> {
         if self.rests_fetched < rests_end {
             self.fetch_rests_before(rests_end);
         }
-        self.lookups.get(number)?.row(self.ways, at, key, view.pin())
+        self.lookups.get(number)?.row(self.paths, at, key, view.pin())
     }
 
     #[inline(never)]
@@ -430,8 +437,7 @@ impl<'s> Planned<'_, 's> {
         self.rests_fetched = end;
     }
 
-    /// Fetches the rest of the first rows that have one. The lookups themselves fetch the others', as they
-    /// come near them.
+    /// Prefetches the tails of the first rows. The lookups themselves prefetch those of later rows.
     #[inline]
     pub fn fetch_first_rests(&mut self) {
         if self.rests_fetched < self.lookups.len() {
@@ -439,7 +445,7 @@ impl<'s> Planned<'_, 's> {
         }
     }
 
-    /// Fetches the rest of all rows that have one; of how many there was one.
+    /// Prefetches the tails of all rows; returns how many there were.
     pub fn fetch_all_rests(&mut self) -> usize {
         self.fetch_rests(usize::MAX)
     }
@@ -452,9 +458,9 @@ impl<'s> Planned<'_, 's> {
 }
 
 impl<'s> ReadView<'s> {
-    /// Shows the rows with each of the keys, key by key in their order, with the key's position; as
-    /// [`ReadView::lookup`] for each, but the waits for memory overlap. `fetch` says what
-    /// `see` will look at. Errors: the table or index does not exist (any more).
+    /// Visits the rows with each of the keys, key by key in order, with the key's position; as
+    /// [`ReadView::lookup`] for each, but with overlapping waits for memory. `fetch` says which part of a row
+    /// `see` will access. Errors: the table or index does not exist (any more).
     pub fn lookup_group<K: AsRef<[u8]>>(
         &self,
         table: TableId,
@@ -554,16 +560,16 @@ mod tests {
             }
             plan.finish();
             for ((a, index), planned) in all.zip(&plan.lookups) {
-                let row = planned.row(&plan.ways, (TABLE, index), &key(a), view.pin());
+                let row = planned.row(&plan.paths, (TABLE, index), &key(a), view.pin());
                 assert_eq!(row.is_some(), a < 10_000, "{a} by {index:?}");
                 assert!(
                     planned
-                        .row(&plan.ways, (TABLE, index), &key(a + 1), view.pin())
+                        .row(&plan.paths, (TABLE, index), &key(a + 1), view.pin())
                         .is_none()
                 );
                 assert!(
                     planned
-                        .row(&plan.ways, (TableId(1), index), &key(a), view.pin())
+                        .row(&plan.paths, (TableId(1), index), &key(a), view.pin())
                         .is_none()
                 );
                 let mut alone = view.begin_probe(TABLE, index, &key(a));
@@ -604,7 +610,7 @@ mod tests {
 
     /// Lookups find their index once for all that fetch the same.
     #[test]
-    fn lookups_share_a_way() {
+    fn lookups_share_a_path() {
         let store = Store::new();
         let mut batch = store.begin_batch(BatchId(1));
         batch.apply_catalog(&CatalogOp::CreateTable(table())).unwrap();
@@ -621,22 +627,22 @@ mod tests {
             (HASHED, Fetch::Bytes(0), 5),
             (ORDERED, Fetch::Column(0), 5),
         ];
-        for (index, fetch, ways) in pushes {
+        for (index, fetch, paths) in pushes {
             plan.push(TABLE, index, &key(1), fetch);
-            let way = plan
+            let path = plan
                 .lookups
                 .last()
-                .and_then(|lookup| plan.ways.get(lookup.way as usize));
+                .and_then(|lookup| plan.paths.get(lookup.path as usize));
             assert_eq!(
-                (plan.ways.len(), way.map(|way| way.at)),
+                (plan.paths.len(), path.map(|path| path.at)),
                 match index {
-                    IndexId(1) => (ways, None),
-                    index => (ways, Some((TABLE, index))),
+                    IndexId(1) => (paths, None),
+                    index => (paths, Some((TABLE, index))),
                 }
             );
         }
         plan.clear();
         plan.push(TABLE, HASHED, &key(1), Fetch::Column(1));
-        assert_eq!(plan.ways.len(), 1);
+        assert_eq!(plan.paths.len(), 1);
     }
 }

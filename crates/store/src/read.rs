@@ -1,5 +1,5 @@
-//! Reads, shared by snapshots and by the members of the open batch. What differs is only the pin: a
-//! snapshot sees versions up to its boundary, a member sees the newest.
+//! Reads, shared by snapshots and the members of the open batch. Only the pin differs: a snapshot sees
+//! versions up to its boundary, a member sees the newest.
 //!
 //! An index leads to candidate slots; each candidate's visible version is checked against the key before it
 //! is shown (`index/mod.rs` says why).
@@ -13,16 +13,16 @@ use weft_base::{BatchId, IndexId, RowId, TableId};
 use weft_types::{SqlError, SqlState};
 
 use crate::catalog::Catalog;
-use crate::fetch::Fetch;
 use crate::index::hash::Candidates;
 use crate::index::ordered::Batch;
 use crate::lookup_plan::LookupPlan;
 use crate::memory::{Pin, Slot, SlotId};
+use crate::prefetch::Fetch;
 use crate::probe::Probe;
 use crate::table::{Schema, TableData, TableIndex, row_id_hash};
 
-/// Entries of a range that are read beyond its limit, for those that lead to no row: what was removed lately
-/// stands at the beginning of a queue.
+/// Entries of a range that are read beyond its limit, for entries that lead to no row: recently removed rows
+/// are at the beginning of a queue.
 const SPARE_ENTRIES: usize = 3;
 
 /// A row as the reader sees it. The bytes follow the table's [`weft_types::RowLayout`].
@@ -97,7 +97,7 @@ impl<'s> ReadView<'s> {
         Ok(())
     }
 
-    /// The row with this key in a unique index; the first one found in another.
+    /// The row with this key in a unique index; in another index the first one found.
     pub fn lookup_one(
         &self,
         table: TableId,
@@ -112,24 +112,24 @@ impl<'s> ReadView<'s> {
         Ok(found)
     }
 
-    /// Begins to fetch what a lookup of `key` will touch. A hint: it costs no wait, never fails, and the
-    /// lookup follows as ever. See [`Probe`].
+    /// Begins to prefetch what a lookup of `key` will access. A hint: it does not wait and never fails. See
+    /// [`Probe`].
     pub fn begin_probe(&self, table: TableId, index: IndexId, key: &[u8]) -> Probe {
         Probe::begin(self.schema, table, index, key)
     }
 
-    /// Begins to fetch what a range from `lowest` on will touch first: nodes, the leaf, the first row.
+    /// Begins to prefetch what a range from `lowest` on accesses first: nodes, the leaf, the first row.
     pub fn begin_range_probe(&self, table: TableId, index: IndexId, lowest: &[u8]) -> Probe {
         Probe::begin_range(self.schema, table, index, lowest)
     }
 
-    /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
-    /// fetch. Waits only for what was fetched before.
+    /// Reads what the probe prefetched and prefetches what comes next; false if nothing is left. Waits only
+    /// for what was prefetched.
     pub fn advance_probe(&self, probe: &mut Probe) -> bool {
         probe.advance(self.schema, self.pin)
     }
 
-    /// As [`ReadView::lookup_hinted`], by where a probe for the key has led.
+    /// As [`ReadView::lookup_hinted`], using a probe for the key.
     #[inline(always)]
     pub fn lookup_probed(
         &self,
@@ -141,9 +141,9 @@ impl<'s> ReadView<'s> {
         self.lookup_hinted((table, index), key, probe.slot())
     }
 
-    /// Brings lookups that will follow to where their rows are, together ([`LookupPlan`]): `slots` says
-    /// where, for each key, as a hint for [`ReadView::lookup_hinted`].
-    pub fn find_ahead<'k>(
+    /// Prefetches the rows of lookups that will follow, together ([`LookupPlan`]): `slots` gets the place of
+    /// each key's row, as a hint for [`ReadView::lookup_hinted`].
+    pub fn prefetch_lookups<'k>(
         &self,
         (table, index): (TableId, IndexId),
         keys: impl Iterator<Item = &'k [u8]>,
@@ -160,10 +160,10 @@ impl<'s> ReadView<'s> {
         plan.part(0..plan.len()).fetch_all_rests();
     }
 
-    /// As [`ReadView::lookup_one`] in a unique index, and looks first in a slot: the key is checked there, so
-    /// a hint for another key, or from before a change, costs time only.
-    // What is found stays in registers: a result in memory, stored in words and loaded in larger pieces,
-    // would have to wait for all that was stored before.
+    /// As [`ReadView::lookup_one`] in a unique index, but tries a slot first: the key is checked there, so an
+    /// outdated or wrong hint only costs time.
+    // The result stays in registers: a result in memory, stored in words and loaded in larger pieces, would
+    // have to wait for the stores.
     #[inline(always)]
     pub fn lookup_hinted(
         &self,
@@ -186,8 +186,7 @@ impl<'s> ReadView<'s> {
         row_at(self.schema.tables.get(&table)?, slot, self.pin)
     }
 
-    /// The bytes of the row in a slot, and the batch that wrote them: [`ReadView::get`] for who knows the
-    /// row.
+    /// The bytes of the row in a slot, and the batch that wrote them; a cheaper [`ReadView::get`].
     #[inline]
     pub fn bytes(&self, table: TableId, slot: SlotId) -> Option<(&'s [u8], BatchId)> {
         let table: &'s TableData = self.schema.tables.get(&table)?;
@@ -195,9 +194,9 @@ impl<'s> ReadView<'s> {
         Some((version.bytes(), version.batch()))
     }
 
-    /// Rows with keys between the bounds (on encoded key bytes), in key order or reverse, at most `limit`.
-    /// A prefix of a key is a valid bound: as lower bound it precedes, as upper bound it excludes, all keys
-    /// that it begins; to include them, exclude the prefix's [`prefix_successor`]. No latch is held.
+    /// Rows with keys between the bounds (on encoded key bytes), in key order or reverse, at most `limit`. A
+    /// prefix of a key is a valid bound: as a lower bound it precedes, and as an upper bound it excludes, all
+    /// keys with that prefix; to include them, exclude the prefix's [`prefix_successor`]. No latch is held.
     /// Errors: the table or index does not exist, or the index is not ordered.
     pub fn range(
         &self,
@@ -242,7 +241,7 @@ impl<'s> ReadView<'s> {
         let (mut left, mut most) = (limit, limit.saturating_add(SPARE_ENTRIES));
         with_batch(|batch| {
             while cursor.next(batch, most) {
-                // A leaf's rows lie anywhere: all are asked for before the first is looked at.
+                // The rows of a leaf are scattered: all are prefetched before the first is read.
                 if left > 1 {
                     for slot in batch.slots().iter().take(left) {
                         if let Some(place) = table.core.slots.slot(*slot) {
@@ -290,8 +289,8 @@ impl<'s> ReadView<'s> {
         }
     }
 
-    /// Morsels of the table: chunks of up to [`crate::SCAN_CHUNK_SLOTS`] slots. Chunks that come later hold
-    /// nothing for this view.
+    /// Morsels of the table: chunks of up to [`crate::SCAN_CHUNK_SLOTS`] slots. Chunks added later hold no
+    /// rows for this view.
     pub fn scan_chunks(&self, table: TableId) -> u64 {
         self.schema
             .tables

@@ -18,7 +18,7 @@ use weft_base::BatchId;
 
 use crate::catalog::Catalog;
 use crate::garbage::{Garbage, RowPlace};
-use crate::memory::{PagesAhead, RowMemory};
+use crate::memory::{PrefaultedPages, RowMemory};
 use crate::snapshot::{Published, ReaderRegistry, Snapshot};
 use crate::table::Schema;
 use crate::writer::BatchWriter;
@@ -38,7 +38,7 @@ pub(crate) struct Finished {
 pub struct MemoryStats {
     /// Bytes of all row versions with their headers, unlinked ones included until they are freed.
     pub version_bytes: u64,
-    /// Bytes of the slots that these lie in, as far as ever used, free ones included.
+    /// Bytes of the slots that hold them, including slots that are free again.
     pub slot_bytes: u64,
     /// Bytes of the blocks that versions outside their slot take.
     pub block_bytes: u64,
@@ -47,8 +47,8 @@ pub struct MemoryStats {
     pub huge_page_bytes: u64,
     /// The same in ordinary pages, because the system refused huge ones.
     pub ordinary_page_bytes: u64,
-    /// Which of these pages came ahead of their use.
-    pub pages_ahead: PagesAhead,
+    /// How many of these pages were prefaulted.
+    pub prefaulted_pages: PrefaultedPages,
     /// Rows whose superseded versions wait for old readers to leave.
     pub superseded_rows: usize,
     /// Unlinked versions that wait to be freed.
@@ -57,7 +57,7 @@ pub struct MemoryStats {
     pub readers: usize,
     /// Bytes of the hash tables of all indexes.
     pub hash_index_bytes: u64,
-    /// Bytes of the nodes and keys of all ordered indexes, as far as taken from the arena.
+    /// Bytes of the nodes and keys of all ordered indexes, as taken from the arena.
     pub ordered_index_bytes: u64,
     /// Entries of all ordered indexes.
     pub ordered_entries: u64,
@@ -75,14 +75,14 @@ pub struct Store {
     memory: Arc<RowMemory>,
     /// The batch of the newest checkpoint that was begun or loaded.
     checkpoint_begun: AtomicU64,
-    /// A row was found to be other than it was written.
+    /// A damaged row was found.
     is_damaged: AtomicBool,
     /// Where the next panic comes, for tests.
     #[cfg(any(test, feature = "faults"))]
     panic_at: Mutex<Option<PanicAt>>,
 }
 
-/// Where a store panics when a test asks for it.
+/// Where a store panics on request of a test.
 #[cfg(any(test, feature = "faults"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PanicAt {
@@ -94,11 +94,11 @@ pub enum PanicAt {
     Checkpoint,
 }
 
-/// The gate of a store, closed: one batch, publication or collection at a time. It opens when this is
-/// dropped, by a panic too.
-pub(crate) struct ClosedGate<'s>(&'s Store);
+/// The store's gate, closed: one batch, publication or collection at a time. It opens when this is dropped,
+/// by a panic too.
+pub(crate) struct GateGuard<'s>(&'s Store);
 
-impl Drop for ClosedGate<'_> {
+impl Drop for GateGuard<'_> {
     fn drop(&mut self) {
         *self.0.gate.lock() = false;
         self.0.gate_opened.notify_one();
@@ -124,7 +124,7 @@ impl Store {
             finished: Mutex::new(None),
             garbage: Mutex::new(Garbage::new(&memory)),
             memory,
-            // A state that is not empty was loaded.
+            // A non-empty state was loaded.
             checkpoint_begun: AtomicU64::new(boundary.0),
             is_damaged: AtomicBool::new(false),
             #[cfg(any(test, feature = "faults"))]
@@ -188,8 +188,8 @@ impl Store {
         }
     }
 
-    /// Does up to `budget` steps of garbage collection (a step looks at one chain or frees one version) and
-    /// returns the steps done. Returns 0 at once when a batch is open. Call it between batches.
+    /// Does up to `budget` steps of garbage collection (a step checks one chain or frees one version) and
+    /// returns the steps done. Returns 0 at once if a batch is open. Call it between batches.
     pub fn collect_garbage(&self, budget: usize) -> usize {
         if self.garbage.lock().is_empty() {
             return 0;
@@ -206,7 +206,7 @@ impl Store {
         self.garbage.lock().collect(&schema, boundary, oldest, budget)
     }
 
-    /// About how many bytes of versions stay in memory because a reader holds this boundary and nobody an
+    /// About how many bytes of versions stay in memory because of a reader at this boundary, if there is no
     /// older one.
     pub fn bytes_kept_at(&self, boundary: BatchId) -> u64 {
         self.garbage.lock().bytes_kept_at(boundary)
@@ -230,7 +230,7 @@ impl Store {
             block_bytes: self.memory.block_bytes(),
             huge_page_bytes: arena.huge_bytes,
             ordinary_page_bytes: arena.ordinary_bytes,
-            pages_ahead: self.memory.pages_ahead(),
+            prefaulted_pages: self.memory.prefaulted_pages(),
             superseded_rows,
             unlinked_versions,
             readers,
@@ -240,15 +240,15 @@ impl Store {
         }
     }
 
-    /// Flips one bit of the nth row of a table, as a memory fault does; returns false when there is no such
-    /// row. No reader or batch may be about.
+    /// Flips one bit of the nth row of a table, as a memory fault does; returns false if there is no such
+    /// row. There must be no reader and no batch.
     #[cfg(any(test, feature = "faults"))]
     pub fn corrupt_row_for_test(self: &Arc<Self>, table: weft_base::TableId, nth: usize, bit: usize) -> bool {
         let snapshot = self.snapshot();
         snapshot.view().flip_bit(table, nth, bit)
     }
 
-    /// Makes the store panic when it comes there next. Once.
+    /// Makes the store panic once when it next gets there.
     #[cfg(any(test, feature = "faults"))]
     pub fn panic_for_test(&self, at: PanicAt) {
         *self.panic_at.lock() = Some(at);
@@ -276,15 +276,15 @@ impl Store {
         &self.memory
     }
 
-    /// Notes that a row that was replaced was not what had been written: the digest is wrong from here on, as
-    /// a replay will find.
+    /// Records that a replaced row was not what had been written: the digest is wrong from here on, and a
+    /// replay would find another one.
     #[cold]
     pub(crate) fn note_damage(&self) {
         self.is_damaged.store(true, Ordering::Relaxed);
     }
 
-    /// A row that was replaced or removed was not what had been written. What an open or finished batch has
-    /// made of it must not be logged; it can be recovered from the log before it.
+    /// A replaced or removed row was not what had been written. What an open or finished batch computed from
+    /// it must not be logged; the state can be recovered from the log before it.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)
     }
@@ -294,9 +294,9 @@ impl Store {
         BatchId(self.checkpoint_begun.load(Ordering::Relaxed))
     }
 
-    /// Takes the newest boundary for a checkpoint: `take` sees it while no batch is open, so that what it
-    /// takes of the tables speaks of the batches up to there and of no later one. `None` if a finished batch
-    /// has not been published.
+    /// Takes the newest boundary for a checkpoint: `take` is called while no batch is open, so that what it
+    /// takes from the tables covers exactly the batches up to the boundary. `None` if a finished batch has
+    /// not been published.
     pub(crate) fn at_checkpoint<T>(self: &Arc<Self>, take: impl FnOnce(Snapshot) -> T) -> Option<T> {
         let _gate = self.close_gate();
         self.finished.lock().is_none().then(|| {
@@ -309,21 +309,21 @@ impl Store {
         *self.finished.lock() = Some(finished);
     }
 
-    fn close_gate(&self) -> ClosedGate<'_> {
+    fn close_gate(&self) -> GateGuard<'_> {
         let mut closed = self.gate.lock();
         while *closed {
             self.gate_opened.wait(&mut closed);
         }
         *closed = true;
-        ClosedGate(self)
+        GateGuard(self)
     }
 
-    fn try_close_gate(&self) -> Option<ClosedGate<'_>> {
+    fn try_close_gate(&self) -> Option<GateGuard<'_>> {
         let mut closed = self.gate.lock();
         if *closed {
             return None;
         }
         *closed = true;
-        Some(ClosedGate(self))
+        Some(GateGuard(self))
     }
 }

@@ -18,7 +18,7 @@ use weft_types::{KeyColumns, RowLayout, SqlError, SqlState};
 
 use crate::catalog::{Catalog, IndexDef, TableDef};
 use crate::index::IndexData;
-use crate::index::build::{NotBuilt, build, build_row_ids};
+use crate::index::build::{BuildError, build, build_row_ids};
 use crate::index::hash::HashIndex;
 use crate::memory::{Pin, REGION_SLOTS, RowMemory, Slot, SlotArena, SlotId, VersionRef};
 use crate::table_map::TableMap;
@@ -28,7 +28,7 @@ pub const SCAN_CHUNK_SLOTS: u64 = REGION_SLOTS;
 
 /// The rows of a table.
 pub(crate) struct TableCore {
-    /// Tells cores apart as long as the process lives, as their addresses do not.
+    /// Tells cores apart for the lifetime of the process, which addresses do not.
     pub(crate) id: u64,
     pub(crate) table: TableId,
     pub(crate) layout: Arc<RowLayout>,
@@ -37,7 +37,7 @@ pub(crate) struct TableCore {
     pub(crate) row_count: AtomicI64,
     /// Bytes of versions linked in this table.
     pub(crate) linked_bytes: AtomicU64,
-    /// Rows removed since a checkpoint last took this list, as far as that checkpoint or one before may have
+    /// Rows removed since a checkpoint last took this list, if that checkpoint or an earlier one may contain
     /// them.
     pub(crate) removed: Mutex<Vec<RowId>>,
 }
@@ -85,7 +85,7 @@ impl TableCore {
         self.terms(slot).hash(version.bytes())
     }
 
-    /// Makes the terms of all versions of the row in this slot.
+    /// The hasher for the terms of all versions of the row in this slot.
     pub(crate) fn terms(&self, slot: Slot<'_>) -> SeededHasher {
         row_hasher(self.table.0, slot.row_id().encode())
     }
@@ -103,7 +103,7 @@ impl TableCore {
         }
     }
 
-    /// The terms of all rows that the pin sees, and whether each is what was sealed.
+    /// The sum of the terms of all rows that the pin sees, and whether each row matches its seal.
     pub(crate) fn digest(&self, pin: Pin<'_>) -> (u64, bool) {
         let (mut sum, mut is_whole) = (0u64, true);
         self.each_live(pin, |_, slot, version| {
@@ -134,19 +134,19 @@ pub(crate) struct TableIndex {
 pub(crate) struct TableData {
     pub(crate) def: Arc<TableDef>,
     pub(crate) core: Arc<TableCore>,
-    /// The bits that a row's null bitmap must not have.
+    /// The bits that must not be set in a row's null bitmap.
     pub(crate) not_null: NotNull,
     pub(crate) indexes: Vec<TableIndex>,
-    /// All columns that an index has: an update that keeps these touches none.
+    /// All columns with an index: an update that does not change these touches no index.
     pub(crate) indexed: KeyColumns,
-    /// Row ids to slots: how rows are named in write sets where no primary key names them.
+    /// Row ids to slots: how write sets name rows in a table without primary key.
     pub(crate) row_ids: Option<Arc<HashIndex>>,
 }
 
 /// See [`TableData::not_null`].
 #[derive(Clone)]
 pub(crate) struct NotNull {
-    /// Those of the bitmap's first bytes, as a word.
+    /// The bits in the bitmap's first bytes, as a word.
     first: u64,
     /// All of them, up to the last byte with one.
     bits: Box<[u8]>,
@@ -220,7 +220,7 @@ impl TableData {
         &self.core.layout
     }
 
-    /// The row has a NULL where none may be: told by its null bitmap, which stands before all else.
+    /// The row has a NULL in a NOT NULL column: visible in its null bitmap, which comes first.
     #[inline]
     pub(crate) fn has_forbidden_null(&self, row: &[u8]) -> bool {
         self.not_null.is_violated(row)
@@ -240,9 +240,10 @@ impl TableData {
     }
 
     /// Removes the entries that lead to a slot only because of `removed`: those whose key no remaining
-    /// version carries. `remaining` is the head of the chain after the unlinking. A version below one that
-    /// kept its keys needs none: either that one has the same, or the index came later and never had one.
-    /// (Or the index was dropped before, but then this table is no newer than `newest`, and that one is.)
+    /// version has. `remaining` is the head of the chain after the unlinking. A version below one that kept
+    /// its keys needs no check: either that one has the same keys, or the index was created later and never
+    /// had an entry. (Or the index was dropped before, but then this table is no newer than `newest`, and
+    /// that one is.)
     pub(crate) fn remove_entries(
         &self,
         slot: SlotId,
@@ -273,25 +274,25 @@ impl TableData {
     }
 }
 
-/// Fills a table that nobody else knows yet, from as many threads as there are; indexes are built at the end.
+/// Fills a table that nobody else knows yet, from several threads; indexes are built at the end.
 pub(crate) struct TableLoader {
     data: TableData,
-    /// Slots that were reserved for a range of rows that has ended before them.
+    /// Slots that were reserved for a range of rows that turned out shorter.
     spare: Mutex<Vec<Range<u64>>>,
 }
 
-/// Slots that are reserved at a time: rows that come one after the other lie side by side, whatever other
-/// threads load meanwhile.
+/// Slots that are reserved at a time: consecutive rows are stored next to each other, whatever other threads
+/// load in the meantime.
 const RUN_SLOTS: u32 = 1_024;
 
-/// Puts rows that belong together into a table, one after the other.
+/// Loads consecutive rows into a table.
 pub(crate) struct RangeLoader<'l> {
     loader: &'l TableLoader,
     slots: Range<u64>,
     loaded: Loaded,
 }
 
-/// What one thread has put into a table.
+/// What one thread has loaded into a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Loaded {
     linked_bytes: u64,
@@ -326,7 +327,7 @@ impl TableLoader {
         self.data.layout()
     }
 
-    /// For rows that one thread adds one after the other.
+    /// For rows that one thread adds one after another.
     pub(crate) fn range(&self) -> RangeLoader<'_> {
         RangeLoader {
             loader: self,
@@ -340,7 +341,7 @@ impl TableLoader {
         unsafe { Pin::new(Pin::EVERYTHING) }
     }
 
-    /// How many structures are to be built over the rows once all are there.
+    /// The number of structures to build over the rows once all are loaded.
     pub(crate) fn structure_count(&self) -> usize {
         self.data.indexes.len() + usize::from(self.data.row_ids.is_some())
     }
@@ -352,17 +353,17 @@ impl TableLoader {
         match self.data.indexes.get(number) {
             Some(TableIndex { def, .. }) => match build(def, core, pin, rows, threads) {
                 Ok(index) => Ok(Structure::Index(number, Arc::new(index))),
-                Err(NotBuilt::Duplicate(_)) => Err(SqlError::internal(format!(
+                Err(BuildError::Duplicate(_)) => Err(SqlError::internal(format!(
                     "duplicate key in unique index \"{}\"",
                     def.name
                 ))),
-                Err(NotBuilt::Ended(error)) => Err(error),
+                Err(BuildError::Ended(error)) => Err(error),
             },
             None => Ok(Structure::RowIds(build_row_ids(core, pin, rows, threads)?)),
         }
     }
 
-    /// The table, with its rows as they were counted and all its structures.
+    /// The table, with its row count and all its structures.
     pub(crate) fn finish(mut self, loaded: Loaded, built: impl IntoIterator<Item = Structure>) -> TableData {
         for slots in std::mem::take(self.spare.get_mut()) {
             self.data.core.slots.give_back(slots);

@@ -1,7 +1,7 @@
-//! Something of each table: its data, its definition.
+//! A map by table: its data or its definition.
 //!
-//! Every step of every lookup asks for a table, so the tables of ids given out first, which most databases
-//! have only, are found by a single load.
+//! Every step of every lookup asks for a table, so tables with low ids, the only ones that most databases
+//! have, are found by a single load.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use weft_base::TableId;
 
 use crate::catalog::FIRST_OBJECT_ID;
 
-/// Ids from the first one on that are found by place. Copied with every change of a definition.
+/// Ids that are found by position. Copied with every change of a definition.
 const NEAR_IDS: usize = 1024;
 
-/// See the module.
+/// See the module's head.
 #[derive(Clone, Debug)]
 pub(crate) struct TableMap<T> {
     /// By id less the first one.
@@ -54,7 +54,7 @@ impl<T> TableMap<T> {
         self.far.get(id)
     }
 
-    /// Puts a table in; returns the one in whose stead it is.
+    /// Inserts a table; returns the one that it replaces.
     pub(crate) fn insert(&mut self, id: TableId, table: T) -> Option<T> {
         let place = place(id);
         if place >= NEAR_IDS {

@@ -1,10 +1,10 @@
 //! Admission: which of the waiting programs enter the next batch, and in which wave.
 //!
-//! A program that conflicts with an earlier one of its batch goes into a later wave (`waves`), so there is
-//! no conflict that keeps it out. Two things do: a batch has room for so many members and bytes, and a
-//! transaction that goes on holds a lock that the program needs. What finds no room stays first in the
-//! queue. What finds a lock is parked in the chain of the transaction that holds it, and nobody looks at
-//! it again before that transaction ends.
+//! A program that conflicts with an earlier one of its batch goes into a later wave (`waves`), so conflicts
+//! within a batch never keep a program out. Two things do: a batch has a limited capacity in members and
+//! bytes, and a transaction that is still open may hold a lock that the program needs. A program that finds
+//! the batch full stays at the head of the queue. A program that needs a held lock is parked in the chain of
+//! the transaction that holds it, and is not looked at again before that transaction ends.
 //!
 //! ```text
 //! arrived ──> lock held by T? ──yes──> chain of T ──T ends──> freed ──┐
@@ -13,13 +13,13 @@
 //! ```
 //!
 //! Invariants: 1. Freed programs enter the next batch before any that arrived, in order of arrival, so
-//! nobody starves behind programs. 2. Of two conflicting members the one that entered first has the lower
-//! wave. 3. A parked program reserves nothing: while a transaction stalls, whoever does not need what it
-//! holds goes on, though it may conflict with one that is parked. Going ahead delays nobody, since a program
-//! holds nothing beyond its batch.
+//! programs starve nobody. 2. Of two conflicting members the one that entered first has the lower wave. 3. A
+//! parked program reserves nothing: while a transaction stalls, programs that need none of its locks go on,
+//! even if they conflict with a parked one. This delays nobody, since a program holds no lock beyond its
+//! batch.
 //!
-//! Source: DESIGN.md, Batches; Hobbes 3.3.3 (Algorithm 1) and 2.3 (a stalled transaction stops those who keep
-//! their order).
+//! Source: DESIGN.md, Batches; Hobbes 3.3.3 (Algorithm 1) and 2.3 (a stalled transaction stops everybody if
+//! the order is kept).
 
 use crate::request::{Answer, Committed, ProgramRequest};
 use crate::ticket::TicketCell;
@@ -30,54 +30,54 @@ use std::sync::Arc;
 use weft_base::TxnId;
 use weft_lock::{LockRequest, LockTable, compatible};
 
-/// Turns that a program may be parked before new transactions are held back for it.
+/// Turns that a program may be parked before new transactions have to wait for it.
 const TURNS_BEFORE_RESERVATION: u64 = 8;
 
-/// How many programs ahead of the one being placed their slots are fetched.
+/// How far ahead of the program being placed lock slots are prefetched.
 const FETCH_AHEAD: usize = 8;
 
-/// A program that waits, and when it came.
+/// A waiting program and its arrival number.
 #[derive(Debug)]
 struct Waiting {
     arrival: u64,
-    /// The turn in which a lock put it off first.
+    /// The turn in which a lock first deferred it.
     parked_in: Option<u64>,
     program: ProgramRequest,
 }
 
-/// What admission made of a batch: programs in the order of placement, and the wave of each.
+/// The programs admitted to a batch in the order of placement, and the wave of each.
 #[derive(Debug, Default)]
-pub(crate) struct Placed {
+pub(crate) struct Admitted {
     pub programs: Vec<ProgramRequest>,
     pub waves: Vec<u32>,
     /// Times a program was parked.
     pub parked: u64,
 }
 
-impl Placed {
-    /// Times a program was put off: to a later wave, or behind a lock.
+impl Admitted {
+    /// How many programs were deferred: to a later wave, or behind a lock.
     pub(crate) fn put_off(&self) -> u64 {
         self.parked + self.waves.iter().filter(|wave| **wave > 0).count() as u64
     }
 }
 
-/// How much a batch may still take.
-pub(crate) struct Room {
+/// How much a batch can still take.
+pub(crate) struct BatchCapacity {
     pub members: usize,
     pub bytes: usize,
 }
 
-/// The programs that wait.
+/// The waiting programs.
 #[derive(Debug)]
 pub(crate) struct Admission {
     planner: WavePlanner,
     arrived: VecDeque<Waiting>,
-    /// Once parked, now to be looked at again; in order of arrival.
+    /// Programs that were parked and can be considered again, in order of arrival.
     freed: VecDeque<Waiting>,
-    /// By the transaction that holds what they need; each in order of arrival.
+    /// Parked programs by the transaction that holds their locks, each list in order of arrival.
     chains: HashMap<TxnId, Vec<Waiting>>,
     next_arrival: u64,
-    /// Of all in the three lists.
+    /// The bytes of all programs in the three lists.
     held_bytes: usize,
     turn: u64,
     without_locks: bool,
@@ -97,7 +97,7 @@ impl Admission {
         }
     }
 
-    /// Puts a program at the end of the line.
+    /// Appends a program to the queue.
     pub(crate) fn arrive(&mut self, program: ProgramRequest) {
         self.held_bytes += program.held_bytes;
         self.arrived.push_back(Waiting {
@@ -108,7 +108,7 @@ impl Admission {
         self.next_arrival += 1;
     }
 
-    /// Takes a program out. None when it does not wait: then it stands in a batch, or has its answer.
+    /// Removes a program. None if it is not waiting: it is part of a batch or has its answer already.
     pub(crate) fn cancel(&mut self, ticket: &Arc<TicketCell<Answer<Committed>>>) -> Option<ProgramRequest> {
         let is_it = |waiting: &Waiting| waiting.program.ticket.is_for(ticket);
         let in_chains = || {
@@ -126,12 +126,12 @@ impl Admission {
         Some(program)
     }
 
-    /// Memory of all that wait.
+    /// The memory of all waiting programs.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// Takes everybody out.
+    /// Removes all programs.
     pub(crate) fn drain(&mut self) -> Vec<ProgramRequest> {
         let mut all: Vec<Waiting> = self.freed.drain(..).chain(self.arrived.drain(..)).collect();
         all.extend(self.chains.drain().flat_map(|(_, chain)| chain));
@@ -140,7 +140,7 @@ impl Admission {
         all.into_iter().map(|waiting| waiting.program).collect()
     }
 
-    /// Frees the programs that a transaction keeps out. False when there are none.
+    /// Frees the programs that are parked behind a transaction. False if there are none.
     pub(crate) fn end_of(&mut self, txn: TxnId) -> bool {
         let Some(chain) = self.chains.remove(&txn) else {
             return false;
@@ -152,12 +152,12 @@ impl Admission {
         true
     }
 
-    /// True when programs whose transactions have ended have not found room yet.
+    /// True while freed programs have not been admitted yet.
     pub(crate) fn has_freed(&self) -> bool {
         !self.freed.is_empty()
     }
 
-    /// True when a program has been parked for long that needs something in conflict with these requests.
+    /// True if a program that conflicts with these requests has been parked for long.
     pub(crate) fn starves(&self, requests: &[LockRequest]) -> bool {
         let conflicts = |wanted: &LockRequest| {
             requests
@@ -186,7 +186,7 @@ impl Admission {
         !(self.freed.is_empty() && self.arrived.is_empty())
     }
 
-    /// Puts a transaction that commits in this batch into wave 0, before all programs that conflict.
+    /// Puts a transaction that commits in this batch into wave 0, before all programs that conflict with it.
     pub(crate) fn place_commit(&mut self, locks: &LockTable, txn: TxnId, requests: &mut Vec<LockRequest>) {
         requests.clear();
         requests.extend(
@@ -197,24 +197,24 @@ impl Admission {
         self.planner.place_first(requests);
     }
 
-    /// Takes programs into the open batch until there is no more room; the last one may pass the bytes. Locks
-    /// of the transactions in `ending` count for nothing. `refuse` gets those that were compiled for another
+    /// Admits programs to the open batch until it is full; the last one may exceed the bytes. Locks of the
+    /// transactions in `ending` are ignored. `refuse` gets the programs that were compiled for another
     /// catalog.
     pub(crate) fn place(
         &mut self,
-        mut room: Room,
+        mut capacity: BatchCapacity,
         locks: &LockTable,
         ending: &HashSet<TxnId>,
         is_stale: impl Fn(&ProgramRequest) -> bool,
         record_bytes: impl Fn(&ProgramRequest) -> usize,
         mut refuse: impl FnMut(ProgramRequest),
-    ) -> Placed {
-        let mut placed = Placed::default();
-        let expected = room.members.min(self.freed.len() + self.arrived.len());
+    ) -> Admitted {
+        let mut placed = Admitted::default();
+        let expected = capacity.members.min(self.freed.len() + self.arrived.len());
         placed.programs.reserve(expected);
         placed.waves.reserve(expected);
-        while room.members > 0
-            && room.bytes > 0
+        while capacity.members > 0
+            && capacity.bytes > 0
             && let Some(mut waiting) = self.freed.pop_front().or_else(|| self.arrived.pop_front())
         {
             if let Some(ahead) = self.arrived.get(FETCH_AHEAD) {
@@ -236,7 +236,7 @@ impl Admission {
                 false => self.planner.place(&waiting.program.locks),
             };
             let Some(wave) = wave else {
-                // The batch has as many waves as it may have.
+                // The batch has reached its highest number of waves.
                 match waiting.parked_in {
                     Some(_) => self.freed.push_front(waiting),
                     None => self.arrived.push_front(waiting),
@@ -244,15 +244,15 @@ impl Admission {
                 break;
             };
             self.held_bytes = self.held_bytes.saturating_sub(waiting.program.held_bytes);
-            room.members -= 1;
-            room.bytes = room.bytes.saturating_sub(record_bytes(&waiting.program));
+            capacity.members -= 1;
+            capacity.bytes = capacity.bytes.saturating_sub(record_bytes(&waiting.program));
             placed.programs.push(waiting.program);
             placed.waves.push(wave);
         }
         placed
     }
 
-    /// A transaction that goes on and holds a lock in conflict with the program.
+    /// A transaction that stays open and holds a lock that conflicts with the program.
     fn holder(&self, program: &ProgramRequest, locks: &LockTable, ending: &HashSet<TxnId>) -> Option<TxnId> {
         if self.without_locks || locks.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! What runs beside the callers: the flusher, the checkpointer and the sequencer's relief.
+//! Background threads: the flusher, the checkpointer and the background sequencer.
 //!
 //! The flusher syncs the log every few milliseconds for sessions with `synchronous_commit = off`. The
 //! checkpointer writes what changed up to a batch boundary once enough log has been written, while batches
@@ -20,9 +20,9 @@ use weft_store::Scrubber;
 use weft_store::checkpoint::Changes;
 use weft_types::SqlState;
 
-/// Time between a checkpoint that failed and the next try; it doubles with every failure.
+/// The pause after a checkpoint that failed; it doubles with every further failure.
 const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
-/// The longest such time.
+/// The longest such pause.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Starts the background threads.
@@ -42,7 +42,7 @@ pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> 
         thread.map(|thread| threads.push(thread)).map_err(io)
     };
     start("weft-flush", flush)?;
-    start("weft-sequence", Shared::relieve)?;
+    start("weft-sequence", Shared::run_background)?;
     if shared.config.checkpoint_every_bytes > 0 {
         start("weft-checkpoint", checkpoint_as_needed)?;
     }
@@ -85,8 +85,8 @@ fn checkpoint_as_needed(shared: &Shared) {
         match checkpoint(shared) {
             Ok(_) => (pause, not_before) = (RETRY_PAUSE_MIN, None),
             Err(error) => {
-                // The log still covers everything, so the engine goes on. Time must do: on a full disk
-                // nothing is logged any more, and this is what may free some of it.
+                // The log still covers everything, so the engine goes on. The retry is by time: on a full
+                // disk nothing is logged any more, and a checkpoint may free space.
                 eprintln!(
                     "weft: checkpoint failed, trying again in {} s: {error}",
                     pause.as_secs()
@@ -113,17 +113,17 @@ fn checkpoint_or_panic(shared: &Shared) -> Result<BatchId, EngineError> {
     if let Some(error) = shared.failure() {
         return Err(EngineError::Stopped(error));
     }
-    // The boundary is taken in the sequencer's role, so that the log after it defines its programs anew.
+    // The boundary is taken in the sequencer's role, so that the log after it defines its programs again.
     let changes = shared.at_boundary(|sequencer| {
         sequencer.forget_definitions();
         Changes::take(&shared.store)
     });
     let changes = changes.ok_or_else(|| {
-        // A finished batch that is never published: it could not be logged.
+        // A finished batch that is never published because it could not be logged.
         EngineError::Stopped(shared.end_writing(SqlState::INTERNAL_ERROR, "a batch could not be logged"))
     })?;
     let (batch, logged) = (changes.batch(), shared.logged_bytes());
-    // A checkpoint must not hold what the log could still lose.
+    // A checkpoint must not contain what the log could still lose.
     shared.wait_durable(batch).map_err(EngineError::Stopped)?;
     let mut go_on = |_rows| match *shared.stopping.lock() {
         true => ControlFlow::Break(()),

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Invariant: places are final once the batch is made. The executor, the record, the answers and the row ids
-//! all go by place, never by index.
+//! all use places, never indexes.
 
 use crate::executor::Work;
 use crate::record;
@@ -23,7 +23,7 @@ pub(crate) struct Batch {
     arrangement: Arrangement,
 }
 
-/// A member by its kind.
+/// A member of either kind.
 enum Member<'b> {
     Commit(&'b CommitRequest),
     Program(&'b ProgramRequest),
@@ -103,7 +103,7 @@ impl Batch {
         }
     }
 
-    /// Gives everybody the answer, by place.
+    /// Gives each member its answer, by place.
     pub(crate) fn answer(&self, answers: Vec<Answer<Committed>>) {
         for (member, answer) in self.members().zip(answers) {
             match member {

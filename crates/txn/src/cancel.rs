@@ -10,23 +10,24 @@ use weft_types::interrupt::Interrupt;
 use weft_types::{SqlError, SqlState};
 
 #[derive(Debug, Default)]
-struct Wishes {
+struct CancelState {
     cancelled: AtomicBool,
     snapshot_lost: AtomicBool,
     deadline: Mutex<Option<Instant>>,
 }
 
-/// What a session's waits look at: somebody's wish to stop, and the statement's deadline. Clones share it.
+/// What the waits of a session check: a request to stop from another thread, and the statement's deadline.
+/// Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct CancelToken(Arc<Wishes>);
+pub struct CancelToken(Arc<CancelState>);
 
 impl CancelToken {
-    /// Asks whoever runs under this token to stop.
+    /// Asks the statement that runs under this token to stop.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::Release);
     }
 
-    /// Takes the wish back; the session does so before each statement.
+    /// Withdraws the request; the session does so before each statement.
     pub fn reset(&self) {
         self.0.cancelled.store(false, Ordering::Release);
         self.0.snapshot_lost.store(false, Ordering::Release);
@@ -53,13 +54,13 @@ impl CancelToken {
         self.0.verdict().err()
     }
 
-    /// What computations ask whether to go on.
+    /// What computations poll to see whether they should stop.
     pub fn interrupt(&self) -> Arc<dyn Interrupt> {
-        Arc::<Wishes>::clone(&self.0)
+        Arc::<CancelState>::clone(&self.0)
     }
 }
 
-impl Interrupt for Wishes {
+impl Interrupt for CancelState {
     fn verdict(&self) -> Result<(), SqlError> {
         if self.snapshot_lost.load(Ordering::Acquire) {
             return Err(snapshot_too_old());

@@ -1,4 +1,4 @@
-//! What may be set on an engine, with the defaults that a server wants.
+//! The settings of an engine, with the defaults of a server.
 
 use crate::executor::Execution;
 use std::time::Duration;
@@ -9,42 +9,42 @@ use weft_store::checkpoint::CheckpointConfig;
 pub struct EngineConfig {
     /// Threads that may share one batch, the sequencer's own included. 1 or more.
     pub workers: usize,
-    /// How a worker runs its members; serial execution is for measuring.
+    /// How a worker runs its members; serial execution is for measurements.
     pub execution: Execution,
-    /// Members from which a wave is worth splitting among workers.
+    /// A wave with at least this many members is split among workers.
     pub split_batch_at: usize,
     /// Most members of one batch.
     pub max_batch_members: usize,
-    /// Bytes of programs that may wait for a batch; who brings another one then waits.
+    /// Bytes of programs that may wait for a batch; a caller with another one then waits.
     pub queue_bytes: usize,
-    /// How long, at most, before it is refused with 53200.
+    /// How long a caller waits, at most, before its program is refused with 53200.
     pub queue_wait: Duration,
-    /// Slots of the wave planner for rows, and as many for what holds rows; more slots, fewer false
+    /// Slots of the wave planner for rows, and as many for tables and ranges; more slots mean fewer false
     /// conflicts. 8 bytes each.
     pub batch_lock_slots: usize,
     /// Size of a log segment in bytes.
     pub segment_bytes: u64,
-    /// An unguessable number that enters the checksums of log segments made from now on.
+    /// An unguessable number that enters the checksums of new log segments.
     pub log_salt: u64,
-    /// Log bytes after which a checkpoint is taken; 0 never takes one by itself.
+    /// Log bytes after which a checkpoint is taken; 0 takes none automatically.
     pub checkpoint_every_bytes: u64,
     /// Sizes of what checkpoints write.
     pub checkpoint: CheckpointConfig,
     /// Time between two passes over all rows in memory that look for damage; they are made where checkpoints
     /// are taken by themselves.
     pub scrub_pause: Duration,
-    /// How long a commit with `synchronous_commit = off` may stay out of the disk.
+    /// How long a commit with `synchronous_commit = off` may stay in memory only.
     pub flush_interval: Duration,
-    /// Row locks of one transaction in one table from which it takes the table instead.
+    /// Row locks of one transaction in one table after which the table is locked instead.
     pub row_locks_before_escalation: usize,
     /// Memory of rows that open transactions have written and not committed, all together; beyond, who writes
     /// is refused with 53200.
     pub open_writes_bytes: usize,
-    /// Superseded versions and index entries removed after each batch, at most; more after a batch that made
-    /// more.
+    /// Superseded versions and index entries removed after each batch, at most; more after a batch that
+    /// superseded more.
     pub garbage_per_batch: usize,
-    /// Bytes of replaced row versions that a transaction's snapshot may keep in memory; beyond, the
-    /// transaction is refused at its next statement (72000).
+    /// Bytes of replaced row versions that a transaction's snapshot may keep in memory; beyond this the
+    /// snapshot is dropped and the transaction's next statement fails (72000).
     pub snapshot_bytes_max: u64,
     /// Bytes that the snapshot of a running statement may keep so; beyond, the statement is ended (72000).
     pub running_snapshot_bytes_max: u64,

@@ -1,12 +1,14 @@
 //! The engine: open, execute one-shot programs, begin transactions, checkpoint, close.
 //!
-//! An `Engine` is a handle; clones share one engine. Calls block the calling thread only for what they must:
-//! `execute` until the program has run (not until it is durable), `wait_durable` until the log says so.
+//! An `Engine` is a handle; clones share one engine. Calls block the calling thread only as long as
+//! necessary: `execute` until the program has run (not until it is durable), `wait_durable` until the log is
+//! durable.
 //!
 //! Source: DESIGN.md (sections 1 to 3).
 
 use crate::background;
 use crate::cancel::CancelToken;
+use crate::combiner::Combiner;
 use crate::config::EngineConfig;
 use crate::error::EngineError;
 use crate::executor::{self, Work};
@@ -14,7 +16,6 @@ use crate::locks::{self, LockScope};
 use crate::queue::RequestQueue;
 use crate::recovery;
 use crate::request::{Answer, Committed, ProgramRequest, Refused, Request};
-use crate::role::Role;
 use crate::sequencer::{RECORD_MEMBER_BYTES_MAX, Sequencer};
 use crate::snapshots::Snapshots;
 use crate::stats::{Counters, EngineStats};
@@ -35,10 +36,10 @@ use weft_store::{Catalog, Snapshot, Store};
 use weft_types::{SqlError, SqlState, interrupt};
 use weft_wal::{Log, WalError};
 
-/// How long a caller serves others before a thread without business of its own takes over.
+/// How long a caller serves others before the background sequencer takes over.
 const CALLER_TIME_MAX: Duration = Duration::from_millis(1);
 
-/// What all handles and threads of one engine share.
+/// State shared by all handles and threads of one engine.
 pub(crate) struct Shared {
     pub store: Arc<Store>,
     pub log: Log,
@@ -46,51 +47,52 @@ pub(crate) struct Shared {
     pub config: EngineConfig,
     pub stats: Counters,
     pub queue: RequestQueue,
-    /// Of transactions that read one.
+    /// Snapshots kept by transactions that read a single one.
     pub snapshots: Arc<Snapshots>,
     /// Memory of what open transactions have written.
     pub open_writes: Arc<Budget>,
     pub next_txn: AtomicU64,
-    /// Set once, when the log failed, a row in memory was found damaged or the sequencer panicked: from then
-    /// on nothing is written, and every writer gets this.
+    /// Set once, when the log failed, a damaged row was found in memory or the sequencer panicked: from then
+    /// on nothing is written, and every writer gets this error.
     failed: OnceLock<SqlError>,
-    role: Role<Sequencer>,
+    combiner: Combiner<Sequencer>,
     /// True when the background threads must end.
     pub stopping: Mutex<bool>,
     pub stop_signal: Condvar,
-    /// Bytes of the log behind the checkpoint that was there at the opening.
+    /// Bytes of log after the checkpoint that was loaded at the opening.
     replayed_bytes: u64,
-    /// Where the log ended then.
+    /// The end of the log at the opening.
     opened_at: Lsn,
     /// [`Shared::logged_bytes`] when the newest checkpoint began.
     pub checkpointed_at_bytes: AtomicU64,
     /// One checkpoint at a time.
     pub checkpoints: Mutex<Checkpoints>,
-    /// What of their files went past the page cache: to be asked while one is written.
+    /// How checkpoint files bypassed the page cache; can be read while a checkpoint is written.
     checkpoint_io: Arc<IoCounts>,
 }
 
 impl Shared {
-    /// Puts a request into the queue and, if nobody is the sequencer, becomes it.
+    /// Puts a request into the queue and becomes the sequencer if nobody is.
     pub(crate) fn submit(&self, request: Request) {
         self.queue.push(request);
         self.serve();
     }
 
-    /// Becomes the sequencer if nobody is, until the queue is empty. A caller with business of its own does
-    /// not serve the others for ever: after some time the relief takes the role over.
+    /// Becomes the sequencer if nobody is, until the queue is empty. A caller does not serve others for ever:
+    /// after some time the background sequencer takes over.
     pub(crate) fn serve(&self) {
-        let mut patience = Patience::default();
-        // The requests are anybody's.
-        let work =
-            |sequencer: &mut Sequencer| interrupt::undisturbed(|| self.run_guarded(sequencer, &mut patience));
-        self.role.serve(work, || !self.queue.is_empty());
+        let mut time_slice = TimeSlice::default();
+        // The requests may belong to anybody.
+        let work = |sequencer: &mut Sequencer| {
+            interrupt::undisturbed(|| self.run_guarded(sequencer, &mut time_slice))
+        };
+        self.combiner.serve(work, || !self.queue.is_empty());
     }
 
-    /// A turn in the sequencer's role. After a panic nobody knows what the batch and the locks had come to:
-    /// no further batch is made, and everybody who was waiting gets an error.
-    fn run_guarded(&self, sequencer: &mut Sequencer, patience: &mut Patience) -> bool {
-        let run = AssertUnwindSafe(|| sequencer.run(self, patience));
+    /// One turn in the sequencer's role. After a panic the state of the batch and the locks is unknown: no
+    /// further batch is formed, and every waiting caller gets an error.
+    fn run_guarded(&self, sequencer: &mut Sequencer, time_slice: &mut TimeSlice) -> bool {
+        let run = AssertUnwindSafe(|| sequencer.run(self, time_slice));
         std::panic::catch_unwind(run).unwrap_or_else(|_| {
             self.end_writing(SqlState::INTERNAL_ERROR, "the sequencer failed");
             *sequencer = Sequencer::new(&self.config);
@@ -98,32 +100,32 @@ impl Shared {
         })
     }
 
-    /// The thread that takes the role over when it is called, until the engine closes.
-    pub(crate) fn relieve(&self) {
-        self.role.relieve(|| self.serve());
+    /// The background sequencer's thread: takes over the role when it is asked to, until the engine closes.
+    pub(crate) fn run_background(&self) {
+        self.combiner.run_background(|| self.serve());
     }
 
-    /// Asks the background threads to end.
+    /// Asks the background threads to stop.
     pub(crate) fn stop(&self) {
         *self.stopping.lock() = true;
         self.stop_signal.notify_all();
-        self.role.stop_relief();
+        self.combiner.stop_background();
     }
 
-    /// Runs `f` at a batch boundary, with no batch in execution.
+    /// Runs `f` at a batch boundary, while no batch is executing.
     pub(crate) fn at_boundary<T>(&self, f: impl FnOnce(&mut Sequencer) -> T) -> T {
-        let answer = self.role.between_turns(f);
+        let answer = self.combiner.with_state(f);
         self.serve();
         answer
     }
 
-    /// Notes that the log failed and returns the error that every writer gets from now on.
+    /// Records that the log failed and returns the error that every writer gets from now on.
     pub(crate) fn fail(&self, error: &WalError) -> SqlError {
         self.end_writing(SqlState::IO_ERROR, &error.to_string())
     }
 
-    /// The error for a batch whose record the log has no space for. Nothing has ended: the next batch may
-    /// find some.
+    /// The error for a batch whose record does not fit into the log. Writing goes on: the next batch may find
+    /// space.
     pub(crate) fn no_space(&self, error: &WalError) -> SqlError {
         match error {
             WalError::Poisoned { .. } => self.fail(error),
@@ -143,17 +145,18 @@ impl Shared {
         }
     }
 
-    /// Ends writing, unless it has ended, and returns the error that every writer gets from now on.
+    /// Stops writing, unless it has stopped already, and returns the error that every writer gets from now
+    /// on.
     pub(crate) fn end_writing(&self, state: SqlState, reason: &str) -> SqlError {
         self.failed.get_or_init(|| write_ended(state, reason)).clone()
     }
 
-    /// The error for writers once writing has ended.
+    /// The error for writers once writing has stopped.
     pub(crate) fn failure(&self) -> Option<SqlError> {
         self.failed.get().cloned()
     }
 
-    /// Bytes of the log behind the checkpoint of the opening, padding included.
+    /// Bytes of log after the checkpoint of the opening, padding included.
     pub(crate) fn logged_bytes(&self) -> u64 {
         self.replayed_bytes + (self.log.appended().0 - self.opened_at.0)
     }
@@ -164,7 +167,7 @@ impl Shared {
             return Ok(());
         }
         blocking::section(|| self.log.sync_batch(batch)).map_err(|error| match error {
-            // The caller's mistake; the log is well.
+            // The caller's mistake; the log is intact.
             WalError::NotAppended => SqlError::new(
                 SqlState::INTERNAL_ERROR,
                 format!("batch {} is not in the log", batch.0),
@@ -174,23 +177,23 @@ impl Shared {
     }
 }
 
-/// How long one thread has been the sequencer. A lone transaction ends in its second turn, so the clock is
-/// not looked at before.
+/// Limits how long one thread stays the sequencer. A lone transaction ends in its second turn, so the clock
+/// is not read before the third.
 #[derive(Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct TimeSlice {
     turns: usize,
     began: Option<Instant>,
 }
 
-impl Patience {
-    /// Counts a turn. True when somebody else should go on.
-    pub(crate) fn is_over(&mut self) -> bool {
+impl TimeSlice {
+    /// Counts a turn. True when another thread should take over.
+    pub(crate) fn is_used_up(&mut self) -> bool {
         self.turns += 1;
         self.turns > 2 && self.began.get_or_insert_with(Instant::now).elapsed() >= CALLER_TIME_MAX
     }
 }
 
-/// Whether a call was compiled for another catalog than this one.
+/// Whether a call was compiled for another catalog version.
 fn is_stale(call: &Work<'_>, version: CatalogVersion) -> bool {
     match call {
         Work::Program { program, .. } => program.catalog_version != version,
@@ -206,7 +209,7 @@ fn write_ended(state: SqlState, reason: &str) -> SqlError {
 struct Handle {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Released last: the log writes to the directory until it is closed.
+    /// Dropped last: the log writes to the directory until it is closed.
     _dir_lock: Box<dyn DirLock>,
 }
 
@@ -234,22 +237,22 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// A one-shot program on its way.
+/// A one-shot program that was submitted.
 #[derive(Debug)]
 pub struct Ticket {
     cell: Arc<TicketCell<Answer<Committed>>>,
 }
 
 impl Ticket {
-    /// Blocks until the program has run. Durability is the caller's to wait for.
+    /// Blocks until the program has run. Waiting for durability is up to the caller.
     pub fn wait(self) -> Answer<Committed> {
         self.cell
             .wait()
             .unwrap_or_else(|| Err(Refused::early(lost_answer())))
     }
 
-    /// As `wait`, but a program that locks keep out of every batch gives up when its token says so, or after
-    /// `lock_timeout` (zero: never).
+    /// As `wait`, but a program that locks keep out of every batch gives up when its token is cancelled or
+    /// after `lock_timeout` (zero: never).
     pub fn wait_under(
         self,
         engine: &Engine,
@@ -274,7 +277,7 @@ impl Ticket {
     }
 }
 
-/// How often a waiter looks whether it was cancelled.
+/// How often a waiting thread checks whether it was cancelled.
 pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(20);
 
 pub(crate) fn lock_timed_out() -> SqlError {
@@ -285,9 +288,9 @@ pub(crate) fn lock_timed_out() -> SqlError {
 }
 
 impl Engine {
-    /// Opens the database in `dir`, making one if the directory is empty or absent, and recovers it: the
-    /// newest checkpoint, then every batch after it from the log, each compared with its digest. Tells
-    /// `progress` how far it has come.
+    /// Opens the database in `dir`, creating it if the directory is empty or absent, and recovers it: loads
+    /// the newest checkpoint, then replays every later batch from the log and compares its digest. Reports to
+    /// `progress`.
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -313,11 +316,11 @@ impl Engine {
             stats: Counters::default(),
             next_txn: AtomicU64::new(1),
             failed: OnceLock::new(),
-            role: Role::new(sequencer),
+            combiner: Combiner::new(sequencer),
             stopping: Mutex::new(false),
             stop_signal: Condvar::new(),
         });
-        // Dropped on an error, the handle ends the threads that did start.
+        // On an error, dropping the handle ends the threads that were started.
         let handle = Handle {
             shared,
             threads: Mutex::default(),
@@ -333,9 +336,9 @@ impl Engine {
         &self.handle.shared
     }
 
-    /// Runs a one-shot program and waits until it has run. A program that only reads runs on this thread at
-    /// the newest boundary and takes no place in the order. The answer says which batch must be durable
-    /// before it is told to anybody.
+    /// Runs a one-shot program and waits until it has run. A read-only program runs on this thread at the
+    /// newest boundary and takes no place in the order. The answer names the batch that must be durable
+    /// before the answer may be given to anybody.
     pub fn execute(&self, program: &Arc<Program>, inputs: Vec<u8>) -> Answer<Committed> {
         if program.read_only {
             return self.read(&self.snapshot(), program, &inputs);
@@ -343,7 +346,7 @@ impl Engine {
         self.submit(program, inputs)?.wait()
     }
 
-    /// Hands a one-shot program to the sequencer and returns at once; many may be under way.
+    /// Submits a one-shot program to the sequencer and returns at once; many may be in flight.
     pub fn submit(&self, program: &Arc<Program>, inputs: Vec<u8>) -> Result<Ticket, Box<Refused>> {
         let (request, ticket) = self.request(program, inputs)?;
         self.shared()
@@ -354,9 +357,9 @@ impl Engine {
         Ok(ticket)
     }
 
-    /// Hands many one-shot programs to the sequencer at once, in this order: they meet in as few batches as
-    /// there is room in. One ticket or refusal for each. If all of them only read, they run here, at the
-    /// newest boundary.
+    /// Submits many one-shot programs at once, in this order: they are put into as few batches as possible.
+    /// Returns one ticket or refusal for each. If all of them are read-only, they run here, at the newest
+    /// boundary.
     pub fn submit_many<'p>(
         &self,
         programs: impl IntoIterator<Item = (&'p Arc<Program>, Vec<u8>)>,
@@ -386,7 +389,7 @@ impl Engine {
         tickets
     }
 
-    /// Programs that only read take no place in the order: all at the newest boundary.
+    /// Read-only programs take no place in the order: all run at the newest boundary.
     fn read_tickets(&self, programs: &[(&Arc<Program>, Vec<u8>)]) -> Vec<Result<Ticket, Box<Refused>>> {
         let calls: Vec<Work<'_>> = programs
             .iter()
@@ -436,7 +439,7 @@ impl Engine {
         Ok((request, Ticket { cell }))
     }
 
-    /// Runs a program that only reads against a snapshot, on this thread.
+    /// Runs a read-only program against a snapshot, on this thread.
     pub fn read(&self, snapshot: &Snapshot, program: &Arc<Program>, inputs: &[u8]) -> Answer<Committed> {
         self.read_one(
             snapshot,
@@ -459,8 +462,8 @@ impl Engine {
         answer.unwrap_or_else(|| Err(Refused::early(lost_answer())))
     }
 
-    /// Runs programs that only read against a snapshot, on this thread, their memory accesses overlapping.
-    /// Answers stand in the order of the programs.
+    /// Runs read-only programs against a snapshot on this thread, with overlapping memory accesses. Answers
+    /// are in the order of the programs.
     pub fn read_many(&self, snapshot: &Snapshot, calls: &[Work<'_>]) -> Vec<Answer<Committed>> {
         let version = snapshot.catalog().version();
         if calls.iter().any(|call| is_stale(call, version)) {

@@ -12,16 +12,16 @@ use weft_wal::WalError;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// The file system refused.
+    /// The file system reported an error.
     Io {
         /// What was tried.
         doing: String,
-        /// What it said.
+        /// The error.
         source: std::io::Error,
     },
-    /// The log refused or is corrupt.
+    /// The log reported an error or is corrupt.
     Log(WalError),
-    /// A checkpoint refused or is corrupt.
+    /// A checkpoint could not be read or written, or is corrupt.
     Checkpoint(CheckpointError),
     /// The directory holds something that is not a Weft database.
     Foreign {
@@ -30,14 +30,15 @@ pub enum EngineError {
         /// What was found there.
         found: String,
     },
-    /// A record of the log cannot be read though its checksum is right.
+    /// A record of the log cannot be decoded although its checksum is right.
     Record {
         /// The record's batch.
         batch: BatchId,
         /// What is wrong with it.
         reason: String,
     },
-    /// Replaying a batch gave another state than executing it had given. Deterministic: it will again.
+    /// Replaying a batch gave another state than executing it had given. Deterministic: replaying again gives
+    /// the same result.
     DigestMismatch {
         /// The batch.
         batch: BatchId,
@@ -51,7 +52,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// The SQLSTATE of a statement that met it: 53100 if a disk was full, 58030 otherwise.
+    /// The SQLSTATE for a statement that hits this error: 53100 if a disk was full, 58030 otherwise.
     #[must_use]
     pub fn state(&self) -> SqlState {
         let is_full = match self {

@@ -1,9 +1,9 @@
 //! Running the members of a batch, wave after wave.
 //!
-//! The members of a wave do not conflict (DESIGN.md, invariant 2), so they run in any order and on any
-//! thread. That freedom is used twice: a worker runs its members in groups, so that their memory accesses
-//! overlap ([`group`]), and a large wave is split among workers ([`workers`]). Which worker ran what, and
-//! when, enters nothing: row ids come from the member's place, and the digest does not depend on order.
+//! The members of a wave do not conflict (DESIGN.md, invariant 2), so they can run in any order and on any
+//! thread. This is used twice: a worker runs its members in groups, so that their memory accesses overlap
+//! ([`group`]), and a large wave is split among workers ([`workers`]). Which worker ran what, and when, has
+//! no effect on the result: row ids come from the member's place, and the digest does not depend on order.
 //!
 //! ```text
 //!   wave 0: members  0 ........ 2047 | 2048 ........ 4095   one range for each worker
@@ -12,13 +12,14 @@
 //!                  [  group: fetch   |  turn  | execute ]   reaches over the ends of waves
 //! ```
 //!
-//! A group fetches all declared keys, then executes, turning to the next member at every wait. Where a wave
-//! ends within a group, those that wait run to their end first; what was fetched stays fetched. Who conflicts
-//! over the only row that it touches is not fetched for, since the row is at hand. So a batch of many waves
-//! with a member each costs what its members cost one by one.
+//! A group prefetches the keys of all declared accesses, then executes, switching to the next member at every
+//! memory wait. Where a wave ends within a group, members that still wait first run to their end; what was
+//! prefetched stays in the cache. A member that conflicts over the only row that it touches is not prefetched
+//! for, since that row is in the cache. So a batch of many waves with one member each costs what its members
+//! cost one by one.
 //!
-//! What a member comes to goes into an [`AnswerSink`], one for each worker, while the buffers it lies in
-//! still belong to the executor: who only counts allocates nothing.
+//! The outcome of a member goes to an [`AnswerSink`], one per worker, while its buffers still belong to the
+//! executor: a sink that only counts allocates nothing.
 //!
 //! Source: Hobbes 3.3.3 (isolation by admission alone); BionicDB 4.5 (a batch executed as one).
 
@@ -26,7 +27,7 @@ mod group;
 mod workers;
 
 use crate::request::{Answer, Committed, Refused};
-use group::{BatchGround, SnapshotGround};
+use group::{BatchContext, SnapshotContext};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,12 +37,12 @@ use weft_program::{AccessKeys, Outcome, Program};
 use weft_store::{BatchWriter, ReadView};
 use weft_types::{SqlError, SqlState};
 
-/// Members a worker claims at once: a few groups.
+/// Members that a worker claims at once: a few groups.
 const MORSEL_MEMBERS: usize = 64;
 
 static COMPILED_RUNS: AtomicU64 = AtomicU64::new(0);
 
-/// Runs of which machine code did a part, since the process began.
+/// Runs in which machine code executed a part, since the process began.
 pub fn compiled_runs() -> u64 {
     COMPILED_RUNS.load(Ordering::Relaxed)
 }
@@ -55,7 +56,7 @@ pub enum Work<'a> {
         program: &'a Arc<Program>,
         /// Its encoded inputs.
         inputs: &'a [u8],
-        /// Keys of its accesses, if they were made of these inputs before.
+        /// Keys of its accesses, if they were made from these inputs before.
         keys: Option<&'a AccessKeys>,
     },
     /// A session's write set.
@@ -65,20 +66,20 @@ pub enum Work<'a> {
 /// How a worker runs its members.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Execution {
-    /// One after the other: for measuring what interleaving is worth.
+    /// One after the other; for measuring what interleaving is worth.
     Serial,
     /// In groups whose memory accesses overlap.
     #[default]
     Interleaved,
-    /// In groups that take no further member once they have so many probes in flight: for measuring how many
-    /// pay off.
+    /// In groups that take no further member once this many probes are in flight; for measuring how many pay
+    /// off.
     InFlight(u16),
 }
 
-/// Takes what members come to, in no particular order.
+/// Receives the outcomes of members, in no particular order.
 pub trait AnswerSink: Send {
-    /// A member has ended. The outcome may be taken; it is reused otherwise. `observed` is the highest batch
-    /// that the answer depends on.
+    /// A member has ended. The sink may take the outcome; otherwise it is reused. `observed` is the highest
+    /// batch that the answer depends on.
     fn answer(&mut self, member: usize, result: Result<&mut Outcome, SqlError>, observed: BatchId);
 }
 
@@ -88,7 +89,7 @@ impl<F: FnMut(usize, Result<&mut Outcome, SqlError>, BatchId) + Send> AnswerSink
     }
 }
 
-/// What a member came to, to be kept: of `batch`, or of the one that it observed.
+/// Builds the answer to keep: it belongs to `batch`, or to the batch that it observed.
 fn kept(
     result: Result<&mut Outcome, SqlError>,
     batch: Option<BatchId>,
@@ -104,7 +105,7 @@ fn kept(
     }
 }
 
-/// Keeps the answers with their members' numbers.
+/// Collects the answers with their members' numbers.
 struct Collected(Vec<(usize, Answer<Committed>)>);
 
 impl AnswerSink for Collected {
@@ -113,10 +114,14 @@ impl AnswerSink for Collected {
     }
 }
 
-/// Fetches what some programs' declared keys lead to, so that running them soon finds it in the cache. A
-/// hint, for those who run members one by one.
-pub fn fetch_ahead<'a>(writer: &BatchWriter<'_>, batch: BatchId, works: impl Iterator<Item = Work<'a>>) {
-    group::fetch_ahead(&BatchGround { writer, batch }, works);
+/// Prefetches what the declared keys of some programs lead to, so that running them soon finds it in the
+/// cache. A hint, for callers that run members one by one.
+pub fn prefetch_accesses<'a>(
+    writer: &BatchWriter<'_>,
+    batch: BatchId,
+    works: impl Iterator<Item = Work<'a>>,
+) {
+    group::prefetch_accesses(&BatchContext { writer, batch }, works);
 }
 
 /// Runs the members of one wave in a given way and returns their answers in member order. `workers` threads
@@ -129,36 +134,36 @@ pub fn run_wave_as(
     workers: usize,
     split_at: usize,
 ) -> Result<Vec<Answer<Committed>>, SqlError> {
-    let sharing = Sharing { workers, split_at };
-    run_waves(execution, writer, batch, members, &[members.len()], sharing)
+    let parallelism = Parallelism { workers, split_at };
+    run_waves(execution, writer, batch, members, &[members.len()], parallelism)
 }
 
 /// How waves are shared among threads.
 #[derive(Debug, Clone, Copy)]
-pub struct Sharing {
+pub struct Parallelism {
     /// Threads that may share a wave, the caller's included.
     pub workers: usize,
-    /// Members from which a wave is shared.
+    /// A wave with at least this many members is shared.
     pub split_at: usize,
 }
 
-/// Runs waves one after the other and returns the answers, each in the place of its member. `wave_ends` are
-/// as in [`run_waves_into`].
+/// Runs waves one after the other and returns the answers in the order of their members. `wave_ends` is as
+/// for [`run_waves_into`].
 ///
 /// # Errors
-/// A member was not answered, or twice (XX000): the batch must be undone.
+/// A member was not answered, or answered twice (XX000): the batch must be undone.
 pub fn run_waves(
     execution: Execution,
     writer: &BatchWriter<'_>,
     batch: BatchId,
     members: &[Work<'_>],
     wave_ends: &[usize],
-    sharing: Sharing,
+    parallelism: Parallelism,
 ) -> Result<Vec<Answer<Committed>>, SqlError> {
-    let workers = if members.len() < sharing.split_at {
+    let workers = if members.len() < parallelism.split_at {
         1
     } else {
-        sharing.workers.max(1)
+        parallelism.workers.max(1)
     };
     let mut sinks: Vec<Collected> = (0..workers).map(|_| Collected(Vec::new())).collect();
     if let Some(Collected(first)) = sinks.first_mut() {
@@ -170,7 +175,7 @@ pub fn run_waves(
         batch,
         members,
         wave_ends,
-        sharing.split_at,
+        parallelism.split_at,
         &mut sinks,
     );
     let all = sinks.into_iter().map(|sink| sink.0).reduce(|mut all, more| {
@@ -180,7 +185,7 @@ pub fn run_waves(
     by_member(all.unwrap_or_default(), members.len())
 }
 
-/// Puts answers into the order of their members: one for each of `count`, or an error.
+/// Sorts answers into the order of their members: one for each of `count`, or an error.
 fn by_member(
     mut answers: Vec<(usize, Answer<Committed>)>,
     count: usize,
@@ -196,9 +201,9 @@ fn by_member(
 }
 
 /// Runs waves one after the other, on as many workers as there are sinks, the caller's thread included.
-/// `wave_ends` holds where each wave ends in `members`, in order; the last is their number. Members are
-/// numbered through all waves. Every member is answered once, into the sink of the worker that ran it. A
-/// wave below `split_at` members runs on the caller's thread, into the first sink.
+/// `wave_ends` holds the end of each wave in `members`, in order; the last one is their number. Members are
+/// numbered through all waves. Every member is answered once, into the sink of the worker that ran it. A wave
+/// with fewer than `split_at` members runs on the caller's thread, into the first sink.
 pub fn run_waves_into<S: AnswerSink>(
     execution: Execution,
     writer: &BatchWriter<'_>,
@@ -208,11 +213,11 @@ pub fn run_waves_into<S: AnswerSink>(
     split_at: usize,
     sinks: &mut [S],
 ) {
-    let ground = BatchGround { writer, batch };
+    let context = BatchContext { writer, batch };
     let behind = wave_ends.first().copied().unwrap_or(0);
     let narrow = |waves: &[usize], start: usize, sinks: &mut [S]| {
         if let (Some(end), Some(sink)) = (waves.last(), sinks.first_mut()) {
-            run_alone(&ground, execution, members, start..*end, (waves, behind), sink);
+            run_alone(&context, execution, members, start..*end, (waves, behind), sink);
         }
     };
     let (mut narrow_wave, mut narrow_start, mut start) = (0, 0, 0);
@@ -223,7 +228,7 @@ pub fn run_waves_into<S: AnswerSink>(
                 narrow_start,
                 sinks,
             );
-            run_shared(&ground, execution, members, start..*end, sinks);
+            run_shared(&context, execution, members, start..*end, sinks);
             (narrow_wave, narrow_start) = (wave + 1, *end);
         }
         start = *end;
@@ -247,21 +252,21 @@ pub fn run_wave_into<S: AnswerSink>(
     run_waves_into(execution, writer, batch, members, &[members.len()], 0, sinks);
 }
 
-/// Runs programs that only read at a view's boundary, on as many workers as there are sinks.
+/// Runs read-only programs at a view's boundary, on as many workers as there are sinks.
 pub fn run_reads_into<S: AnswerSink>(
     execution: Execution,
     view: ReadView<'_>,
     members: &[Work<'_>],
     sinks: &mut [S],
 ) {
-    let ground = SnapshotGround { view };
+    let context = SnapshotContext { view };
     match sinks {
-        [sink] => run_alone(&ground, execution, members, 0..members.len(), ONE_WAVE, sink),
-        _ => run_shared(&ground, execution, members, 0..members.len(), sinks),
+        [sink] => run_alone(&context, execution, members, 0..members.len(), ONE_WAVE, sink),
+        _ => run_shared(&context, execution, members, 0..members.len(), sinks),
     }
 }
 
-/// Runs programs that only read at a view's boundary, on this thread. `keep` hears of each, by number, in no
+/// Runs read-only programs at a view's boundary, on this thread. `keep` is called for each, by number, in no
 /// particular order.
 pub(crate) fn run_reads(
     execution: Execution,
@@ -276,13 +281,13 @@ pub(crate) fn run_reads(
     run_reads_into(execution, view, calls, &mut [sink]);
 }
 
-/// A range of members in which no wave ends, to be fetched whatever wave it is.
+/// Treats a range of members as one wave, so that all of it can be prefetched.
 const ONE_WAVE: (&[usize], usize) = (&[], usize::MAX);
 
 /// Runs a range of members on this thread. `wave_ends` holds where waves end within it, `behind` where wave 0
 /// of the batch ends.
-fn run_alone<G: group::Ground, S: AnswerSink>(
-    ground: &G,
+fn run_alone<G: group::ExecutionContext, S: AnswerSink>(
+    context: &G,
     execution: Execution,
     members: &[Work<'_>],
     range: Range<usize>,
@@ -292,80 +297,80 @@ fn run_alone<G: group::Ground, S: AnswerSink>(
     match execution {
         Execution::Serial => {
             for (n, work) in members.iter().enumerate().take(range.end).skip(range.start) {
-                group::run_one(ground, n, *work, sink);
+                group::run_one(context, n, *work, sink);
             }
         }
         Execution::Interleaved => {
             let waves = (wave_ends, behind);
-            group::run_range(ground, members, range, waves, group::GROUP_PROBES, sink);
+            group::run_range(context, members, range, waves, group::GROUP_PROBES, sink);
         }
         Execution::InFlight(probes) => {
             let waves = (wave_ends, behind);
-            group::run_range(ground, members, range, waves, usize::from(probes), sink);
+            group::run_range(context, members, range, waves, usize::from(probes), sink);
         }
     }
 }
 
 /// Runs a range of members that do not conflict, on as many workers as there are sinks.
-fn run_shared<G: group::Ground, S: AnswerSink>(
-    ground: &G,
+fn run_shared<G: group::ExecutionContext, S: AnswerSink>(
+    context: &G,
     execution: Execution,
     members: &[Work<'_>],
     range: Range<usize>,
     sinks: &mut [S],
 ) {
-    let shares = Shares::new(range, sinks.len());
+    let ranges = MemberRanges::new(range, sinks.len());
     let sinks: Vec<Mutex<&mut S>> = sinks.iter_mut().map(Mutex::new).collect();
     workers::run(sinks.len(), &|worker| {
         if let Some(mut sink) = sinks.get(worker).map(Mutex::lock) {
-            while let Some(morsel) = shares.claim(worker) {
-                run_alone(ground, execution, members, morsel, ONE_WAVE, &mut **sink);
+            while let Some(morsel) = ranges.claim(worker) {
+                run_alone(context, execution, members, morsel, ONE_WAVE, &mut **sink);
             }
         }
     });
 }
 
-/// A range of members; on lines of its own, so that a worker that claims from its own disturbs nobody.
+/// A range of members; padded to its own cache lines, so that claiming does not disturb other workers.
 #[repr(align(128))]
-struct Share {
+struct MemberRange {
     next: AtomicUsize,
     end: usize,
 }
 
-/// The members of a wave in one range for each worker.
-struct Shares(Vec<Share>);
+/// The members of a wave, one range per worker.
+struct MemberRanges(Vec<MemberRange>);
 
-impl Shares {
-    fn new(range: Range<usize>, workers: usize) -> Shares {
+impl MemberRanges {
+    fn new(range: Range<usize>, workers: usize) -> MemberRanges {
         let bound = |worker: usize| range.start + range.len() * worker / workers.max(1);
-        let share = |worker| Share {
+        let member_range = |worker| MemberRange {
             next: AtomicUsize::new(bound(worker)),
             end: bound(worker + 1),
         };
-        Shares((0..workers).map(share).collect())
+        MemberRanges((0..workers).map(member_range).collect())
     }
 
-    /// The next morsel of a worker's own range, or of another's when that is through.
+    /// The next morsel of a worker's own range, or of another worker's once that is exhausted.
     fn claim(&self, worker: usize) -> Option<Range<usize>> {
         let (before, from) = self.0.split_at_checked(worker)?;
-        from.iter().chain(before).find_map(|share| {
-            if share.next.load(Ordering::Relaxed) >= share.end {
+        from.iter().chain(before).find_map(|member_range| {
+            if member_range.next.load(Ordering::Relaxed) >= member_range.end {
                 return None;
             }
-            let start = share.next.fetch_add(MORSEL_MEMBERS, Ordering::Relaxed);
-            (start < share.end).then(|| start..share.end.min(start + MORSEL_MEMBERS))
+            let start = member_range.next.fetch_add(MORSEL_MEMBERS, Ordering::Relaxed);
+            (start < member_range.end).then(|| start..member_range.end.min(start + MORSEL_MEMBERS))
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::group::{Call, Frame, Ground};
+    use super::group::{Call, ExecutionContext, Frame};
     use super::*;
     use weft_base::{IndexId, TableId};
     use weft_program::{Access, AccessKind, KeyPart, ProgramBuilder, Progress};
     use weft_store::{
-        CatalogOp, ColumnDef, IndexDef, IndexMethod, LookupPlan, Planned, Probe, Store, TableDef,
+        CatalogOp, ColumnDef, IndexDef, IndexMethod, LookupPlan, PlannedLookups, Probe, Store, TableDef,
     };
     use weft_types::{SqlType, Value};
 
@@ -430,11 +435,11 @@ mod tests {
 
     /// A snapshot that remembers how many lookups a group had under way at most.
     struct Watched<'s> {
-        inner: SnapshotGround<'s>,
+        inner: SnapshotContext<'s>,
         most: AtomicUsize,
     }
 
-    impl Ground for Watched<'_> {
+    impl ExecutionContext for Watched<'_> {
         type Member<'g>
             = BatchId
         where
@@ -462,7 +467,7 @@ mod tests {
             member: &mut BatchId,
             call: Call<'_>,
             frame: &mut Frame,
-            planned: Planned<'_, 'g>,
+            planned: PlannedLookups<'_, 'g>,
             may_wait: bool,
         ) -> Result<Progress, SqlError> {
             self.inner.resume(member, call, frame, planned, may_wait)
@@ -498,8 +503,8 @@ mod tests {
         ];
         let most = |execution: Execution| {
             let snapshot = store.snapshot();
-            let ground = Watched {
-                inner: SnapshotGround {
+            let context = Watched {
+                inner: SnapshotContext {
                     view: snapshot.view(),
                 },
                 most: AtomicUsize::new(0),
@@ -510,7 +515,7 @@ mod tests {
                 answered += 1;
             };
             run_alone(
-                &ground,
+                &context,
                 execution,
                 &members,
                 0..members.len(),
@@ -518,7 +523,7 @@ mod tests {
                 &mut sink,
             );
             assert_eq!(answered, members.len());
-            ground.most.into_inner()
+            context.most.into_inner()
         };
         assert_eq!(most(Execution::Serial), 0);
         for (asked, found) in [(1, 2), (2, 2), (5, 6), (20, 20), (48, 48), (500, 64)] {
@@ -531,10 +536,10 @@ mod tests {
     fn every_member_is_claimed_once_whoever_comes() {
         for (members, workers) in [(0, 1), (1, 2), (63, 2), (64, 3), (1000, 4)] {
             for only in 0..workers {
-                let shares = Shares::new(5..5 + members, workers);
+                let ranges = MemberRanges::new(5..5 + members, workers);
                 let mut seen = vec![0; members];
-                let first = shares.claim((only + 1) % workers);
-                for range in first.into_iter().chain(std::iter::from_fn(|| shares.claim(only))) {
+                let first = ranges.claim((only + 1) % workers);
+                for range in first.into_iter().chain(std::iter::from_fn(|| ranges.claim(only))) {
                     seen[range.start - 5..range.end - 5]
                         .iter_mut()
                         .for_each(|count| *count += 1);

@@ -8,12 +8,13 @@
 //! transaction ──> overlay ───────┘   (waves, lock table)   └─> record ──> wal ──> durable
 //! ```
 //!
-//! Chapters, in reading order: `engine` (the door), `request`, `queue` and `ticket` (asking and waiting),
-//! `locks` and `lock_plan` (what a program must lock), `lock_slots` and `waves` (who conflicts goes later),
-//! `admission` (who enters the next batch), `batch`, `role` (who orders), `sequencer` (a turn), `executor`
-//! (waves), `record` and `write_set` (what the log keeps), `transaction`, `snapshots`, `overlay`,
-//! `view` and `session_access` (BEGIN ... COMMIT), `background` (flusher, checkpointer), `recovery` (replay),
-//! `verify` (what is wrong on disk). `stamps` is Hobbes' Algorithm 1 as he has it, for crate `protocols`.
+//! Chapters, in reading order: `engine` (the interface), `request`, `queue` and `ticket` (asking and
+//! waiting), `locks` and `lock_plan` (what a program must lock), `lock_slots` and `waves` (conflicting
+//! programs go into later waves), `admission` (which programs enter the next batch), `batch`, `combiner`
+//! (which thread is the sequencer), `sequencer` (a turn), `executor` (waves), `record` and `write_set` (what
+//! the log keeps), `transaction`, `snapshots`, `overlay`, `view` and `session_access` (BEGIN ... COMMIT),
+//! `background` (flusher, checkpointer), `recovery` (replay), `verify` (checking files). `stamps` is Hobbes'
+//! Algorithm 1 as published, for crate `protocols`.
 //!
 //! Forbidden knowledge: nothing here knows SQL text, the wire, or DataFusion.
 
@@ -21,6 +22,7 @@ mod admission;
 mod background;
 mod batch;
 mod cancel;
+mod combiner;
 mod config;
 mod engine;
 mod error;
@@ -33,7 +35,6 @@ mod queue;
 pub mod record;
 mod recovery;
 mod request;
-mod role;
 mod sequencer;
 mod session_access;
 mod snapshots;
@@ -52,7 +53,7 @@ pub mod write_set;
 /// What a protocol needs to run programs outside of an engine: for crate `protocols`, which measures.
 pub mod planning {
     pub use crate::executor::{
-        AnswerSink, Work, compiled_runs, fetch_ahead, run_reads_into, run_wave_as, run_wave_into,
+        AnswerSink, Work, compiled_runs, prefetch_accesses, run_reads_into, run_wave_as, run_wave_into,
         run_waves_into,
     };
     pub use crate::locks::{LockRequests, LockScope, program_locks, row_locks};
@@ -67,7 +68,7 @@ pub use locks::{is_stale, stale_program};
 pub use recovery::{Replay, ReplayedBatch};
 pub use request::{Answer, Committed, Refused};
 pub use stats::EngineStats;
-pub use transaction::{Isolation, Mark, Placed, Transaction, TxnOptions, is_parked};
+pub use transaction::{InsertOutcome, Isolation, Transaction, TxnOptions, TxnSavepoint, is_parked};
 pub use verify::{Finding, Verification, verify};
 pub use view::{TxnView, ViewRow};
 pub use weft_store::checkpoint::{CheckpointConfig, CompactionUnits, UnitStats};

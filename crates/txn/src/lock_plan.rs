@@ -1,17 +1,17 @@
-//! What of a program's locks does not depend on its inputs, worked out once and kept with the program.
+//! The part of a program's locks that does not depend on its inputs, computed once and kept with the program.
 //!
 //! ```text
-//!   plan     tables          requests as they stand, each once: most accesses of a program share a table
+//!   plan     tables          requests as they are, each once: most accesses of a program share a table
 //!            for each access nothing more | row: levels of partitions, mode | range: the same | value
-//!   inputs   key of an access -> hash of each partition's prefix, unless it is the one asked for just
-//!            before on that level; hash of the row
+//!   inputs   key of an access -> hash of each partition's prefix, unless it equals the previous one
+//!            on that level; hash of the row
 //! ```
 //!
-//! The requests are those that `locks` describes: for a table that the program does not describe, which no
-//! verified program touches, the whole of it.
+//! The requests are those that `locks` describes. A table that the program does not describe is locked as a
+//! whole; no verified program touches one.
 //!
-//! Cost: a hash for each partition and row, and an entry for each that is not asked for again. Nothing is
-//! looked up in the catalog: a program runs on the catalog that it was compiled for, or not at all.
+//! Cost: one hash per partition and row, and one request for each that differs from the previous one. The
+//! catalog is not consulted: a program runs only on the catalog version that it was compiled for.
 
 use crate::locks::{
     LEVELS_MAX, Levels, LockRequests, LockScope, modes, partition_levels, partitions_between,
@@ -22,26 +22,27 @@ use weft_lock::{LockMode, LockRequest, ResourceId};
 use weft_program::{Access, AccessKeys, AccessKind, BoundKey, Program, TableShape};
 use weft_types::SqlError;
 
-/// Levels of partitions, of all tables of a program, on which the partition asked for last is remembered.
+/// Levels of partitions, over all tables of a program, for which the last requested partition is remembered.
 const REMEMBERED: usize = 16;
 
-/// What an access asks for besides its table.
+/// What an access locks besides its table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Touch {
+enum AccessLock {
     Nothing,
-    Row(Place),
-    /// From key to key, or to the end of the table: that is [`Touch::Nothing`], the table being locked.
-    Range(Place),
+    Row(TableKey),
+    /// From key to key. A range to the end of the table is [`AccessLock::Nothing`], since the table is
+    /// locked.
+    Range(TableKey),
     Value(IndexId),
 }
 
-/// Where the rows of an access lie.
+/// How the rows of an access are located.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct TableKey {
     table: TableId,
     is_written: bool,
     levels: Levels,
-    /// What is remembered of the first level; then come the others.
+    /// Index of the remembered partition of the first level; the other levels follow.
     remembered: usize,
 }
 
@@ -49,12 +50,12 @@ struct Place {
 #[derive(Debug, Default)]
 struct LockPlan {
     tables: LockRequests,
-    touches: Vec<Touch>,
-    /// How many requests there will be, more or less.
+    access_locks: Vec<AccessLock>,
+    /// The expected number of requests.
     expected: usize,
 }
 
-/// The plans of a program.
+/// The plans of a program, by scope.
 #[derive(Debug)]
 pub(crate) struct LockPlans {
     reads_and_writes: LockPlan,
@@ -69,7 +70,7 @@ impl LockPlans {
         }
     }
 
-    /// The requests of a run with these inputs, whose keys are in `keys` then.
+    /// The requests for these inputs. Leaves the keys of the accesses in `keys`.
     pub(crate) fn locks(
         &self,
         program: &Program,
@@ -97,17 +98,17 @@ impl LockPlan {
                 remembered.push(access.table);
                 remembered.len() - 1
             });
-            let (mode, touch) = match scope == LockScope::Writes && !access.kind.is_write() {
-                true => (LockMode::NL, Touch::Nothing),
-                false => touch(access, shape, number * LEVELS_MAX),
+            let (mode, access_lock) = match scope == LockScope::Writes && !access.kind.is_write() {
+                true => (LockMode::NL, AccessLock::Nothing),
+                false => access_lock_of(access, shape, number * LEVELS_MAX),
             };
             plan.ask_for_table(access.table, mode);
-            plan.expected += match &touch {
-                Touch::Nothing => 0,
-                Touch::Value(_) => 1,
-                Touch::Row(place) | Touch::Range(place) => 1 + place.levels.len(),
+            plan.expected += match &access_lock {
+                AccessLock::Nothing => 0,
+                AccessLock::Value(_) => 1,
+                AccessLock::Row(place) | AccessLock::Range(place) => 1 + place.levels.len(),
             };
-            plan.touches.push(touch);
+            plan.access_locks.push(access_lock);
         }
         plan.expected += plan.tables.len();
         plan
@@ -124,32 +125,32 @@ impl LockPlan {
     }
 
     fn locks(&self, keys: &AccessKeys) -> LockRequests {
-        let mut asking = Asking {
+        let mut builder = RequestBuilder {
             out: LockRequests::with_capacity(self.expected),
             last: [LockRequest::new(ResourceId(0), LockMode::NL); REMEMBERED],
         };
-        asking.out.extend_from_slice(&self.tables);
-        keys.for_each(|number, key| match self.touches.get(number) {
-            Some(Touch::Row(place)) => asking.row(place, key),
-            Some(Touch::Range(place)) => asking.range(place, key.bytes, key.hi),
-            Some(Touch::Value(index)) => {
-                asking.push(ResourceId::value_hashed(*index, key.hash), LockMode::X);
+        builder.out.extend_from_slice(&self.tables);
+        keys.for_each(|number, key| match self.access_locks.get(number) {
+            Some(AccessLock::Row(place)) => builder.row(place, key),
+            Some(AccessLock::Range(place)) => builder.range(place, key.bytes, key.hi),
+            Some(AccessLock::Value(index)) => {
+                builder.push(ResourceId::value_hashed(*index, key.hash), LockMode::X);
             }
-            Some(Touch::Nothing) | None => {}
+            Some(AccessLock::Nothing) | None => {}
         });
-        asking.out
+        builder.out
     }
 }
 
-/// What an access asks for: its table's mode, and the rest.
-fn touch(access: &Access, shape: Option<&TableShape>, remembered: usize) -> (LockMode, Touch) {
+/// What an access locks: the mode of its table, and the rest.
+fn access_lock_of(access: &Access, shape: Option<&TableShape>, remembered: usize) -> (LockMode, AccessLock) {
     let is_written = access.kind.is_write();
     let (intent, whole) = modes(is_written);
     let primary = shape.and_then(TableShape::primary_index);
     let place = || {
         let types = shape.map(|shape| shape.columns.as_slice()).unwrap_or_default();
         let columns = primary.map(|index| index.columns.as_slice()).unwrap_or_default();
-        Place {
+        TableKey {
             table: access.table,
             is_written,
             levels: partition_levels(columns.iter().map(|column| types.get(*column))),
@@ -157,34 +158,36 @@ fn touch(access: &Access, shape: Option<&TableShape>, remembered: usize) -> (Loc
         }
     };
     match access.kind {
-        AccessKind::ReadTable | AccessKind::WriteTable => (whole, Touch::Nothing),
-        AccessKind::WriteValue(index) => (LockMode::IX, Touch::Value(index)),
-        _ if shape.is_none() => (whole, Touch::Nothing),
+        AccessKind::ReadTable | AccessKind::WriteTable => (whole, AccessLock::Nothing),
+        AccessKind::WriteValue(index) => (LockMode::IX, AccessLock::Value(index)),
+        _ if shape.is_none() => (whole, AccessLock::Nothing),
         AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow if access.key.is_empty() => {
-            (intent, Touch::Nothing)
+            (intent, AccessLock::Nothing)
         }
-        AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow => (intent, Touch::Row(place())),
+        AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow => {
+            (intent, AccessLock::Row(place()))
+        }
         AccessKind::ReadRange | AccessKind::WriteRange if access.hi.is_none() || primary.is_none() => {
-            (whole, Touch::Nothing)
+            (whole, AccessLock::Nothing)
         }
-        AccessKind::ReadRange | AccessKind::WriteRange => (intent, Touch::Range(place())),
+        AccessKind::ReadRange | AccessKind::WriteRange => (intent, AccessLock::Range(place())),
     }
 }
 
-/// Requests as they come together.
-struct Asking {
+/// Collects requests.
+struct RequestBuilder {
     out: LockRequests,
-    /// By table and level: the partition asked for last.
+    /// By table and level: the partition requested last.
     last: [LockRequest; REMEMBERED],
 }
 
-impl Asking {
+impl RequestBuilder {
     #[inline(always)]
     fn push(&mut self, resource: ResourceId, mode: LockMode) {
         self.out.push(LockRequest { resource, mode });
     }
 
-    /// A partition, unless it is the one asked for just before.
+    /// Requests a partition, unless it is the one requested just before.
     #[inline(always)]
     fn partition(&mut self, resource: ResourceId, mode: LockMode, remembered: usize) {
         if let Some(last) = self.last.get_mut(remembered) {
@@ -197,7 +200,7 @@ impl Asking {
     }
 
     #[inline(always)]
-    fn row(&mut self, place: &Place, key: BoundKey<'_>) {
+    fn row(&mut self, place: &TableKey, key: BoundKey<'_>) {
         let (intent, mode) = modes(place.is_written);
         for (depth, len) in place.levels.iter().enumerate() {
             let prefix = key.bytes.get(..*len).unwrap_or(key.bytes);
@@ -207,13 +210,13 @@ impl Asking {
                 place.remembered + depth,
             );
         }
-        // Asked twice for, a row is locked once; looking for it would cost more.
+        // A duplicate request is harmless; searching for it would cost more.
         self.push(ResourceId::row_hashed(place.table, key.hash), mode);
     }
 
-    /// All keys between two primary keys: partitions of the finest level that holds them in few.
+    /// All keys between two primary keys: partitions of the finest level on which they are few.
     #[inline]
-    fn range(&mut self, place: &Place, lo: &[u8], hi: &[u8]) {
+    fn range(&mut self, place: &TableKey, lo: &[u8], hi: &[u8]) {
         for (depth, &len) in place.levels.iter().enumerate().rev() {
             match (lo.get(..len), hi.get(..len)) {
                 (Some(first), Some(last)) if first == last => return self.whole(place, depth, first),
@@ -234,8 +237,8 @@ impl Asking {
         self.push(ResourceId::table(place.table), modes(place.is_written).1);
     }
 
-    /// A partition as a whole, by its name on its level.
-    fn whole(&mut self, place: &Place, depth: usize, name: &[u8]) {
+    /// A whole partition, by its name on its level.
+    fn whole(&mut self, place: &TableKey, depth: usize, name: &[u8]) {
         let (intent, mode) = modes(place.is_written);
         for (level, coarser) in place.levels.iter().enumerate().take(depth) {
             let prefix = name.get(..*coarser).unwrap_or(name);

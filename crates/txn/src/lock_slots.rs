@@ -1,31 +1,31 @@
-//! Where in a planner's table a resource has its slot.
+//! Maps resources to slots of a planner's table.
 //!
 //! ```text
 //!   even slots | catalog, tables, ranges
 //!   odd slots  | rows, values, numbered things
 //! ```
 //!
-//! Two resources that share a slot are one to a planner. Rows of one batch are many, and most are written, so
-//! some pairs of them meet; that makes two programs wait for each other. A range or table stands in the
-//! requests of nearly every program, which announces changes there: a written row that met it would make all
-//! of them wait. So these two kinds are kept apart.
+//! Two resources that share a slot look like one to a planner. The rows of a batch are many and mostly
+//! written, so some of them collide; then two programs wait for each other needlessly. A range or table is
+//! requested, in an intention mode, by nearly every program; a written row that collided with it would make
+//! all of them wait. So the two kinds use separate slots.
 
 use weft_lock::ResourceId;
 
-/// Slots below which neither kind has fewer.
+/// The smallest number of slots of either kind.
 const SLOTS_MIN: usize = 64;
 
-/// The bit of a resource's number that rows, values and numbered things have set, and no other.
+/// The bit of a resource's number that is set for rows, values and numbered things only.
 const KIND_BIT: u32 = 62;
 
-/// See the module.
+/// See the module's head.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LockSlots {
     mask: u64,
 }
 
 impl LockSlots {
-    /// So many slots for rows and values, rounded up to a power of two, and as many for the others.
+    /// `slot_count` slots for rows and values, rounded up to a power of two, and as many for the others.
     pub fn new(slot_count: usize) -> LockSlots {
         let of_each = slot_count.max(SLOTS_MIN).next_power_of_two();
         LockSlots {
@@ -33,15 +33,15 @@ impl LockSlots {
         }
     }
 
-    /// All slots.
+    /// The number of slots.
     pub fn count(self) -> usize {
         self.mask as usize + 1
     }
 
-    /// The resource's, below [`LockSlots::count`].
+    /// The slot of a resource, below [`LockSlots::count`].
     #[inline(always)]
     pub fn slot(self, resource: ResourceId) -> usize {
-        // The number is a hash already; its upper half is folded in, since its top bits name the kind.
+        // The number is already a hash; its upper half is folded in because its top bits encode the kind.
         let hash = resource.0 ^ resource.0 >> 32;
         let kind = resource.0 >> KIND_BIT & 1;
         ((hash << 1 | kind) & self.mask) as usize

@@ -1,12 +1,12 @@
-//! From what a program touches to the locks it needs.
+//! From the accesses of a program to the locks that it needs.
 //!
 //! A program declares its accesses; for bound inputs each becomes requests on the hierarchy of Barthels
 //! 2.3.5: the table in an intention mode, a partition of the primary key's order in an intention mode, the
-//! row itself. A reader of a key range takes the partitions in S and a writer of one takes them in X, so
-//! whoever touches a row in the range conflicts with it whatever index was used: everybody who locks a row
-//! knows its primary key. Keys of several columns have partitions of one and of two columns.
-//! Readers by another index, and of ranges that span too many partitions, take the whole table in S:
-//! coarse, but never wrong.
+//! row itself. A reader of a key range locks the partitions in S and a writer of one locks them in X, so it
+//! conflicts with everybody who touches a row in the range, whatever index was used: whoever locks a row
+//! knows its primary key. Keys of several columns have partitions of one and of two columns. Readers by
+//! another index, and of ranges that span too many partitions, lock the whole table in S: coarse, but never
+//! wrong.
 //!
 //! Source: DESIGN.md (Batches, Lock table); Barthels 2.3.5.
 
@@ -34,8 +34,8 @@ pub enum LockScope {
     Writes,
 }
 
-/// Adds a request for what many accesses of a program share; the last ones first, since accesses of one table
-/// follow one another.
+/// Adds a request that many accesses of a program may share; the last ones are compared first, since accesses
+/// of one table follow one another.
 fn push(out: &mut LockRequests, resource: ResourceId, mode: LockMode) {
     let asked = |r: &LockRequest| r.resource == resource && r.mode == mode;
     if !out.iter().rev().any(asked) {
@@ -43,14 +43,14 @@ fn push(out: &mut LockRequests, resource: ResourceId, mode: LockMode) {
     }
 }
 
-/// Levels of partitions between table and row, at most.
+/// The most levels of partitions between table and row.
 pub(crate) const LEVELS_MAX: usize = 2;
 
 /// How many bytes of a key name a partition, from coarse to fine.
 pub(crate) type Levels = SmallVec<[usize; LEVELS_MAX]>;
 
 /// How many bytes of an encoded primary key name its partition, level by level from coarse to fine, given the
-/// types of its columns; none without any.
+/// types of its columns; none for a table without a primary key.
 ///
 /// A key of one column has one level: keys that agree in all but the last byte of a fixed column, or in the
 /// first nine bytes of a variable one. A key of several columns has its first column as the first level and,
@@ -59,7 +59,7 @@ pub(crate) fn partition_levels<'t>(key: impl ExactSizeIterator<Item = Option<&'t
     let mut levels = Levels::new();
     let columns = key.len();
     let mut key = key.fuse();
-    // A marker and the bytes of a fixed column.
+    // A marker byte and the bytes of a fixed column.
     let whole = |ty: &SqlType| match ty.column_kind() {
         ColumnKind::Fixed(bytes) => Some(1 + usize::from(bytes)),
         ColumnKind::Variable => None,
@@ -106,13 +106,13 @@ pub fn row_locks(out: &mut LockRequests, def: &TableDef, key: &[u8], write: bool
         let prefix = key.get(..len).unwrap_or(key);
         push(out, ResourceId::range(def.id, prefix), intent);
     }
-    // Asked twice for, a row is locked once; looking for it would cost more.
+    // A duplicate request is harmless; searching for it would cost more.
     let resource = ResourceId::row(def.id, key);
     out.push(LockRequest { resource, mode });
 }
 
-/// The partitions of one level that hold all keys between two prefixes, as first name, last number and bytes
-/// before it; `None` when they are too many or a bound is too short to tell.
+/// The partitions of one level that hold all keys between two prefixes, as first name, last number and the
+/// bytes before it; `None` if they are too many or a bound is too short.
 pub(crate) fn partitions_between<'k>(lo: &'k [u8], hi: &[u8], len: usize) -> Option<(&'k [u8], u128, u128)> {
     let (first, last) = (lo.get(..len)?, hi.get(..len)?);
     let (head, tail) = first.split_at(len.saturating_sub(16));
@@ -124,8 +124,8 @@ pub(crate) fn partitions_between<'k>(lo: &'k [u8], hi: &[u8], len: usize) -> Opt
     (to.saturating_sub(from) < RANGE_PARTITIONS_MAX).then_some((head, from, to))
 }
 
-/// All locks that `program` needs for `inputs`: of tables, then the others in the order of its accesses.
-/// Leaves the keys of the accesses in `keys`.
+/// All locks that `program` needs for `inputs`: those of tables first, then the others in the order of its
+/// accesses. Leaves the keys of the accesses in `keys`.
 pub fn program_locks(
     program: &Program,
     inputs: &[u8],
@@ -140,7 +140,7 @@ pub fn program_locks(
     declared_locks(program, inputs, scope, keys)
 }
 
-/// The same for who finds out later whether the program was compiled for the catalog of its batch.
+/// The same, for a caller that checks later whether the program was compiled for the catalog of its batch.
 pub(crate) fn declared_locks(
     program: &Program,
     inputs: &[u8],
@@ -149,7 +149,7 @@ pub(crate) fn declared_locks(
 ) -> Result<LockRequests, SqlError> {
     match program.derived(LockPlans::of) {
         Some(plans) => plans.locks(program, inputs, scope, keys),
-        // Somebody else keeps something with the program.
+        // The program's cache holds another type.
         None => LockPlans::of(program).locks(program, inputs, scope, keys),
     }
 }
@@ -162,7 +162,8 @@ pub(crate) fn table_def(catalog: &Catalog, table: TableId) -> Result<&Arc<TableD
 /// Weft's own SQLSTATE for a statement compiled for an older catalog; sessions retry and never show it.
 const STALE_PROGRAM: SqlState = SqlState("WF001");
 
-/// A program compiled for a catalog that is no longer there. Callers compile the statement again and retry.
+/// The error for a program compiled for a catalog version that is gone. Callers compile the statement again
+/// and retry.
 pub fn stale_program() -> SqlError {
     SqlError::new(STALE_PROGRAM, "the statement was compiled for an older catalog")
 }

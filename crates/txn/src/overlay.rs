@@ -1,15 +1,14 @@
 //! A session's private writes, until its commit makes them a write set.
 //!
-//! The overlay holds, per table, the rows that the transaction changed (by row id), the rows it made, and
-//! for each index of the table the keys of both, so that the transaction's own statements find what it
-//! wrote. Nobody else sees any of it. Beside the state stands the list of operations in the order made:
-//! that list is what commit sends (see `write_set`), and cutting it back is what ROLLBACK TO SAVEPOINT
-//! does.
+//! For each table the overlay holds the rows that the transaction changed (by row id), the rows it inserted,
+//! and for each index of the table the keys of both, so that the transaction's own statements find them.
+//! Nobody else sees any of it. Besides this state there is the list of operations in the order in which they
+//! were made: commit sends this list (see `write_set`), and ROLLBACK TO SAVEPOINT truncates it.
 //!
 //! Invariants: 1. `keys` holds exactly the keys of the live rows in `base` and `own`. 2. Undoing back to a
 //! mark restores rows, keys and operations as they were at the mark.
 
-use crate::write_set::{self, Place};
+use crate::write_set::{self, RowPosition};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -19,12 +18,12 @@ use weft_base::{IndexId, RowId, TableId};
 use weft_store::{IndexDef, Locator, TableDef};
 use weft_types::encode_key_from_row;
 
-/// A row as the overlay names it.
+/// How the overlay names a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum OverlayRow {
     /// A row that others see too, changed here.
     Base(RowId),
-    /// The n-th row that this transaction made in the table.
+    /// The n-th row that this transaction inserted into the table.
     Own(u32),
 }
 
@@ -33,30 +32,30 @@ pub(crate) type Image = Option<Arc<[u8]>>;
 
 #[derive(Debug, Clone)]
 struct OwnRow {
-    /// Place among all inserts of the write set.
+    /// Position among all inserts of the write set.
     ordinal: u32,
     image: Image,
 }
 
-/// A key; most fit without memory of their own.
+/// A key; most fit without an allocation.
 type Key = SmallVec<[u8; 24]>;
 type Keys = BTreeMap<Key, SmallVec<[OverlayRow; 1]>>;
 
-/// Room for a key under construction.
+/// Space for a key under construction.
 const KEY_BYTES: usize = 32;
 /// Memory of one operation beside its row image: what is done, what undoes it, the row's place and its keys.
 const OP_MEMORY_BYTES: usize = 384;
-/// Rows of a table, operations and tables up to which an overlay's memory serves the next transaction.
+/// Up to this number of rows, operations and tables an overlay's memory is reused by the next transaction.
 const KEPT_MAX: usize = 64;
 
 /// One table's part of the overlay.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TableOverlay {
-    /// The table was truncated or made by this transaction: the snapshot's rows do not count.
+    /// The table was truncated or created by this transaction: the snapshot's rows are hidden.
     base_hidden: bool,
-    /// Indexes whose keys stand here for every row, since the snapshot's rows do not count.
+    /// Indexes that hold the keys of every row, since the snapshot's rows are hidden.
     complete_indexes: Vec<IndexId>,
-    /// Operations of the transaction up to this place are void for this table: a TRUNCATE or DROP came after.
+    /// Operations before this position are void for this table: a TRUNCATE or DROP came later.
     void_ops: usize,
     base: HashMap<RowId, Image>,
     own: Vec<OwnRow>,
@@ -71,20 +70,20 @@ enum Op {
     },
     Update {
         table: TableId,
-        place: Place,
+        place: RowPosition,
         row: Arc<[u8]>,
     },
     Delete {
         table: TableId,
-        place: Place,
+        place: RowPosition,
     },
 }
 
 #[derive(Debug, Clone)]
 enum Undo {
-    /// A base row was first touched here.
+    /// A base row was first changed here.
     ForgetBase { table: Arc<TableDef>, row_id: RowId },
-    /// An own row was made here.
+    /// An own row was inserted here.
     ForgetOwn { table: Arc<TableDef> },
     /// A row had this image before.
     Restore {
@@ -92,7 +91,7 @@ enum Undo {
         row: OverlayRow,
         image: Image,
     },
-    /// The table's overlay was this before a TRUNCATE.
+    /// The table's overlay before a TRUNCATE.
     Table {
         table: TableId,
         before: Box<TableOverlay>,
@@ -129,12 +128,12 @@ impl TableOverlay {
         self.base_hidden && self.complete_indexes.contains(&index)
     }
 
-    /// What this transaction made of a base row: `None` when it left it alone.
+    /// What this transaction made of a base row: `None` if it did not change it.
     pub(crate) fn base_image(&self, row_id: RowId) -> Option<&Image> {
         self.base.get(&row_id)
     }
 
-    /// True when rows of this transaction's making stand here, or rows that it changed or deleted.
+    /// True if this transaction inserted, changed or deleted rows.
     pub(crate) fn has_rows(&self) -> bool {
         !self.base.is_empty() || self.own.iter().any(|own| own.image.is_some())
     }
@@ -174,7 +173,7 @@ impl TableOverlay {
         lo: Bound<&[u8]>,
         hi: Bound<&[u8]>,
     ) -> impl DoubleEndedIterator<Item = (&[u8], OverlayRow)> {
-        // An empty or inverted range is no rows; the ordered map would take it for a bug.
+        // An empty or inverted range holds no rows; `BTreeMap` would panic on it.
         let keys = self.keys_of(index).filter(|_| !is_empty_range(lo, hi));
         keys.into_iter()
             .flat_map(move |keys| keys.range::<[u8], _>((lo, hi)))
@@ -236,7 +235,7 @@ impl TableOverlay {
         }
     }
 
-    /// Forgets everything but the memory.
+    /// Clears everything but the memory.
     fn clear(&mut self) {
         let TableOverlay {
             base_hidden,
@@ -250,7 +249,7 @@ impl TableOverlay {
         complete_indexes.clear();
         base.clear();
         own.clear();
-        // Inline as a rule; what lies on the heap may be of indexes that are gone.
+        // Usually inline; keys on the heap may belong to indexes that are gone.
         match keys.spilled() {
             true => keys.clear(),
             false => keys.iter_mut().for_each(|(_, keys)| keys.clear()),
@@ -266,7 +265,7 @@ fn key_of(def: &TableDef, row: &[u8], columns: &[usize]) -> Vec<u8> {
 }
 
 impl Overlay {
-    /// The table's part, if this transaction wrote to it. It may also be empty: left by an earlier one.
+    /// The table's part, if this transaction wrote to it. It may be empty: left by an earlier transaction.
     pub(crate) fn table(&self, table: TableId) -> Option<&TableOverlay> {
         self.tables.get(&table)
     }
@@ -276,7 +275,7 @@ impl Overlay {
         self.ops.is_empty()
     }
 
-    /// Forgets everything; false if its memory is too large to serve another transaction.
+    /// Clears everything; false if its memory is too large to be reused.
     pub(crate) fn clear(&mut self) -> bool {
         let Overlay {
             tables,
@@ -341,9 +340,9 @@ impl Overlay {
         self.ops.push(Op::Delete { table: def.id, place });
     }
 
-    /// Hides all rows of a table: TRUNCATE, or a table made by this transaction. The catalog operation
-    /// itself travels beside the write set and runs before it, so what this transaction did to the table
-    /// before is void.
+    /// Hides all rows of a table: TRUNCATE, or a table created by this transaction. The catalog operation
+    /// itself is sent with the write set and runs before it, so what this transaction did to the table before
+    /// is void.
     pub(crate) fn hide_base(&mut self, table: TableId, indexes: &[Arc<IndexDef>]) {
         let void_ops = self.ops.len();
         let complete_indexes = indexes.iter().map(|index| index.id).collect();
@@ -360,12 +359,12 @@ impl Overlay {
         });
     }
 
-    fn place(&self, def: &TableDef, row: OverlayRow, current: &[u8]) -> Place {
+    fn place(&self, def: &TableDef, row: OverlayRow, current: &[u8]) -> RowPosition {
         if let OverlayRow::Own(n) = row {
             let own = self.tables.get(&def.id).and_then(|t| t.own.get(n as usize));
-            return Place::Own(own.map_or(u32::MAX, |own| own.ordinal));
+            return RowPosition::Own(own.map_or(u32::MAX, |own| own.ordinal));
         }
-        Place::Located(locator_of(def, row, current))
+        RowPosition::Located(locator_of(def, row, current))
     }
 
     fn change(&mut self, def: &Arc<TableDef>, row: OverlayRow, current: &[u8], image: Image) {
@@ -389,7 +388,7 @@ impl Overlay {
         self.undo.push(undo);
     }
 
-    /// A point to come back to.
+    /// A point to roll back to.
     pub(crate) fn mark(&self) -> OverlayMark {
         OverlayMark {
             undo_len: self.undo.len(),
@@ -399,7 +398,7 @@ impl Overlay {
         }
     }
 
-    /// Takes back everything since the mark.
+    /// Undoes everything since the mark.
     pub(crate) fn rollback_to(&mut self, mark: OverlayMark) {
         while self.undo.len() > mark.undo_len {
             match self.undo.pop() {
@@ -432,7 +431,7 @@ impl Overlay {
         self.byte_count = mark.byte_count;
     }
 
-    /// The operations as a write set, less those that a later TRUNCATE or DROP made void.
+    /// The operations as a write set, without those that a later TRUNCATE or DROP made void.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.byte_count + self.ops.len() * 16);
         let mut sent_inserts = 0;
@@ -449,9 +448,9 @@ impl Overlay {
             if void {
                 continue;
             }
-            let renumber = |place: &Place| match place {
-                Place::Own(ordinal) => {
-                    Place::Own(sent_ordinal.get(*ordinal as usize).copied().unwrap_or(u32::MAX))
+            let renumber = |place: &RowPosition| match place {
+                RowPosition::Own(ordinal) => {
+                    RowPosition::Own(sent_ordinal.get(*ordinal as usize).copied().unwrap_or(u32::MAX))
                 }
                 located => located.clone(),
             };
@@ -484,7 +483,7 @@ fn is_empty_range(lo: Bound<&[u8]>, hi: Bound<&[u8]>) -> bool {
     }
 }
 
-/// How a base row is found again: by primary key where there is one, else by row id.
+/// How to locate a base row: by primary key if there is one, else by row id.
 pub(crate) fn locator_of(def: &TableDef, row: OverlayRow, current: &[u8]) -> Locator {
     if let Some(primary) = def.primary_index() {
         return Locator::Key(key_of(def, current, &primary.columns));

@@ -1,17 +1,17 @@
 //! The queue in front of the sequencer, bounded in bytes.
 //!
-//! What callers have handed over and no batch has taken yet costs memory, and a client decides how much:
-//! programs may wait behind locks for long. So while programs of [`EngineConfig::queue_bytes`] or more wait,
-//! who brings another one waits for room, for at most [`EngineConfig::queue_wait`], and is then refused with
-//! 53200. The bound may be passed by what one caller hands over at once.
+//! What callers have submitted and no batch has taken yet costs memory, and clients decide how much: programs
+//! may wait behind locks for long. So while programs of [`EngineConfig::queue_bytes`] or more wait, a caller
+//! with another one waits for space, for at most [`EngineConfig::queue_wait`], and is then refused with
+//! 53200. A single submission may exceed the bound.
 //!
 //! ```text
-//! programs ──wait for room──> requests ──taken──> admission (waiting, parked) ──> batch
-//! commits, locks, releases ──────^                 counted until a batch takes them
+//! programs ──wait for space──> requests ──taken──> admission (waiting, parked) ──> batch
+//! commits, locks, releases ───────^                 counted until a batch takes them
 //! ```
 //!
-//! Only programs wait. A commit, a release or a wish for locks may be what others wait for; their memory is
-//! the transaction's own, which is bounded where it writes.
+//! Only programs wait. A commit, a release or a lock request may be what others wait for; their memory is the
+//! transaction's own, which is bounded where it writes.
 
 use crate::config::EngineConfig;
 use crate::request::{ProgramRequest, Request};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use weft_base::blocking;
 use weft_types::{SqlError, SqlState};
 
-/// Requests that nobody has looked at, and how much waits in all.
+/// Requests that have not been taken, and how much waits in all.
 pub(crate) struct RequestQueue {
     state: Mutex<State>,
     room: Condvar,
@@ -31,7 +31,7 @@ pub(crate) struct RequestQueue {
 #[derive(Default)]
 struct State {
     requests: Vec<Request>,
-    /// Bytes of programs: in `requests`, and with the sequencer as it last said.
+    /// Bytes of programs: those in `requests`, and those that the sequencer last reported.
     bytes: usize,
     callers_waiting: usize,
 }
@@ -46,15 +46,15 @@ impl RequestQueue {
         }
     }
 
-    /// Puts in what never waits.
+    /// Adds a request that never waits.
     pub(crate) fn push(&self, request: Request) {
         self.state.lock().requests.push(request);
     }
 
-    /// Puts programs in, in this order, once there is room.
+    /// Adds programs in this order, once there is space.
     ///
     /// # Errors
-    /// There was none for too long (53200): the programs have been dropped.
+    /// There was no space for too long (53200): the programs have been dropped.
     pub(crate) fn push_programs(&self, programs: Vec<ProgramRequest>) -> Result<(), SqlError> {
         let bytes: usize = programs.iter().map(|program| program.held_bytes).sum();
         self.push_held(bytes, |requests| {
@@ -104,7 +104,8 @@ impl RequestQueue {
             .hint("Try again, or look for a transaction that holds locks for long.")
     }
 
-    /// Takes everything. `waiting_bytes` is what the programs hold that were taken before and still wait.
+    /// Takes all requests. `waiting_bytes` is the memory of the programs that were taken earlier and still
+    /// wait.
     pub(crate) fn take(&self, waiting_bytes: usize) -> Vec<Request> {
         let mut state = self.state.lock();
         let requests = std::mem::take(&mut state.requests);
@@ -119,7 +120,7 @@ impl RequestQueue {
         requests
     }
 
-    /// True when nobody has put in anything since the last [`Self::take`].
+    /// True if nothing was added since the last [`Self::take`].
     pub(crate) fn is_empty(&self) -> bool {
         self.state.lock().requests.is_empty()
     }

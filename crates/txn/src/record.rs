@@ -19,8 +19,8 @@
 //! A record of version 1 has one wave, and is read as such.
 //!
 //! A program is defined in the first record that uses it after a checkpoint began, so the log that a
-//! checkpoint leaves behind explains itself. Checksums and lengths of the whole record are the log's
-//! business (crate `wal`).
+//! checkpoint leaves behind is self-contained. Checksum and length of the whole record are the log's
+//! responsibility (crate `wal`).
 
 use weft_base::codec::{ByteReader, ByteWriter, CodecError};
 use weft_program::ProgramHash;
@@ -29,9 +29,9 @@ const FORMAT_VERSION: u8 = 2;
 /// Records without waves.
 const FORMAT_VERSION_ONE_WAVE: u8 = 1;
 
-/// Instructions that a program may execute. Running out is an error of that program alone, which a replay
-/// must meet at the same instruction: so the number belongs to what a record of these versions means, and a
-/// build with another one writes and reads another version.
+/// The number of instructions that a program may execute. Exceeding it is an error of that program alone, and
+/// a replay must stop at the same instruction: so the number is part of the meaning of these record versions,
+/// and a build with another number must use another version.
 pub const INSTRUCTION_BUDGET: u32 = 1_000_000;
 
 const TAG_PROGRAM: u8 = 0;
@@ -75,7 +75,7 @@ pub struct BatchRecord {
     pub wave_ends: Vec<usize>,
 }
 
-/// Writes the head of a record: all that stands before the members. Returns where the digest stands.
+/// Writes the head of a record: everything before the members. Returns the offset of the digest.
 pub(crate) fn put_head(
     out: &mut Vec<u8>,
     catalog_version: u64,
@@ -126,8 +126,8 @@ pub(crate) fn put_commit(out: &mut Vec<u8>, begins_wave: bool, catalog_ops: &[Ve
 }
 
 impl BatchRecord {
-    /// The record's bytes. Ends of waves that are not as they must be are left out, so that members of what
-    /// should be two waves stand in one.
+    /// The record's bytes. Invalid ends of waves are left out, so that the members of what should be two
+    /// waves become one.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_head(

@@ -5,16 +5,16 @@
 //!                    -> each applied as it was placed -> digest compared -> boundary published
 //! ```
 //!
-//! Replay never plans: the record says who stood where (DESIGN.md, invariant 1). A digest that differs ends
-//! recovery with an error that names the batch, rather than a database that is wrong.
+//! Replay never plans: the record has the placements (DESIGN.md, invariant 1). A digest that differs ends
+//! recovery with an error that names the batch; a wrong database is never opened.
 //!
-//! Invariants: 1. Recovering twice gives the same state as once: nothing changes but the log's torn tail
-//! being cut, and leftovers of interrupted checkpoints going. 2. A directory that holds other files than ours
-//! is refused before anything in it is touched.
+//! Invariants: 1. Recovering twice gives the same state as recovering once: only the log's torn tail is cut
+//! and leftovers of interrupted checkpoints are removed. 2. A directory that contains files of other programs
+//! is refused before anything in it is changed.
 
 use crate::config::EngineConfig;
 use crate::error::EngineError;
-use crate::executor::{self, Execution, Sharing, Work};
+use crate::executor::{self, Execution, Parallelism, Work};
 use crate::record::{BatchRecord, MemberRecord};
 use hashbrown::HashMap;
 use std::path::Path;
@@ -28,18 +28,18 @@ use weft_store::{CatalogOp, Store};
 use weft_wal::{Log, LogConfig, LogRecord};
 
 pub(crate) const MARKER_NAME: &str = "WEFT";
-/// What the marker is called until it is whole.
+/// The marker's name until it is complete.
 const UNFINISHED_MARKER_NAME: &str = ".WEFT.partial";
 const MARKER_TEXT: &[u8] = b"weft database 2\n";
-/// What a directory had whose checkpoints were files with everything in them.
+/// The marker of databases whose checkpoints were single files with all rows.
 const OLD_MARKER_TEXT: &[u8] = b"weft database 1\n";
 
-/// What recovery hands to the engine.
+/// The result of recovery.
 pub(crate) struct Recovered {
     pub store: Arc<Store>,
     pub log: Log,
     pub checkpoints: Checkpoints,
-    /// Bytes of the log behind the checkpoint.
+    /// Bytes of the log after the checkpoint.
     pub replayed_bytes: u64,
     pub dir_lock: Box<dyn DirLock>,
 }
@@ -59,11 +59,11 @@ pub(crate) fn io_error(doing: String) -> impl FnOnce(std::io::Error) -> EngineEr
     move |source| EngineError::Io { doing, source }
 }
 
-/// Checks that `dir` is ours, or empty and thus becomes ours.
+/// Checks that `dir` is ours, or is empty and becomes ours.
 fn claim_dir(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DirLock>, EngineError> {
     disk.create_dir_all(dir)
         .map_err(io_error(format!("creating {}", dir.display())))?;
-    // Looked at before it is locked, since a lock may leave a file in a directory that is not ours.
+    // Checked before it is locked, since a lock may create a file in a directory that is not ours.
     has_marker(disk, dir)?;
     let lock = disk.lock_dir(dir).map_err(io_error(format!(
         "locking {} (is another server running on it?)",
@@ -75,7 +75,7 @@ fn claim_dir(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DirLock>, EngineErro
     Ok(lock)
 }
 
-/// True when `dir` carries our marker, false when it is empty; an error when it is somebody else's.
+/// True if `dir` has our marker, false if it is empty; an error if it belongs to something else.
 pub(crate) fn has_marker(disk: &dyn Disk, dir: &Path) -> Result<bool, EngineError> {
     let foreign = |found: String| {
         Err(EngineError::Foreign {
@@ -89,7 +89,7 @@ pub(crate) fn has_marker(disk: &dyn Disk, dir: &Path) -> Result<bool, EngineErro
     if names.iter().any(|name| name == MARKER_NAME) {
         let marker = dir.join(MARKER_NAME);
         let text = read_file(disk, &marker).map_err(io_error(format!("reading {}", marker.display())))?;
-        // The marker is renamed into place when it is whole, so a power cut does not make another one of it.
+        // The marker is renamed into place when it is complete, so a power cut cannot change it.
         return match text.as_slice() {
             MARKER_TEXT => Ok(true),
             OLD_MARKER_TEXT => foreign(
@@ -106,7 +106,7 @@ pub(crate) fn has_marker(disk: &dyn Disk, dir: &Path) -> Result<bool, EngineErro
     if let Some(other) = other {
         return foreign(format!("file \"{other}\""));
     }
-    // A slip of the hand must not put a log between somebody else's folders. `lost+found` makes a mount
+    // A mistyped path must not put a log between somebody else's folders. `lost+found` only marks a mount
     // point.
     let folders = disk
         .list_dirs(dir)
@@ -129,8 +129,7 @@ fn write_marker(disk: &dyn Disk, dir: &Path) -> std::io::Result<()> {
     disk.sync_dir(dir, SyncSite("database.dir"))
 }
 
-/// Brings the database in `dir` to the state after its last durable batch; tells `progress` how far it has
-/// come.
+/// Brings the database in `dir` to the state after its last durable batch; reports to `progress`.
 pub(crate) fn recover(
     disk: Arc<dyn Disk>,
     dir: &Path,
@@ -150,7 +149,7 @@ pub(crate) fn recover(
     Ok(replay.finish())
 }
 
-/// A replay that can be watched batch by batch.
+/// A replay that can be followed batch by batch.
 pub struct Replay {
     store: Arc<Store>,
     log: Log,
@@ -166,8 +165,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Loads the checkpoint of `dir` and stands before the first batch after it. Tells `progress` how far it
-    /// has come.
+    /// Loads the checkpoint of `dir` and stops before the first batch after it. Reports to `progress`.
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -214,7 +212,7 @@ impl Replay {
             self.count(&record);
             return self.apply(record.batch, &record.payload).map(Some);
         }
-        // A checkpoint is made of durable batches only, so the log reaches at least as far.
+        // A checkpoint contains durable batches only, so the log reaches at least as far.
         let (reached, logged) = (self.store.boundary(), self.log.appended_batch());
         if logged < reached {
             let reason = format!(
@@ -229,7 +227,7 @@ impl Replay {
         Ok(None)
     }
 
-    /// Adds what lies between this record and the one before, padding included.
+    /// Adds the bytes between this record and the previous one, padding included.
     fn count(&mut self, record: &LogRecord) {
         let since = self.replayed_to.as_ref().filter(|(file, _)| *file == record.file);
         let between = since.map(|(_, offset)| record.offset.saturating_sub(*offset));
@@ -295,7 +293,7 @@ impl Replay {
             batch,
             &work,
             &record.wave_ends,
-            Sharing {
+            Parallelism {
                 workers: self.workers,
                 split_at: self.split_batch_at,
             },

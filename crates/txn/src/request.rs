@@ -1,4 +1,4 @@
-//! What callers ask of the sequencer, and what they get back.
+//! Requests to the sequencer and their answers.
 
 use crate::locks::LockRequests;
 use crate::ticket::{Responder, TicketCell};
@@ -10,22 +10,22 @@ use weft_store::CatalogOp;
 use weft_types::SqlError;
 use weft_types::interrupt::Interrupt;
 
-/// A transaction that took its place in the order.
+/// A transaction that was executed.
 #[derive(Debug, Clone, Default)]
 pub struct Committed {
     /// What its statements returned.
     pub outcome: Outcome,
-    /// The batch it stood in; for a program that only reads, the boundary it read at.
+    /// The batch it was part of; for a read-only program the boundary it read at.
     pub batch: BatchId,
     /// The highest batch it observed: a reply may be sent once this batch is durable (DESIGN.md, invariant
     /// 3).
     pub observed: BatchId,
 }
 
-/// An answer, with the batch that must be durable before it is given, errors included.
+/// An answer with the batch that must be durable before it is sent; this holds for errors too.
 pub type Answer<T> = Result<T, Box<Refused>>;
 
-/// A refusal and what it observed.
+/// An error and what it observed.
 #[derive(Debug, Clone)]
 pub struct Refused {
     /// The error to report.
@@ -35,7 +35,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// A refusal that depends on no data.
+    /// An error that depends on no data.
     pub(crate) fn early(error: SqlError) -> Box<Refused> {
         Box::new(Refused {
             error,
@@ -49,34 +49,34 @@ impl Refused {
 pub(crate) struct ProgramRequest {
     pub program: Arc<Program>,
     pub inputs: Vec<u8>,
-    /// Of its accesses.
+    /// Keys of its accesses.
     pub keys: AccessKeys,
     pub locks: LockRequests,
-    /// As [`ProgramRequest::count_held_bytes`] has it.
+    /// As computed by [`ProgramRequest::count_held_bytes`].
     pub held_bytes: usize,
     pub ticket: Responder<Committed>,
 }
 
-/// A program from this size on counts in the queue's memory: it is one statement's own, as a rule, with long
-/// constants. Shorter ones are kept by who prepared them and shared.
+/// A program of at least this size counts in the queue's memory: it usually belongs to one statement with
+/// long constants. Shorter ones are shared and kept by the sessions that prepared them.
 const LONG_PROGRAM_BYTES: usize = 64 << 10;
 
 impl ProgramRequest {
-    /// About how much memory a request holds while it waits.
+    /// About how much memory a request uses while it waits.
     pub(crate) fn count_held_bytes(program: &Program, inputs: &Vec<u8>, locks: &LockRequests) -> usize {
         let program = program.encoded_len();
         let own_program = if program < LONG_PROGRAM_BYTES { 0 } else { program };
         size_of::<ProgramRequest>() + inputs.capacity() + size_of_val(locks.as_slice()) + own_program
     }
 
-    /// Bytes that it takes in a record, its program's definition not counted.
+    /// Its size in a record, without the program's definition.
     pub(crate) fn record_bytes(&self) -> usize {
         MEMBER_BYTES + self.inputs.len()
     }
 }
 
 impl CommitRequest {
-    /// Bytes that it takes in a record, at most.
+    /// Its maximum size in a record.
     pub(crate) fn record_bytes(&self) -> usize {
         let ops = self.catalog_ops.iter().map(|op| {
             let mut bytes = Vec::new();
@@ -87,7 +87,7 @@ impl CommitRequest {
     }
 }
 
-/// Bytes of a member in a record but for what has any length: tag, hash, lengths.
+/// The fixed part of a member in a record: tag, hash, lengths.
 const MEMBER_BYTES: usize = 32;
 
 /// An interactive transaction's commit.
@@ -96,32 +96,32 @@ pub(crate) struct CommitRequest {
     pub txn: TxnId,
     pub catalog_ops: Vec<CatalogOp>,
     pub write_set: Vec<u8>,
-    /// What ends the statement while it changes definitions, if it can be ended.
+    /// What can end the statement while it changes definitions, if anything can.
     pub interrupt: Option<Arc<dyn Interrupt>>,
     pub ticket: Responder<Committed>,
 }
 
-/// A transaction's wish for locks.
+/// A transaction's request for locks.
 #[derive(Debug)]
-pub(crate) struct LockWish {
+pub(crate) struct AcquireRequest {
     pub txn: TxnId,
     pub requests: Vec<LockRequest>,
-    /// True when the transaction holds nothing yet; only then may the sequencer hold it back for a starving
+    /// True if the transaction holds no lock yet; only then may the sequencer let it wait for a starving
     /// program.
     pub first: bool,
-    /// Refuse at once what is not free at once.
+    /// Refuse at once if a lock is not free.
     pub no_wait: bool,
     pub ticket: Responder<()>,
 }
 
-/// Anything that can be asked of the sequencer.
+/// Everything that can be asked of the sequencer.
 #[derive(Debug)]
 pub(crate) enum Request {
     Program(ProgramRequest),
     Commit(CommitRequest),
-    Lock(LockWish),
+    Lock(AcquireRequest),
     CancelWait(TxnId),
-    /// Takes a program out that has not been admitted, and refuses it with this error.
+    /// Removes a program that has not been admitted, and refuses it with this error.
     CancelProgram(Arc<TicketCell<Answer<Committed>>>, SqlError),
     Release(TxnId),
 }

@@ -1,39 +1,39 @@
 //! The sequencer: the one place that orders transactions and changes lock state.
 //!
-//! There is no sequencer thread. A caller puts its request into the queue and, if nobody is forming a
-//! batch, becomes the sequencer itself: it takes what is waiting, runs batches until nothing is left to
-//! run, and hands out the answers (flat combining; DESIGN.md, Batches). So a lone transaction runs at once
-//! on its caller's thread, and under load batches grow by themselves while the one before executes.
+//! There is no dedicated sequencer thread. A caller puts its request into the queue and, if nobody is forming
+//! a batch, becomes the sequencer itself: it takes what is waiting, runs batches until nothing is left, and
+//! hands out the answers (flat combining; DESIGN.md, Batches). So a lone transaction runs at once on its
+//! caller's thread, and under load batches grow by themselves while the previous one executes.
 //!
 //! One turn:
 //!
 //! ```text
 //! take the queue -> locks: release, cancel, acquire (grants happen at the boundary)
-//!                -> form: session commits, then programs that were put off, then new ones, in waves
+//!                -> form: session commits, then deferred programs, then new ones, in waves
 //!                -> make the record, reserve its space in the log
 //!                -> run the waves -> digest -> append the record to the log -> publish the boundary
 //!                -> release the commits' locks -> fill the tickets -> collect some garbage
 //! ```
 //!
-//! Invariants: 1. A member stands in a later wave than every member before it that it conflicts with, and
-//! no lock of a transaction that goes on conflicts with it (`admission`). A transaction that commits stands
-//! in wave 0, so what waited for it may stand in the same batch. 2. A catalog change is alone in its batch.
-//! 3. A batch is published only after its record is in the log's buffer; tickets are filled only after it
-//! is published, and callers wait for durability on their own threads, while the next batch runs.
+//! Invariants: 1. A member is in a later wave than every earlier member that it conflicts with, and conflicts
+//! with no lock of a transaction that stays open (`admission`). A transaction that commits is in wave 0, so
+//! programs that waited for it may be in the same batch. 2. A catalog change is alone in its batch. 3. A
+//! batch is published only after its record is in the log's buffer; tickets are filled only after it is
+//! published, and callers wait for durability on their own threads while the next batch runs.
 //!
-//! A batch is formed of what is there when the one before has run: it never waits for more, and who comes
-//! meanwhile stands in the next one.
+//! A batch is formed from the requests that are there when the previous one has run: it never waits for more,
+//! and later requests go into the next one.
 //!
 //! Source: Hobbes 3.3.3 (batches, with waves in place of deferral); DESIGN.md (Batches, Sessions); Barthels
 //! 5.2.2 (lock table).
 
-use crate::admission::{Admission, Room};
+use crate::admission::{Admission, BatchCapacity};
 use crate::batch::Batch;
 use crate::config::EngineConfig;
-use crate::engine::{Patience, Shared};
-use crate::executor::{self, Sharing};
+use crate::engine::{Shared, TimeSlice};
+use crate::executor::{self, Parallelism};
 use crate::record;
-use crate::request::{Answer, CommitRequest, Committed, LockWish, Refused, Request};
+use crate::request::{AcquireRequest, Answer, CommitRequest, Committed, Refused, Request};
 use crate::ticket::Responder;
 use hashbrown::{HashMap, HashSet};
 use std::cell::Cell;
@@ -48,33 +48,34 @@ use weft_store::BatchWriter;
 use weft_types::{SqlError, SqlState, interrupt};
 use weft_wal::PAYLOAD_BYTES_MAX;
 
-/// Bytes of a record, program definitions included, from which a batch takes no further member.
+/// The size of a record, program definitions included, at which a batch takes no further member.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// Steps of garbage collection that a member pays for, at least: more than the versions that it leaves.
+/// Steps of garbage collection that each member pays for, at least: more than the versions that it
+/// supersedes.
 const GARBAGE_PER_MEMBER: usize = 64;
 
-/// Most bytes of one member of a batch: a program with its inputs, or a transaction's write set. What stands
-/// in the batch before it is bounded by [`BATCH_BYTES`], so no record exceeds what the log takes.
+/// The largest member of a batch: a program with its inputs, or a transaction's write set. The members before
+/// it are bounded by [`BATCH_BYTES`], so no record exceeds what the log accepts.
 pub(crate) const RECORD_MEMBER_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - 4 * BATCH_BYTES;
-/// Memory that is kept between batches for the record.
+/// Memory kept between batches for the record.
 const RECORD_BYTES_KEPT: usize = 2 * BATCH_BYTES;
 
-/// Everything that only the thread in the sequencer's role may touch.
+/// State that only the thread in the sequencer's role may touch.
 pub(crate) struct Sequencer {
     admission: Admission,
     locks: LockTable,
     waiting: HashMap<TxnId, Responder<()>>,
-    held_back: Vec<LockWish>,
-    /// Transactions that have ended and whose locks pass to the programs that wait, before other
+    held_back: Vec<AcquireRequest>,
+    /// Transactions that have ended and whose locks go to waiting programs before they go to other
     /// transactions.
     leaving: Vec<TxnId>,
     lock_waits: u64,
     deadlocks: u64,
     commits: VecDeque<CommitRequest>,
-    /// Transactions whose locks count for nothing in the batch being formed; empty between turns.
+    /// Transactions whose locks are ignored for the batch being formed; empty between turns.
     ending: HashSet<TxnId>,
-    /// What one of them holds; empty between uses.
+    /// The locks of one of them; empty between uses.
     held: Vec<LockRequest>,
     defined: DefinedPrograms,
     record: Vec<u8>,
@@ -85,7 +86,7 @@ pub(crate) struct Sequencer {
 #[derive(Default)]
 struct DefinedPrograms {
     hashes: HashSet<ProgramHash>,
-    /// The one that was found last: most members of a batch run few programs.
+    /// The one found last: most members of a batch run few different programs.
     found: Cell<Option<ProgramHash>>,
 }
 
@@ -121,16 +122,16 @@ impl Sequencer {
         }
     }
 
-    /// Forgets which programs the log defines, so that the log from here on explains itself. Called at the
+    /// Forgets which programs the log defines, so that the log from here on is self-contained. Called at the
     /// boundary where a checkpoint begins.
     pub(crate) fn forget_definitions(&mut self) {
         self.defined = DefinedPrograms::default();
     }
 
-    /// Serves the queue until nothing in it can make progress, or patience is over. True when nothing is left
-    /// that could.
-    pub(crate) fn run(&mut self, shared: &Shared, patience: &mut Patience) -> bool {
-        while !patience.is_over() {
+    /// Serves the queue until no request can make progress or the time slice is used up. True if no request
+    /// is left that could make progress.
+    pub(crate) fn run(&mut self, shared: &Shared, time_slice: &mut TimeSlice) -> bool {
+        while !time_slice.is_used_up() {
             let incoming = shared.queue.take(self.admission.held_bytes());
             let any = !incoming.is_empty();
             for request in incoming {
@@ -147,7 +148,7 @@ impl Sequencer {
                 self.execute(shared, batch);
             }
             if self.admission.has_freed() {
-                // Programs that waited for them found no room yet.
+                // Programs that waited for them have not been admitted yet.
                 self.leaving.extend(leaving);
             } else {
                 leaving.into_iter().for_each(|txn| self.release(txn));
@@ -174,13 +175,13 @@ impl Sequencer {
                 commit.ticket.fill(Err(Refused::early(error)));
             }
             Request::Commit(commit) => self.commits.push_back(commit),
-            Request::Lock(wish) => self.lock_waits += u64::from(self.acquire(wish)),
+            Request::Lock(request) => self.lock_waits += u64::from(self.acquire(request)),
             Request::CancelWait(txn) => {
                 self.withdraw(txn);
                 let granted = self.locks.cancel_wait(txn);
                 self.grant(granted);
             }
-            // Before admission a program can be cancelled; after it, only the record decides.
+            // Before admission a program can be cancelled; after it, its outcome is that of the record.
             Request::CancelProgram(ticket, error) => {
                 if let Some(program) = self.admission.cancel(&ticket) {
                     program.ticket.fill(Err(Refused::early(error)));
@@ -190,34 +191,38 @@ impl Sequencer {
         }
     }
 
-    /// True when the wish waits, and is not answered yet.
-    fn acquire(&mut self, wish: LockWish) -> bool {
+    /// True if the request waits and is not answered yet.
+    fn acquire(&mut self, request: AcquireRequest) -> bool {
         if self.without_locks {
-            wish.ticket.fill(Ok(()));
+            request.ticket.fill(Ok(()));
             return false;
         }
-        // A transaction without locks waits when it would step in front of a program that has been parked for
-        // long. One that holds locks never waits for a program, so this cannot close a cycle.
-        if wish.first && self.admission.starves(&wish.requests) {
-            let waits = !wish.no_wait;
+        // A transaction without locks waits if it would overtake a program that has been parked for long. One
+        // that holds locks never waits for a program, so this cannot close a cycle.
+        if request.first && self.admission.starves(&request.requests) {
+            let waits = !request.no_wait;
             match waits {
-                true => self.held_back.push(wish),
-                false => wish.ticket.fill(Err(lock_not_available())),
+                true => self.held_back.push(request),
+                false => request.ticket.fill(Err(lock_not_available())),
             }
             return waits;
         }
-        let policy: &'static dyn ConflictPolicy = if wish.no_wait { &NoWait } else { &DeadlockDetection };
-        match self.locks.acquire(wish.txn, &wish.requests, policy) {
-            Acquire::Granted => wish.ticket.fill(Ok(())),
+        let policy: &'static dyn ConflictPolicy = if request.no_wait {
+            &NoWait
+        } else {
+            &DeadlockDetection
+        };
+        match self.locks.acquire(request.txn, &request.requests, policy) {
+            Acquire::Granted => request.ticket.fill(Ok(())),
             Acquire::Waiting => {
-                self.waiting.insert(wish.txn, wish.ticket);
+                self.waiting.insert(request.txn, request.ticket);
                 return true;
             }
             Acquire::Deadlock { cycle } => {
                 self.deadlocks += 1;
-                wish.ticket.fill(Err(deadlock(wish.txn, &cycle)));
+                request.ticket.fill(Err(deadlock(request.txn, &cycle)));
             }
-            Acquire::Refused => wish.ticket.fill(Err(lock_not_available())),
+            Acquire::Refused => request.ticket.fill(Err(lock_not_available())),
         }
         false
     }
@@ -226,8 +231,8 @@ impl Sequencer {
         if self.held_back.is_empty() {
             return;
         }
-        for wish in std::mem::take(&mut self.held_back) {
-            self.acquire(wish);
+        for request in std::mem::take(&mut self.held_back) {
+            self.acquire(request);
         }
     }
 
@@ -237,7 +242,8 @@ impl Sequencer {
                 ticket.fill(Ok(()));
             }
         }
-        // One that went on after a wait may have met a circle with its next request: nobody else tells it.
+        // A transaction that continued after a wait may close a cycle with its next request; only this tells
+        // it.
         for victim in self.locks.take_victims() {
             if let Some(ticket) = self.waiting.remove(&victim.txn) {
                 ticket.fill(Err(match victim.reason {
@@ -251,9 +257,8 @@ impl Sequencer {
         }
     }
 
-    /// Ends a transaction's locking. Where programs wait for it, its locks are kept over the next batch and
-    /// count for nothing there, so that the programs come before the transactions that wait for the same
-    /// locks.
+    /// Ends a transaction's locking. If programs wait for it, its locks are kept for the next batch but
+    /// ignored there, so that these programs come before transactions that wait for the same locks.
     fn leave(&mut self, txn: TxnId) {
         if self.admission.end_of(txn) || self.admission.has_freed() {
             self.leaving.push(txn);
@@ -268,17 +273,17 @@ impl Sequencer {
         self.grant(granted);
     }
 
-    /// Forgets what a transaction wished for, which does not wait for it any more.
+    /// Withdraws the lock requests of a transaction that no longer waits for them.
     fn withdraw(&mut self, txn: TxnId) {
         if let Some(ticket) = self.waiting.remove(&txn) {
             ticket.withdraw();
         }
-        for wish in self.held_back.extract_if(.., |wish| wish.txn == txn) {
-            wish.ticket.withdraw();
+        for request in self.held_back.extract_if(.., |request| request.txn == txn) {
+            request.ticket.withdraw();
         }
     }
 
-    /// Chooses the next batch. Whatever cannot stand in it stays, in order, for the one after.
+    /// Chooses the next batch. Requests that do not fit stay, in order, for the one after.
     fn form(&mut self, shared: &Shared) -> Batch {
         if let Some(place) = self
             .commits
@@ -288,19 +293,19 @@ impl Sequencer {
             let alone = self.commits.remove(place);
             return Batch::new(alone.into_iter().collect(), Vec::new(), &[]);
         }
-        let mut room = Room {
+        let mut capacity = BatchCapacity {
             members: shared.config.max_batch_members.max(1),
             bytes: BATCH_BYTES,
         };
         let mut commits = Vec::new();
-        while room.bytes > 0
+        while capacity.bytes > 0
             && let Some(commit) = self.commits.pop_front()
         {
-            room.bytes = room.bytes.saturating_sub(commit.record_bytes());
+            capacity.bytes = capacity.bytes.saturating_sub(commit.record_bytes());
             self.admission.end_of(commit.txn);
             commits.push(commit);
         }
-        room.members = room.members.saturating_sub(commits.len());
+        capacity.members = capacity.members.saturating_sub(commits.len());
         self.admission.begin();
         if !self.admission.has_candidates() {
             return Batch::new(commits, Vec::new(), &[]);
@@ -313,7 +318,7 @@ impl Sequencer {
         }
         let version = shared.store.catalog_version();
         let placed = self.admission.place(
-            room,
+            capacity,
             &self.locks,
             &self.ending,
             |request| request.program.catalog_version != version,
@@ -335,7 +340,7 @@ impl Sequencer {
         let batch_id = BatchId(shared.store.boundary().0 + 1);
         let catalog_version = shared.store.catalog_version().0;
         let clock_micros = shared.clock.unix_micros();
-        // Everything but the digest is known, so the log can say whether it takes it.
+        // Everything but the digest is known, so the log can decide whether it takes the record.
         let (digest_at, defined) = self.put_record(&batch, catalog_version, clock_micros);
         if let Err(error) = shared.log.reserve(self.record.len()) {
             let refused = Refused::early(shared.no_space(&error));
@@ -345,8 +350,8 @@ impl Sequencer {
         let answers = match run_members(shared, &mut writer, batch_id, &batch) {
             Ok(answers) => answers,
             Err(error) => {
-                // The batch never existed. Either it was a catalog change alone, which was refused because
-                // of what is there, or the executor failed.
+                // The batch is undone. Either it was a catalog change alone that was refused, or the executor
+                // failed.
                 writer.abort();
                 shared.log.release();
                 let observed = shared.store.boundary();
@@ -355,14 +360,15 @@ impl Sequencer {
         };
         let digest = writer.finish();
         if shared.store.is_damaged() {
-            // A replay would read the row as it was and end with another digest, and so would all behind.
+            // A replay would read the row as it was written and end with another digest, and so would every
+            // later batch.
             let reason = "a row in memory is not what was written";
             let refused = Refused::early(shared.end_writing(SqlState::DATA_CORRUPTED, reason));
             return self.refuse(batch, &refused);
         }
         record::set_digest(&mut self.record, digest_at, digest);
         if let Err(error) = shared.log.append(batch_id, &self.record) {
-            // The batch stays unpublished: no reader sees it, and nothing is told to anybody.
+            // The batch stays unpublished: no reader sees it, and its callers get an error.
             let refused = Refused::early(shared.fail(&error));
             return self.refuse(batch, &refused);
         }
@@ -378,7 +384,8 @@ impl Sequencer {
             .collect_garbage(shared.config.garbage_per_batch.max(garbage_steps));
     }
 
-    /// Makes the record, with its digest left open: where that stands, and the programs that it defines.
+    /// Makes the record without the digest; returns the digest's offset and the programs that the record
+    /// defines.
     fn put_record(
         &mut self,
         batch: &Batch,
@@ -417,7 +424,7 @@ impl Sequencer {
         }
     }
 
-    /// Refuses every writer, those that wait for locks included: writing has ended.
+    /// Refuses every writer, including those that wait for locks: writing has stopped.
     fn refuse_all(&mut self, error: &SqlError) {
         let commits = self.commits.drain(..).collect();
         let batch = Batch::new(commits, self.admission.drain(), &[]);
@@ -425,8 +432,8 @@ impl Sequencer {
     }
 }
 
-/// Runs the batch's members. A panic of the executor is caught here, at the boundary of the batch, which
-/// can be undone as a whole: the callers of its members get an error, and nobody waits for ever.
+/// Runs the batch's members. A panic of the executor is caught here, because a batch can be undone as a
+/// whole: its callers get an error, and nobody waits for ever.
 fn run_members(
     shared: &Shared,
     writer: &mut BatchWriter<'_>,
@@ -464,7 +471,7 @@ fn run_members_or_panic(
         batch_id,
         &batch.works(),
         batch.wave_ends(),
-        Sharing {
+        Parallelism {
             workers: config.workers,
             split_at: config.split_batch_at,
         },
@@ -472,7 +479,7 @@ fn run_members_or_panic(
     if batch.commits.iter().any(|commit| !commit.catalog_ops.is_empty())
         && let Some(Err(refused)) = answers.first()
     {
-        // Catalog operations and write set stand and fall together.
+        // Catalog operations and write set are applied together or not at all.
         return Err(refused.error.clone());
     }
     Ok(answers)

@@ -1,9 +1,10 @@
-//! How a program reaches rows inside an interactive transaction: snapshot and overlay below, overlay above.
+//! How a program accesses rows inside an interactive transaction: through the overlay, over a snapshot.
 //!
-//! The locks of the program were taken before it runs (`Transaction::run`), so reads are of what cannot
-//! change, or of a snapshot, and a write only has to go into the overlay after its constraints were checked
-//! against the newest state. Rows that a program holds are numbered in the order it found them; the number
-//! is the handle. Their images lie one after another in memory that the caller keeps between runs.
+//! The locks of the program are acquired before it runs (`Transaction::run`), so what it reads either cannot
+//! change or comes from a snapshot, and a write only has to check its constraints against the newest state
+//! and go into the overlay. The rows that a program holds are numbered in the order in which it found them;
+//! the number is the handle. Their images are stored one after another in memory that the caller keeps
+//! between runs.
 
 use std::cell::Cell;
 use std::ops::{Bound, Deref, Range};
@@ -23,42 +24,42 @@ use crate::view::{Layers, ViewRow, overlay_row, own_row_id};
 struct Held<'t> {
     def: &'t Arc<TableDef>,
     row: OverlayRow,
-    /// Where the row lies among the images, as it was found. It counts unless the overlay holds the row.
+    /// The row among the images, as it was found. Valid unless the overlay holds the row.
     found: Range<usize>,
 }
 
 /// A row as the transaction sees it now.
-enum Image<'a> {
+enum CurrentImage<'a> {
     Found(&'a [u8]),
     Written(Arc<[u8]>),
 }
 
-impl Deref for Image<'_> {
+impl Deref for CurrentImage<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Image::Found(image) => image,
-            Image::Written(image) => image,
+            CurrentImage::Found(image) => image,
+            CurrentImage::Written(image) => image,
         }
     }
 }
 
 /// What a program inside a transaction reads and writes.
-pub(crate) struct Ground<'t> {
+pub(crate) struct StatementContext<'t> {
     /// What the statement reads.
     pub snapshot: &'t Snapshot,
     /// What constraints are checked against: the newest boundary after the locks were granted.
     pub newest: &'t Snapshot,
     pub catalog: &'t Catalog,
     pub overlay: &'t mut Overlay,
-    /// Under REPEATABLE READ, the snapshot that rows must not have changed since.
+    /// Under REPEATABLE READ, refuse to change a row that another transaction changed since the snapshot.
     pub first_updater_wins: bool,
     /// The program locks what it finds (FOR UPDATE) and changes nothing.
     pub locks_only: bool,
 }
 
-impl Ground<'_> {
+impl StatementContext<'_> {
     fn layers(&self) -> Layers<'_> {
         Layers {
             snapshot: self.snapshot,
@@ -70,7 +71,7 @@ impl Ground<'_> {
 
 /// A program's reads and writes inside a transaction.
 pub(crate) struct SessionAccess<'t> {
-    ground: Ground<'t>,
+    context: StatementContext<'t>,
     rows: HeldRows<'t>,
     /// Savepoints within the program, newest last.
     marks: Vec<OverlayMark>,
@@ -111,7 +112,7 @@ impl<'t> HeldRows<'t> {
         self.images.get(held.found.clone()).unwrap_or_default()
     }
 
-    /// What the overlay has of a row: `None` when it left it alone, `Some(None)` when the row is gone.
+    /// What the overlay holds for a row: `None` if it is unchanged, `Some(None)` if it is deleted.
     fn overlaid<'o>(held: &Held<'_>, overlay: &'o Overlay) -> Option<Option<&'o Arc<[u8]>>> {
         let table = overlay.table(held.def.id)?;
         match held.row {
@@ -120,11 +121,11 @@ impl<'t> HeldRows<'t> {
         }
     }
 
-    /// The image of a row that is about to be changed; an error if it is removed.
-    fn image(&self, held: &Held<'_>, overlay: &Overlay) -> Result<Image<'_>, SqlError> {
+    /// The image of a row that is about to be changed; an error if it is deleted.
+    fn image(&self, held: &Held<'_>, overlay: &Overlay) -> Result<CurrentImage<'_>, SqlError> {
         match Self::overlaid(held, overlay) {
-            None => Ok(Image::Found(self.found(held))),
-            Some(Some(image)) => Ok(Image::Written(Arc::clone(image))),
+            None => Ok(CurrentImage::Found(self.found(held))),
+            Some(Some(image)) => Ok(CurrentImage::Written(Arc::clone(image))),
             Some(None) => Err(SqlError::new(
                 SqlState::INTERNAL_ERROR,
                 "a program changed a row that it had removed",
@@ -134,11 +135,11 @@ impl<'t> HeldRows<'t> {
 }
 
 impl<'t> SessionAccess<'t> {
-    /// `images` is memory to use, whatever it holds.
-    pub(crate) fn new(ground: Ground<'t>, images: &'t mut Vec<u8>) -> SessionAccess<'t> {
+    /// `images` is memory to reuse, whatever it contains.
+    pub(crate) fn new(context: StatementContext<'t>, images: &'t mut Vec<u8>) -> SessionAccess<'t> {
         images.clear();
         SessionAccess {
-            ground,
+            context,
             rows: HeldRows {
                 rows: SmallVec::new(),
                 images,
@@ -149,7 +150,7 @@ impl<'t> SessionAccess<'t> {
     }
 
     fn index(&self, table: TableId, index: IndexId) -> Result<(&'t Arc<TableDef>, &'t IndexDef), SqlError> {
-        let def = locks::table_def(self.ground.catalog, table)?;
+        let def = locks::table_def(self.context.catalog, table)?;
         let index = def.index(index).ok_or_else(locks::stale_program)?;
         Ok((def, index))
     }
@@ -163,16 +164,16 @@ impl<'t> SessionAccess<'t> {
         let OverlayRow::Base(row_id) = held.row else {
             return Ok(());
         };
-        if !self.ground.first_updater_wins {
+        if !self.context.first_updater_wins {
             return Ok(());
         }
         let newest = Layers {
-            snapshot: self.ground.newest,
-            ..self.ground.layers()
+            snapshot: self.context.newest,
+            ..self.context.layers()
         };
         let now = newest.current(held.def, row_id, self.rows.found(held))?;
-        self.observe(now.as_ref().map_or(self.ground.newest.batch(), |now| now.batch));
-        if now.is_some_and(|now| now.batch <= self.ground.snapshot.batch()) {
+        self.observe(now.as_ref().map_or(self.context.newest.batch(), |now| now.batch));
+        if now.is_some_and(|now| now.batch <= self.context.snapshot.batch()) {
             return Ok(());
         }
         Err(SqlError::new(
@@ -186,17 +187,17 @@ impl DataAccess for SessionAccess<'_> {
     fn search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<Option<RowHandle>, SqlError> {
         let (def, index) = self.index(table, index)?;
         let mut found: SmallVec<[ViewRow<'_>; 1]> = SmallVec::new();
-        self.ground.layers().find(index, key, &mut found)?;
+        self.context.layers().find(index, key, &mut found)?;
         let Some(row) = found.first() else {
             // That there is no such row is an observation too.
-            self.observe(self.ground.snapshot.batch());
+            self.observe(self.context.snapshot.batch());
             return Ok(None);
         };
         self.observe(row.batch);
         let handle = self.rows.push(def, overlay_row(row.row_id), &row.bytes);
-        if self.ground.locks_only {
+        if self.context.locks_only {
             let held = self.rows.held(&handle)?;
-            self.rows.image(held, self.ground.overlay)?;
+            self.rows.image(held, self.context.overlay)?;
             self.check_unchanged(held)?;
         }
         Ok(Some(handle))
@@ -204,7 +205,7 @@ impl DataAccess for SessionAccess<'_> {
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
         let held = self.rows.rows.get(row.slot as usize)?;
-        match HeldRows::overlaid(held, self.ground.overlay) {
+        match HeldRows::overlaid(held, self.context.overlay) {
             None => Some(self.rows.found(held)),
             Some(image) => image.map(|image| image.as_ref()),
         }
@@ -221,8 +222,8 @@ impl DataAccess for SessionAccess<'_> {
         out: &mut Vec<RowHandle>,
     ) -> Result<(), SqlError> {
         let (def, index) = self.index(table, index)?;
-        let rows = self.ground.layers().range(index, lo, hi, reverse, limit)?;
-        self.observe(self.ground.snapshot.batch());
+        let rows = self.context.layers().range(index, lo, hi, reverse, limit)?;
+        self.observe(self.context.snapshot.batch());
         for row in rows {
             out.push(self.rows.push(def, overlay_row(row.row_id), &row.bytes));
         }
@@ -230,58 +231,58 @@ impl DataAccess for SessionAccess<'_> {
     }
 
     fn insert(&mut self, table: TableId, row: &[u8]) -> Result<RowHandle, SqlError> {
-        let ground = &mut self.ground;
-        let def = locks::table_def(ground.catalog, table)?;
+        let context = &mut self.context;
+        let def = locks::table_def(context.catalog, table)?;
         def.check_not_null(row)?;
         if def.indexes.iter().any(|index| index.unique) {
-            self.observed.set(self.observed.get().max(ground.newest.batch()));
+            self.observed.set(self.observed.get().max(context.newest.batch()));
         }
-        check_unique(def, ground.newest, ground.overlay, ground.catalog, row, None)?;
-        let place = ground.overlay.insert(def, Arc::from(row));
+        check_unique(def, context.newest, context.overlay, context.catalog, row, None)?;
+        let place = context.overlay.insert(def, Arc::from(row));
         Ok(self.rows.push(def, place, row))
     }
 
     fn update(&mut self, row: &RowHandle, bytes: &[u8]) -> Result<(), SqlError> {
         let held = self.rows.held(row)?;
-        let image = self.rows.image(held, self.ground.overlay)?;
+        let image = self.rows.image(held, self.context.overlay)?;
         self.check_unchanged(held)?;
-        let (ground, def) = (&mut self.ground, held.def);
+        let (context, def) = (&mut self.context, held.def);
         def.check_not_null(bytes)?;
         let row_id = match held.row {
             OverlayRow::Base(row_id) => row_id,
             OverlayRow::Own(n) => own_row_id(n),
         };
         if def.unique_key_changes(&image, bytes) {
-            self.observed.set(self.observed.get().max(ground.newest.batch()));
+            self.observed.set(self.observed.get().max(context.newest.batch()));
             check_unique(
                 def,
-                ground.newest,
-                ground.overlay,
-                ground.catalog,
+                context.newest,
+                context.overlay,
+                context.catalog,
                 bytes,
                 Some(row_id),
             )?;
         }
-        ground.overlay.update(def, held.row, &image, Arc::from(bytes));
+        context.overlay.update(def, held.row, &image, Arc::from(bytes));
         Ok(())
     }
 
     fn remove(&mut self, row: &RowHandle) -> Result<(), SqlError> {
         let held = self.rows.held(row)?;
-        let image = self.rows.image(held, self.ground.overlay)?;
+        let image = self.rows.image(held, self.context.overlay)?;
         self.check_unchanged(held)?;
-        self.ground.overlay.delete(held.def, held.row, &image);
+        self.context.overlay.delete(held.def, held.row, &image);
         Ok(())
     }
 
     fn savepoint(&mut self) -> Result<(), SqlError> {
-        self.marks.push(self.ground.overlay.mark());
+        self.marks.push(self.context.overlay.mark());
         Ok(())
     }
 
     fn rollback_to_savepoint(&mut self) {
         if let Some(mark) = self.marks.pop() {
-            self.ground.overlay.rollback_to(mark);
+            self.context.overlay.rollback_to(mark);
         }
     }
 

@@ -1,11 +1,12 @@
-//! The batch lock manager: which programs may stand in the same batch.
+//! The batch lock manager as published: which programs may be in the same batch. Used by crate `protocols`,
+//! to be measured beside the wave planner (`waves`), which is what the engine uses.
 //!
-//! Hobbes 3.3.3, Algorithm 1, admits a program when none of its keys is in conflict with a program admitted
-//! before it, and clears both bitmaps when the batch is full. Here a slot holds a stamp (the batch that
-//! wrote it last) beside the set of modes admitted in that batch, so a new batch makes every old slot void
-//! by its number alone: "release all" costs nothing. The modes are those of the lock table (Barthels
-//! 2.3.5), so that one program may hold a table in IX while another holds a row of it in X, and a reader of
-//! a range conflicts with a writer into it.
+//! Hobbes 3.3.3, Algorithm 1, admits a program if none of its keys conflicts with a program admitted before
+//! it, and clears both bitmaps when the batch is full. Here a slot holds a stamp (the batch that wrote it
+//! last) and the set of modes admitted in that batch, so a new batch makes every old slot void by its number
+//! alone: "release all" costs nothing. The modes are those of the lock table (Barthels 2.3.5), so that one
+//! program may hold a table in IX while another holds one of its rows in X, and a reader of a range conflicts
+//! with a writer into it.
 //!
 //! ```text
 //! slot (u64)   | 63 ............ 8 | 7 ..... 0          |
@@ -13,8 +14,8 @@
 //! ```
 //!
 //! Invariants: 1. `admit` either stamps every request of a program or none. 2. A collision of two resources
-//! on one slot can only refuse what could have been admitted, never the reverse. 3. The outcome depends on
-//! nothing but the sequence of calls, and the log holds the outcome, so replay never asks.
+//! on one slot can only refuse what could have been admitted, never the reverse. 3. The outcome depends only
+//! on the sequence of calls, and the log holds the outcome, so replay never asks.
 
 use weft_lock::LockRequest;
 
@@ -22,7 +23,7 @@ use crate::lock_slots::LockSlots;
 
 const MODE_BITS: u32 = 8;
 
-/// The stamps of the batch that is being formed.
+/// The stamps of the batch being formed.
 #[derive(Debug)]
 pub struct BatchLocks {
     slots: Box<[u64]>,

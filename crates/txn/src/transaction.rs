@@ -21,13 +21,13 @@ mod conflict;
 mod memory;
 mod run;
 
-pub use self::conflict::Placed;
+pub use self::conflict::InsertOutcome;
 use self::memory::TxnMemory;
 use crate::cancel::CancelToken;
 use crate::engine::{CANCEL_POLL, Engine, lock_timed_out};
 use crate::locks::{self, LockRequests, LockScope};
 use crate::overlay::{Overlay, OverlayMark, TableOverlay};
-use crate::request::{Answer, CommitRequest, Committed, LockWish, Refused, Request};
+use crate::request::{AcquireRequest, Answer, CommitRequest, Committed, Refused, Request};
 use crate::sequencer::RECORD_MEMBER_BYTES_MAX;
 use crate::snapshots::KeptSnapshot;
 use crate::ticket::{TicketCell, lost_answer};
@@ -42,7 +42,7 @@ use weft_lock::{LockMode, LockRequest, ResourceId, join};
 use weft_store::{Catalog, CatalogOp, Snapshot, TableDef};
 use weft_types::{SqlError, SqlState, interrupt};
 
-/// How far a transaction is kept from others.
+/// The isolation level of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Isolation {
     /// Each statement sees what was committed before it began.
@@ -67,9 +67,9 @@ pub struct TxnOptions {
     pub lock_timeout: Duration,
 }
 
-/// A point inside a transaction to roll back to. Locks taken since are kept, as PostgreSQL may.
+/// A point inside a transaction to roll back to. Locks acquired since then are kept, as in PostgreSQL.
 #[derive(Debug, Clone)]
-pub struct Mark {
+pub struct TxnSavepoint {
     overlay: OverlayMark,
     catalog_op_count: usize,
     private_catalog: Option<Arc<Catalog>>,
@@ -80,20 +80,20 @@ const UNCOUNTED_BYTES: usize = 64 << 10;
 /// What it reserves beyond that at a time.
 const RESERVED_BYTES: usize = 1 << 20;
 
-/// Weft's own SQLSTATE for a statement that has to wait and left its thread; callers never show it.
+/// Weft's own SQLSTATE for a statement that has to wait and released its thread; callers never show it.
 const PARKED: SqlState = SqlState("WF002");
 
 fn parked() -> SqlError {
     SqlError::new(PARKED, "the statement waits for a lock")
 }
 
-/// True when the error says that nothing has happened yet: the statement waits for a lock, its waker will be
-/// called, and it is then to be run again, with the same inputs.
+/// True if the error means that nothing has happened yet: the statement waits for a lock, its waker will be
+/// called, and it must then be run again with the same inputs.
 pub fn is_parked(error: &SqlError) -> bool {
     error.state == PARKED
 }
 
-/// A wish for locks that is out.
+/// A lock request that has not been answered.
 struct PendingLocks {
     requests: LockRequests,
     ticket: Arc<TicketCell<Answer<()>>>,
@@ -113,9 +113,10 @@ pub struct Transaction {
     held: HashMap<ResourceId, LockMode>,
     asked_for_locks: bool,
     no_wait: bool,
-    /// The statement that runs may leave its thread instead of waiting; this calls it back.
+    /// Set while the running statement may release its thread instead of waiting; called when it can
+    /// continue.
     waker: Option<Waker>,
-    /// What a statement waits for that left its thread.
+    /// What a parked statement waits for.
     pending: Option<PendingLocks>,
     row_lock_counts: HashMap<TableId, usize>,
     pinned: Option<KeptSnapshot>,
@@ -191,7 +192,7 @@ impl Transaction {
         self.observed
     }
 
-    /// True when others may have to wait for this transaction's end.
+    /// True if others may have to wait for the end of this transaction.
     pub fn holds_locks(&self) -> bool {
         !self.held.is_empty()
     }
@@ -243,10 +244,10 @@ impl Transaction {
         Ok(snapshot)
     }
 
-    /// What the next statement reads. For SERIALIZABLE, lock what the statement reads first (`lock_table`).
+    /// What the next statement reads. Under SERIALIZABLE, lock what the statement reads first (`lock_table`).
     ///
     /// # Errors
-    /// The transaction's snapshot was given up (72000).
+    /// The transaction's snapshot was dropped (72000).
     pub fn view(&mut self) -> Result<TxnView, SqlError> {
         let snapshot = self.statement_snapshot()?;
         let snapshots = &self.engine.shared().snapshots;
@@ -265,12 +266,12 @@ impl Transaction {
         Arc::clone(self.private_catalog.as_ref().unwrap_or(snapshot.catalog()))
     }
 
-    /// Notes that a statement's reply tells of `batch`; queries over a view observe the view's batch.
+    /// Records that a statement's reply depends on `batch`; queries over a view observe the view's batch.
     pub fn observe(&mut self, batch: BatchId) {
         self.observed = self.observed.max(batch);
     }
 
-    /// Takes the wish of a parked statement back, which will not be run again; nothing if there is none.
+    /// Withdraws the lock request of a parked statement that will not be run again; nothing if there is none.
     pub fn withdraw(&mut self) {
         if self.pending.take().is_some() {
             self.engine.shared().submit(Request::CancelWait(self.id));
@@ -319,7 +320,7 @@ impl Transaction {
         })
     }
 
-    /// Takes a table lock, and nothing in a transaction that reads one snapshot without writing.
+    /// Takes a table lock; takes none in a read-only transaction, which reads one snapshot.
     pub fn lock_table(&mut self, table: TableId, mode: LockMode) -> Result<(), SqlError> {
         self.lock(LockRequests::from_slice(&[LockRequest {
             resource: ResourceId::table(table),
@@ -327,7 +328,7 @@ impl Transaction {
         }]))
     }
 
-    /// Whether locks that are not free at once are refused (55P03) instead of waited for.
+    /// Whether locks that are not free are refused at once (55P03) instead of waited for.
     pub fn set_no_wait(&mut self, no_wait: bool) {
         self.no_wait = no_wait;
     }
@@ -337,14 +338,14 @@ impl Transaction {
         self.private_catalog.is_some()
     }
 
-    /// Tables with rows whose columns this transaction changed: the rows are written anew at the commit.
+    /// Tables with rows whose columns this transaction changed: the rows are rewritten at commit.
     fn reshaped_tables(&self) -> Arc<[TableId]> {
         let hidden = |table| self.overlay.table(table).is_some_and(|table| table.base_hidden());
         let changed = self.catalog_ops.iter().filter_map(reshaped_by);
         changed.filter(|table| !hidden(*table)).collect()
     }
 
-    /// Refuses to write a table that waits to be written anew.
+    /// Refuses to write to a table that is to be rewritten.
     fn refuse_reshaped(&self, def: &TableDef) -> Result<(), SqlError> {
         if !self.catalog_ops.is_empty() && self.reshaped_tables().contains(&def.id) {
             return Err(view::reshaped());
@@ -358,7 +359,7 @@ impl Transaction {
     }
 
     /// After a table was locked for change: an error (40001) if the transaction reads a snapshot whose
-    /// definitions are no longer the newest. What it would write is laid out for tables as they were.
+    /// definitions are no longer the newest. Its rows would be laid out for the old definitions.
     pub fn check_definitions(&mut self) -> Result<(), SqlError> {
         let Some(pinned) = self.pinned.as_ref().filter(|_| self.private_catalog.is_none()) else {
             return Ok(());
@@ -373,7 +374,7 @@ impl Transaction {
         ))
     }
 
-    /// Takes all definitions for change, until the transaction ends.
+    /// Locks all definitions for change until the transaction ends.
     pub fn lock_catalog(&mut self) -> Result<(), SqlError> {
         let request = LockRequest {
             resource: ResourceId::catalog(),
@@ -382,13 +383,13 @@ impl Transaction {
         self.lock(LockRequests::from_slice(&[request]))
     }
 
-    /// True when reads must be locked before they are made.
+    /// True if reads must be locked first.
     pub fn locks_reads(&self) -> bool {
         self.lock_scope() == LockScope::ReadsAndWrites
     }
 
     /// Locks rows that a query found, for change (`write`) or against change (FOR SHARE). Each row is given
-    /// by its id and the image it was found with. Rows of this transaction's own need no lock.
+    /// by its id and the image that was found. Rows inserted by this transaction need no lock.
     pub fn lock_rows<'a>(
         &mut self,
         def: &TableDef,
@@ -412,7 +413,7 @@ impl Transaction {
         self.lock(requests)
     }
 
-    /// Counts a row lock; past the bound the table is locked instead and true is returned.
+    /// Counts a row lock; beyond the limit the table is locked instead and true is returned.
     fn count_row_lock(&mut self, table: TableId, requests: &mut LockRequests, write: bool) -> bool {
         let count = self.row_lock_counts.entry(table).or_default();
         *count += 1;
@@ -456,7 +457,8 @@ impl Transaction {
         self.lock(requests)
     }
 
-    /// Takes locks, waiting for them if it must. An error takes none back: the transaction has failed.
+    /// Acquires locks and waits for them if it must. After an error none is released: the transaction has
+    /// failed.
     pub(crate) fn lock(&mut self, mut requests: LockRequests) -> Result<(), SqlError> {
         requests.retain(|r| match self.held.get(&r.resource) {
             Some(held) => join(*held, r.mode) != *held,
@@ -477,8 +479,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Sends a wish for locks, unless it is the one that is out already. What another statement wished that
-    /// left its thread and never came back is taken back.
+    /// Sends a lock request, unless it is the one that is already pending. The pending request of another
+    /// parked statement that was never resumed is withdrawn.
     fn ask_for_locks(&mut self, requests: LockRequests) -> PendingLocks {
         match self.pending.take() {
             Some(pending) if pending.requests == requests => return pending,
@@ -486,7 +488,7 @@ impl Transaction {
         }
         self.withdraw();
         let (ticket, responder) = TicketCell::with_responder();
-        self.engine.shared().submit(Request::Lock(LockWish {
+        self.engine.shared().submit(Request::Lock(AcquireRequest {
             txn: self.id,
             requests: requests.to_vec(),
             first: !self.asked_for_locks,
@@ -501,7 +503,7 @@ impl Transaction {
         }
     }
 
-    /// Waits for the answer to a wish; false: not yet, and the waker will be called.
+    /// Waits for the answer to a lock request; false: not yet, and the waker will be called.
     fn await_locks(&self, pending: &PendingLocks) -> Result<bool, SqlError> {
         let limit = self.options.lock_timeout;
         loop {
@@ -623,12 +625,12 @@ impl Transaction {
     /// locks the table it concerns in X first.
     pub fn catalog_op(&mut self, op: CatalogOp) -> Result<(), SqlError> {
         self.refuse_writes_in_excess()?;
-        // Upon the newest definitions, as at commit, whatever snapshot the transaction reads.
+        // Based on the newest definitions, as at commit, whatever snapshot the transaction reads.
         let before = self
             .private_catalog
             .clone()
             .unwrap_or_else(|| self.engine.catalog());
-        // Whatever it says depends on them.
+        // The answer depends on them.
         self.observe(self.engine.boundary());
         let next = before.apply(&op)?;
         if let Some(table) = reshaped_by(&op)
@@ -653,26 +655,26 @@ impl Transaction {
     }
 
     /// A point to roll back to.
-    pub fn savepoint(&self) -> Mark {
-        Mark {
+    pub fn savepoint(&self) -> TxnSavepoint {
+        TxnSavepoint {
             overlay: self.overlay.mark(),
             catalog_op_count: self.catalog_ops.len(),
             private_catalog: self.private_catalog.clone(),
         }
     }
 
-    /// Takes back every write since the mark.
-    pub fn rollback_to(&mut self, mark: &Mark) {
+    /// Undoes every write since the mark.
+    pub fn rollback_to(&mut self, mark: &TxnSavepoint) {
         self.withdraw();
         self.overlay_mut().rollback_to(mark.overlay);
         self.catalog_ops.truncate(mark.catalog_op_count);
         self.private_catalog = mark.private_catalog.clone();
-        // Versions of definitions that were taken back are given again, by others.
+        // Versions of definitions that were rolled back may be given to others.
         self.known = None;
     }
 
-    /// Commits: the write set enters the sequence, and the locks go when its batch has run. A refusal has
-    /// rolled everything back.
+    /// Commits: the write set enters the sequence, and the locks are released when its batch has run. If it
+    /// is refused, everything has been rolled back.
     pub fn commit(mut self) -> Answer<Committed> {
         if !self.has_writes() {
             let observed = self.observed;
@@ -716,7 +718,7 @@ impl Transaction {
     }
 }
 
-/// The table whose rows are laid out anew by a change.
+/// The table whose rows a change of definitions rewrites.
 fn reshaped_by(op: &CatalogOp) -> Option<TableId> {
     match op {
         CatalogOp::AddColumn { table, .. } | CatalogOp::DropColumn { table, .. } => Some(*table),

@@ -1,4 +1,4 @@
-//! Checking every file of a database that nobody has open, and listing everything that is wrong.
+//! Checks every file of a closed database and lists everything that is wrong.
 //!
 //! ```text
 //! log           each segment by itself, each record decoded              (weft_wal::verify)
@@ -7,13 +7,12 @@
 //! together      the log begins where the checkpoint ends
 //! ```
 //!
-//! Recovery ends at the first thing that is wrong; here files hide nothing of each other, whether they are
-//! damaged or cannot be read. No byte of the database is changed and nothing is repaired: at most the file of
-//! the lock is made.
+//! Recovery stops at the first error; here every file is checked, whether others are damaged or unreadable.
+//! No byte of the database is changed and nothing is repaired; at most the lock file is created.
 //!
-//! What is not checked: rows are not loaded, so they are compared neither with the state digest nor with the
-//! layouts and constraints of their tables, and no program is run; opening does that. Of an LSM engine
-//! the tables behind one that cannot be read are not looked at, nor logs behind its first damaged one.
+//! Not checked: rows are not loaded, so they are compared neither with the state digest nor with the layouts
+//! and constraints of their tables, and no program is run; opening does that. In an LSM engine, tables after
+//! an unreadable one and logs after the first damaged one are not checked.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -29,13 +28,13 @@ use crate::error::EngineError;
 use crate::record::BatchRecord;
 use crate::recovery::{MARKER_NAME, has_marker, io_error};
 
-/// Directories are looked into so deep.
+/// How deep directories are searched.
 const DEPTH_MAX: usize = 4;
 
-/// One thing that is wrong.
+/// Something that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The file, or the directory if it is about several.
+    /// The file, or the directory if several are concerned.
     pub file: PathBuf,
     /// Where in the file, in bytes.
     pub offset: Option<u64>,
@@ -55,21 +54,21 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a check looked at, and what it found.
+/// What a check covered, and what it found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verification {
-    /// A line for each kind of file, for people.
+    /// A line for each kind of file, for people to read.
     pub looked_at: Vec<String>,
-    /// Everything that is wrong; none if the database is sound.
+    /// Everything that is wrong; empty if the database is intact.
     pub findings: Vec<Finding>,
 }
 
 /// Checks the database in `dir`, or the LSM engine, if that is what lies there.
 ///
 /// # Errors
-/// The disk's: `WouldBlock` for a database that is open, and whatever it says of `dir` itself; a directory
-/// that is neither. What is corrupt or cannot be read is no error but a finding. Cost: everything is read
-/// once.
+/// The disk's: `WouldBlock` for a database that is open, and errors about `dir` itself; a directory that is
+/// neither a database nor an engine. Corrupt or unreadable files are findings, not errors. Cost: everything
+/// is read once.
 pub fn verify(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Verification, EngineError> {
     let mut report = Verification::default();
     let ours = is_ours(&**disk, dir, &mut report)?;
@@ -83,7 +82,7 @@ pub fn verify(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Verification, EngineEr
             found: "nothing of ours".to_owned(),
         });
     }
-    // The lock of an engine's own directory is taken when that is checked.
+    // The lock of an engine's own directory is taken when that directory is checked.
     let lock = if ours && !engines.iter().any(|engine| engine == dir) {
         let doing = format!("locking {} (is a server running on it?)", dir.display());
         Some(disk.lock_dir(dir).map_err(io_error(doing))?)
@@ -152,7 +151,7 @@ fn engines(
         report.looked_at.push(line);
     }
     if depth > 0 {
-        // A mount point's own folder is nobody's to read.
+        // The folder of a mount point belongs to the system.
         let folders = disk.list_dirs(dir).map_err(reading(dir))?;
         for name in folders.iter().filter(|name| *name != "lost+found") {
             let folder = dir.join(name);
@@ -165,8 +164,8 @@ fn engines(
     Ok(found)
 }
 
-/// Checks the rows on disk: the last batch in them, 0 without a checkpoint. `None` if their files are not
-/// sound, so that a newer header than was seen may stand in them.
+/// Checks the rows on disk: the last batch in them, 0 without a checkpoint. `None` if their files are
+/// damaged, so that they may contain a newer header than was found.
 fn checkpoint(
     disk: &Arc<dyn Disk>,
     dir: &Path,
@@ -196,7 +195,7 @@ fn checkpoint(
     }
 }
 
-/// Reads every segment and decodes every record. `newest` is the last batch that the log need not have.
+/// Reads every segment and decodes every record. `newest` is the last batch that the log need not contain.
 fn log(
     disk: &dyn Disk,
     dir: &Path,

@@ -1,9 +1,8 @@
-//! What one statement of a transaction reads: a snapshot, less the rows that the transaction changed, plus
-//! its own.
+//! What one statement of a transaction reads: a snapshot, with the transaction's own changes applied.
 //!
-//! A view is frozen: it shares the overlay as it was when the view was taken, so threads of a query may
-//! read it while the session waits for them. Every read path of a session goes through here, the query
-//! engine's included (DESIGN.md, Sessions).
+//! A view is frozen: it shares the overlay as it was when the view was taken, so threads of a query may read
+//! it while the session waits for them. Every read of a session goes through a view, including the query
+//! engine's (DESIGN.md, Sessions).
 
 use crate::overlay::{Overlay, OverlayRow, TableOverlay, locator_of};
 use crate::snapshots::RunningSnapshot;
@@ -46,8 +45,8 @@ pub struct ViewRow<'a> {
     pub bytes: Cow<'a, [u8]>,
 }
 
-/// A snapshot and an overlay, read as one. The work of a view; a running program reads through it too,
-/// while its overlay grows.
+/// A snapshot and an overlay, read as one. A view uses it; a running program reads through it too, while its
+/// overlay grows.
 #[derive(Clone, Copy)]
 pub(crate) struct Layers<'a> {
     pub snapshot: &'a Snapshot,
@@ -61,8 +60,8 @@ type KeyBounds<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
 /// A row with its key.
 type Keyed<'a> = (Vec<u8>, ViewRow<'a>);
 
-/// The first `limit` rows of both, in the order of their keys, which each has already. Of one key, the
-/// transaction's own come last, and first in reverse.
+/// The first `limit` rows of both, merged in key order; each list is sorted. Among equal keys the
+/// transaction's own rows come last, and first in reverse.
 fn merged<'a>(base: Vec<Keyed<'a>>, own: Vec<Keyed<'a>>, reverse: bool, limit: usize) -> Vec<ViewRow<'a>> {
     let (mut base, mut own) = (base.into_iter().peekable(), own.into_iter().peekable());
     let next = std::iter::from_fn(|| {
@@ -90,7 +89,7 @@ pub struct TxnView {
     pub(crate) snapshot: Snapshot,
     pub(crate) overlay: Arc<Overlay>,
     pub(crate) catalog: Arc<Catalog>,
-    /// Tables whose rows are still laid out as before this transaction changed their columns.
+    /// Tables whose rows still have the layout from before this transaction changed their columns.
     pub(crate) reshaped: Arc<[TableId]>,
     /// The statement that reads, which is ended if the snapshot keeps too much in memory.
     pub(crate) _reading: Option<Arc<RunningSnapshot>>,
@@ -117,8 +116,8 @@ impl TxnView {
         }
     }
 
-    /// An error (0A000) for a table whose columns this transaction added or dropped: its rows are written
-    /// anew at the commit, and cannot be read before.
+    /// An error (0A000) for a table whose columns this transaction added or dropped: its rows are rewritten
+    /// at commit and cannot be read before.
     pub fn check_readable(&self, table: TableId) -> Result<(), SqlError> {
         if self.reshaped.contains(&table) {
             Err(reshaped())
@@ -145,12 +144,13 @@ impl TxnView {
         }
     }
 
-    /// How many chunks `read_chunk` knows: those of the snapshot, and one more for rows of this transaction.
+    /// How many chunks `read_chunk` knows: those of the snapshot, and one more for this transaction's own
+    /// rows.
     pub fn chunk_count(&self, table: TableId) -> usize {
         self.layers().chunk_count(table)
     }
 
-    /// Visits the rows of one chunk, each once. Out of range: none.
+    /// Visits the rows of one chunk, each once. None if it is out of range.
     pub fn read_chunk(&self, table: TableId, chunk: usize, visit: &mut dyn FnMut(&[u8], RowId)) {
         self.layers().read_chunk(table, chunk, visit);
     }
@@ -183,8 +183,8 @@ impl TxnView {
         self.layers().range(index, lo, hi, reverse, limit)
     }
 
-    /// The row that had this id and this image when it was read, as the view shows it now; `None` when it
-    /// is gone. The image only serves to find the row: by primary key, where the table has one.
+    /// The row that had this id and this image when it was read, as the view shows it now; `None` if it is
+    /// gone. The image is only used to find the row: by primary key, if the table has one.
     pub fn current<'a>(
         &'a self,
         def: &TableDef,
@@ -265,9 +265,8 @@ impl<'a> Layers<'a> {
         })
     }
 
-    /// True when neither the snapshot nor the overlay has built this index: this transaction made it over
-    /// rows that were there before. Its first real use comes after commit; until then the table is scanned
-    /// in its place.
+    /// True if neither the snapshot nor the overlay has built this index: this transaction created it over
+    /// rows that existed before. It is used after commit; until then the table is scanned instead.
     fn is_unbuilt(self, index: &IndexDef) -> bool {
         self.snapshot.catalog().index_by_id(index.id).is_none()
             && !self
@@ -362,9 +361,9 @@ impl<'a> Layers<'a> {
             .collect())
     }
 
-    /// The range with the overlay's changes. Of the snapshot no more is read than the limit needs: as many
-    /// rows first, and twice as many as before whenever the overlay has hidden so many of them that they do
-    /// not reach.
+    /// The range with the overlay's changes applied. No more of the snapshot is read than the limit needs:
+    /// that many rows first, and twice as many whenever the overlay hides so many of them that they do not
+    /// suffice.
     fn merged_range(
         self,
         overlay: &'a TableOverlay,

@@ -1,27 +1,28 @@
-//! The wave planner: conflicting programs of one batch are put into waves that run one after the other.
+//! The wave planner: puts conflicting programs of one batch into waves that run one after the other.
 //!
-//! Hobbes' batch lock manager (`stamps`) refuses a program that conflicts with an admitted one, so one hot
-//! key cuts every batch to a single member. Here such a program goes into the first wave after everything
-//! that it conflicts with. A slot remembers, for each mode that somebody may come with, the last wave in
-//! which somebody stands who conflicts with it; a program's wave is one more than the highest of its own
-//! modes' over all its slots.
+//! Hobbes' batch lock manager (`stamps`) refuses a program that conflicts with an admitted one, so a single
+//! hot key limits every batch to one member. Here such a program goes into the first wave after everything
+//! that it conflicts with. A slot remembers, for each mode that a later program may request, the last wave
+//! that holds a conflicting program; a program's wave is one more than the maximum of these numbers over all
+//! its requests.
 //!
 //! ```text
 //! wave of a program = 1 + max over its requests: the slot's number for that mode
 //!
 //! slot (8 bytes) | IS u16 | IX u16 | S u16 | X u16 |     SIX is both S and IX
 //!                  ^ placing S in wave w raises IX and X to w: what conflicts with S must come later
-//!                    numbers go on from batch to batch, so that one below `first` is void: "release all"
+//!                    numbers go on from batch to batch, and those below `first` are void: "release all"
 //!                    costs nothing, as with stamps; the table is cleared at most once in 32,768 waves
 //! ```
 //!
 //! Invariants: 1. No two programs of one wave conflict. 2. Of two conflicting programs the one placed first
-//! has the lower wave, so waves run in order give what the programs one by one in placement order would
-//! give. 3. A collision of two resources on one slot can only make a wave later. 4. The outcome depends on
-//! nothing but the sequence of calls.
+//! has the lower wave, so running the waves in order gives the same result as running the programs one by one
+//! in placement order. 3. A collision of two resources on one slot can only make a wave later. 4. The outcome
+//! depends only on the sequence of calls.
 //!
-//! Cost: two passes over the requests, 8 bytes of a table each, a load and a maximum of four numbers at once;
-//! nothing is allocated. Who fetches slots ahead ([`WavePlanner::fetch`]) does not wait for memory.
+//! Cost: two passes over the requests, 8 bytes of a table for each, a load and a maximum of four numbers at
+//! once; nothing is allocated. A caller that prefetches slots ([`WavePlanner::fetch`]) does not wait for
+//! memory.
 //!
 //! Source: Hobbes 3.3.3 (Algorithm 1, which has one wave); DESIGN.md, Batches (waves).
 
@@ -33,7 +34,7 @@ use crate::lock_slots::LockSlots;
 /// Most waves of one batch.
 pub const WAVES_MAX: u32 = 1 << 15;
 
-/// Numbers of waves by the mode of who comes; see the module.
+/// Wave numbers by requested mode; see the module's head.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(8))]
 struct Slot([u16; 4]);
@@ -57,7 +58,7 @@ const fn raised_by(mode: LockMode) -> [u16; 4] {
 }
 
 impl Slot {
-    /// The last wave of somebody in conflict with a mode.
+    /// The last wave that conflicts with a mode.
     #[inline(always)]
     fn last(self, mode: LockMode) -> u16 {
         let last = self.0;
@@ -79,20 +80,20 @@ impl Slot {
     }
 }
 
-/// Plans the waves of one batch after the other.
+/// Plans the waves of one batch after another.
 #[derive(Debug)]
 pub struct WavePlanner {
     slots: Box<[Slot]>,
     slot_of: LockSlots,
     /// Number of the open batch's wave 0. At least 1, so that 0 is before every wave.
     first: u16,
-    /// One past the highest wave given out. Below 2^16, or the batch is full.
+    /// One more than the highest wave assigned. Below 2^16, or the batch is full.
     end: u32,
 }
 
 impl WavePlanner {
-    /// A planner with `slot_count` slots for rows, rounded up to a power of two, at least 64, and as many
-    /// for what holds many rows. 8 bytes a slot.
+    /// A planner with `slot_count` slots for rows, rounded up to a power of two, at least 64, and as many for
+    /// tables and ranges. 8 bytes each.
     pub fn new(slot_count: usize) -> WavePlanner {
         let slot_of = LockSlots::new(slot_count);
         WavePlanner {
@@ -103,8 +104,8 @@ impl WavePlanner {
         }
     }
 
-    /// Starts a new batch: it conflicts with nothing placed before. Clears the table when there are too few
-    /// numbers left for a batch.
+    /// Starts a new batch: it conflicts with nothing placed before. Clears the table when too few numbers are
+    /// left for a batch.
     pub fn begin(&mut self) {
         if self.end > (1 << 16) - WAVES_MAX {
             self.slots.fill(Slot::default());
@@ -113,12 +114,12 @@ impl WavePlanner {
         self.first = self.end as u16;
     }
 
-    /// Waves that the open batch has by now.
+    /// The number of waves of the open batch so far.
     pub fn wave_count(&self) -> u32 {
         self.end - u32::from(self.first)
     }
 
-    /// Fetches the slots of some requests, which will be placed soon.
+    /// Prefetches the slots of requests that will be placed soon.
     #[inline]
     pub fn fetch(&self, requests: &[LockRequest]) {
         for request in requests {
@@ -128,8 +129,8 @@ impl WavePlanner {
         }
     }
 
-    /// The wave of the next program, from 0; `None`, and no trace of it, when the batch has [`WAVES_MAX`]
-    /// waves and would need one more. A program never conflicts with itself.
+    /// The wave of the next program, from 0; `None`, without side effects, if the batch has [`WAVES_MAX`]
+    /// waves and would need another one. A program never conflicts with itself.
     #[inline]
     pub fn place(&mut self, requests: &[LockRequest]) -> Option<u32> {
         let mut last = self.first - 1;
@@ -144,7 +145,8 @@ impl WavePlanner {
         Some(wave)
     }
 
-    /// Puts somebody into wave 0 who is known not to conflict with anybody there, whatever collides.
+    /// Puts a request list into wave 0 that is known not to conflict with anything there, whatever slots
+    /// collide.
     pub fn place_first(&mut self, requests: &[LockRequest]) {
         self.record(requests, self.first);
     }
@@ -159,7 +161,7 @@ impl WavePlanner {
     }
 }
 
-/// Members in the order of their waves: those of one wave one after the other, in the order of placement.
+/// Members in the order of their waves; within one wave in the order of placement.
 #[derive(Debug, Default)]
 pub struct Arrangement {
     order: Vec<usize>,
@@ -168,8 +170,8 @@ pub struct Arrangement {
 }
 
 impl Arrangement {
-    /// Arranges members, given the wave of each in the order of placement. Every wave below the highest has
-    /// a member, as a planner makes them.
+    /// Arranges members, given the wave of each in the order of placement. Every wave below the highest must
+    /// have a member, as a planner guarantees.
     pub fn arrange(&mut self, waves: impl Iterator<Item = u32>) {
         let Arrangement {
             order,
@@ -180,7 +182,7 @@ impl Arrangement {
         ends.clear();
         placed.clear();
         placed.extend(waves);
-        // Counts; sums; deals out.
+        // Counting sort: count, prefix sums, distribute.
         for wave in &*placed {
             let wave = *wave as usize;
             if wave >= ends.len() {
@@ -213,7 +215,7 @@ impl Arrangement {
         &self.order
     }
 
-    /// Where each wave ends in [`Arrangement::order`].
+    /// The end of each wave in [`Arrangement::order`].
     pub fn ends(&self) -> &[usize] {
         &self.ends
     }

@@ -1,10 +1,9 @@
 //! A write set: what an interactive transaction did, as it enters the sequence at commit.
 //!
-//! Operations stand in the order in which the transaction made them: that order never violates a unique
-//! index that the transaction itself did not violate, whatever it moved around. They name rows by where
-//! these stood just before the operation (primary key; row id in a table without one; or the transaction's
-//! own n-th insert), never by address, so that the same write set applies to any replica of the state.
-//! Format: a sequence of
+//! Operations are in the order in which the transaction made them: no unique index is violated in between
+//! that the transaction itself did not violate. They name rows by where these are just before the operation
+//! (primary key; row id in a table without one; or the transaction's own n-th insert), never by address, so
+//! that the same write set applies to any replica of the state. Format: a sequence of
 //!
 //! ```text
 //! tag 0 insert: varint table, length-prefixed row
@@ -23,10 +22,10 @@ const TAG_INSERT: u8 = 0;
 const TAG_UPDATE: u8 = 1;
 const TAG_DELETE: u8 = 2;
 
-/// Where a row stands just before an operation of a write set.
+/// How a write set names a row, just before an operation.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Place {
-    /// A row that others may know.
+pub enum RowPosition {
+    /// A row that existed before the transaction.
     Located(Locator),
     /// The row that this write set's n-th insert made.
     Own(u32),
@@ -47,7 +46,7 @@ pub enum WriteOp<'a> {
         /// The table.
         table: TableId,
         /// Where the row stands just before.
-        place: Place,
+        place: RowPosition,
         /// The encoded row.
         row: &'a [u8],
     },
@@ -56,21 +55,21 @@ pub enum WriteOp<'a> {
         /// The table.
         table: TableId,
         /// Where the row stands just before.
-        place: Place,
+        place: RowPosition,
     },
 }
 
-fn put_place(out: &mut Vec<u8>, place: &Place) {
+fn put_place(out: &mut Vec<u8>, place: &RowPosition) {
     match place {
-        Place::Own(ordinal) => {
+        RowPosition::Own(ordinal) => {
             out.put_u8(2);
             out.put_varint(u64::from(*ordinal));
         }
-        Place::Located(Locator::Key(key)) => {
+        RowPosition::Located(Locator::Key(key)) => {
             out.put_u8(0);
             out.put_len_prefixed(key);
         }
-        Place::Located(Locator::RowId(row_id)) => {
+        RowPosition::Located(Locator::RowId(row_id)) => {
             out.put_u8(1);
             out.extend_from_slice(&row_id.encode());
         }
@@ -85,7 +84,7 @@ pub(crate) fn put_insert(out: &mut Vec<u8>, table: TableId, row: &[u8]) {
 }
 
 /// Appends an update.
-pub(crate) fn put_update(out: &mut Vec<u8>, table: TableId, place: &Place, row: &[u8]) {
+pub(crate) fn put_update(out: &mut Vec<u8>, table: TableId, place: &RowPosition, row: &[u8]) {
     out.put_u8(TAG_UPDATE);
     out.put_varint(u64::from(table.0));
     put_place(out, place);
@@ -93,7 +92,7 @@ pub(crate) fn put_update(out: &mut Vec<u8>, table: TableId, place: &Place, row: 
 }
 
 /// Appends a delete.
-pub(crate) fn put_delete(out: &mut Vec<u8>, table: TableId, place: &Place) {
+pub(crate) fn put_delete(out: &mut Vec<u8>, table: TableId, place: &RowPosition) {
     out.put_u8(TAG_DELETE);
     out.put_varint(u64::from(table.0));
     put_place(out, place);
@@ -137,16 +136,18 @@ fn next_op<'a>(reader: &mut ByteReader<'a>) -> Result<WriteOp<'a>, CodecError> {
     }
 }
 
-fn read_place(reader: &mut ByteReader<'_>) -> Result<Place, CodecError> {
+fn read_place(reader: &mut ByteReader<'_>) -> Result<RowPosition, CodecError> {
     match reader.u8()? {
-        0 => Ok(Place::Located(Locator::Key(reader.len_prefixed()?.to_vec()))),
-        1 => Ok(Place::Located(Locator::RowId(RowId::read(reader)?))),
-        2 => Ok(Place::Own(reader.varint_u32()?)),
+        0 => Ok(RowPosition::Located(Locator::Key(
+            reader.len_prefixed()?.to_vec(),
+        ))),
+        1 => Ok(RowPosition::Located(Locator::RowId(RowId::read(reader)?))),
+        2 => Ok(RowPosition::Own(reader.varint_u32()?)),
         _ => Err(reader.error("write set: unknown locator")),
     }
 }
 
-/// Applies a write set as one member of a batch. The caller rolls the member back on an error.
+/// Applies a write set as one member of a batch. On an error the caller rolls the member back.
 pub(crate) fn apply(bytes: &[u8], writer: &mut MemberWriter<'_>) -> Result<(), SqlError> {
     let mut own = Vec::new();
     for op in operations(bytes) {
@@ -168,18 +169,17 @@ pub(crate) fn apply(bytes: &[u8], writer: &mut MemberWriter<'_>) -> Result<(), S
 fn find(
     writer: &MemberWriter<'_>,
     table: TableId,
-    place: &Place,
+    place: &RowPosition,
     own: &[SlotId],
 ) -> Result<SlotId, SqlError> {
     match place {
-        Place::Located(locator) => writer.locate(table, locator)?,
-        Place::Own(ordinal) => own.get(*ordinal as usize).copied(),
+        RowPosition::Located(locator) => writer.locate(table, locator)?,
+        RowPosition::Own(ordinal) => own.get(*ordinal as usize).copied(),
     }
     .ok_or_else(|| vanished(table))
 }
 
-/// A row that the transaction had locked is not there: the locks did not hold, which is a bug, not a user's
-/// error.
+/// A row that the transaction had locked is missing: the locks failed, which is a bug and not a user's error.
 fn vanished(table: TableId) -> SqlError {
     SqlError::new(
         SqlState::INTERNAL_ERROR,
@@ -201,14 +201,18 @@ mod tests {
             ordinal: 5,
         };
         let mut bytes = Vec::new();
-        put_delete(&mut bytes, TableId(1), &Place::Located(Locator::Key(vec![1, 2])));
+        put_delete(
+            &mut bytes,
+            TableId(1),
+            &RowPosition::Located(Locator::Key(vec![1, 2])),
+        );
         put_update(
             &mut bytes,
             TableId(2),
-            &Place::Located(Locator::RowId(row_id)),
+            &RowPosition::Located(Locator::RowId(row_id)),
             b"row",
         );
-        put_delete(&mut bytes, TableId(2), &Place::Own(9));
+        put_delete(&mut bytes, TableId(2), &RowPosition::Own(9));
         put_insert(&mut bytes, TableId(3), b"");
         let ops: Vec<_> = operations(&bytes).map(|op| op.unwrap()).collect();
         assert_eq!(
@@ -216,16 +220,16 @@ mod tests {
             vec![
                 WriteOp::Delete {
                     table: TableId(1),
-                    place: Place::Located(Locator::Key(vec![1, 2]))
+                    place: RowPosition::Located(Locator::Key(vec![1, 2]))
                 },
                 WriteOp::Update {
                     table: TableId(2),
-                    place: Place::Located(Locator::RowId(row_id)),
+                    place: RowPosition::Located(Locator::RowId(row_id)),
                     row: b"row"
                 },
                 WriteOp::Delete {
                     table: TableId(2),
-                    place: Place::Own(9)
+                    place: RowPosition::Own(9)
                 },
                 WriteOp::Insert {
                     table: TableId(3),

@@ -10,14 +10,14 @@ use weft_base::BatchId;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum WalError {
-    /// The disk refused. The log that saw it is poisoned.
+    /// The disk returned an error. The log that saw it is poisoned.
     Io {
         /// What was being done, and to which file.
         context: Arc<str>,
         /// The disk's answer.
         source: Arc<io::Error>,
     },
-    /// Bytes that had been made durable are not what was written.
+    /// Durable bytes are not what was written.
     Corrupt {
         /// Name of the segment file.
         file: Arc<str>,
@@ -30,7 +30,7 @@ pub enum WalError {
     Foreign {
         /// Name of the file.
         file: Arc<str>,
-        /// What gave it away.
+        /// What is wrong with it.
         reason: Arc<str>,
     },
     /// An earlier I/O error: nothing may be appended or declared durable until the log is opened again.
@@ -42,9 +42,9 @@ pub enum WalError {
     },
     /// Batches must be appended in order, without a gap. The log is unharmed.
     OutOfOrder {
-        /// The batch that is due.
+        /// The expected batch.
         due: BatchId,
-        /// The batch that came.
+        /// The batch that was appended.
         got: BatchId,
     },
     /// The payload is larger than a record can be. The log is unharmed.
@@ -52,7 +52,7 @@ pub enum WalError {
         /// Length of the payload.
         payload_bytes: usize,
     },
-    /// Durability was asked of something that has not been appended. The log is unharmed.
+    /// Durability was requested for something that has not been appended. The log is unharmed.
     NotAppended,
 }
 
@@ -67,7 +67,7 @@ impl WalError {
         }
     }
 
-    /// Whether stored bytes are wrong, so that trying again cannot help.
+    /// Whether stored bytes are corrupt, so that retrying cannot help.
     #[must_use]
     pub fn is_corruption(&self) -> bool {
         matches!(self, Self::Corrupt { .. } | Self::Foreign { .. })

@@ -25,9 +25,9 @@ use std::ops::Range;
 use weft_base::{ByteReader, ByteWriter, CodecError};
 use weft_ops::{crc32c, crc32c_append};
 
-/// What a disk writes wholly or not at all; the unit of [`crate`]'s invariant 3.
+/// What a disk writes completely or not at all; the unit of [`crate`]'s invariant 3.
 pub(crate) const SECTOR_BYTES: u64 = 512;
-/// Length of a segment's header: one sector, so that it is never written again with records.
+/// Length of a segment's header: one sector, so that it is never rewritten together with records.
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = SECTOR_BYTES;
 /// Length of a record's header.
 pub(crate) const RECORD_HEADER_BYTES: usize = 40;
@@ -40,7 +40,7 @@ const SEGMENT_VERSION: u32 = 1;
 const RECORD_MAGIC: [u8; 4] = *b"WREC";
 const ALIGN_BYTES: usize = 8;
 
-/// The name under which a segment is made, before it gets its own.
+/// The name of a segment until it is complete.
 pub(crate) const UNFINISHED_SEGMENT: &str = "log-next.part";
 
 /// File name of the segment that starts with this batch.
@@ -138,11 +138,11 @@ impl SegmentHeader {
 pub(crate) enum RecordKind {
     /// A batch.
     Batch = 1,
-    /// A witness that what comes before it had been durable. Its batch is the last one before it.
+    /// Proof that what comes before it was durable. Its batch is the last one before it.
     Seal = 2,
 }
 
-/// A record as it is found or put.
+/// A record as it was read or is to be written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Record {
     pub kind: RecordKind,
@@ -194,10 +194,10 @@ pub(crate) fn put_record(out: &mut Vec<u8>, fields: &RecordFields<'_>, lsn: u64,
     out.resize(start + record_bytes(fields.payload.len()), 0);
 }
 
-/// What stands at an offset of a segment.
+/// What is at an offset of a segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Parsed {
-    /// A record that is whole and stands where it says.
+    /// A valid record at its stated position.
     Record(Record),
     /// Zeros, or the end of the file, where a record could start.
     Nothing,
@@ -205,7 +205,7 @@ pub(crate) enum Parsed {
     Bad(&'static str),
 }
 
-/// Looks at an offset of a segment. Any bytes are fine.
+/// Parses at an offset of a segment. Accepts any bytes.
 pub(crate) fn parse_record(segment: &[u8], offset: usize, header: &SegmentHeader) -> Parsed {
     let rest = segment.get(offset..).unwrap_or(&[]);
     if rest.len() < RECORD_HEADER_BYTES {
@@ -216,7 +216,7 @@ pub(crate) fn parse_record(segment: &[u8], offset: usize, header: &SegmentHeader
         };
     }
     if rest[..4] == [0; 4] {
-        // Padding may be shorter than a header; behind it the next group starts.
+        // Padding may be shorter than a header; the next group starts after it.
         let padding = align_to_sector(offset as u64 + 1) as usize - offset;
         let blank = rest[..padding.min(RECORD_HEADER_BYTES)]
             .iter()

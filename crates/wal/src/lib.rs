@@ -1,8 +1,8 @@
 //! The log: the sequence of batches, on disk.
 //!
-//! A record is the batch's number and a payload that this crate does not look into. Appending puts a record
-//! into a buffer; syncing makes everything appended so far durable, for all who wait for it at once. Reading
-//! back yields the records in order, up to where the power was cut, and never anything else.
+//! A record is the batch's number and a payload that is opaque to this crate. Appending puts a record into a
+//! buffer; syncing makes everything appended so far durable, for all waiting threads at once. Reading returns
+//! the records in order, up to where the power was cut, and never anything else.
 //!
 //! ```text
 //! append ──► pending group ──► leader: write, fdatasync ──► durable
@@ -15,22 +15,22 @@
 //!
 //! # Invariants
 //!
-//! 1. Records are durable in order: if a batch's record survives a crash, so do those of all batches before.
-//! 2. [`Log::durable`] never runs ahead of the disk, and what it covers is never lost or changed by the log.
-//! 3. A 512-byte sector that holds durable bytes is never written again (but for what [`Log::open`] cuts
-//!    off), so a torn write cannot harm them. Each group of records therefore starts on a sector of its own.
-//! 4. A segment is made only when all before it is durable; a gap or a bad record below the last segment is
-//!    corruption, not a torn tail.
-//! 5. After an I/O error nothing is appended or declared durable any more ([`WalError::Poisoned`]).
-//! 6. No bytes on disk make this crate panic, or allocate more than the file is long.
+//! 1. Records are durable in order: if a batch's record survives a crash, so do those of all earlier batches.
+//! 2. [`Log::durable`] is never ahead of the disk, and what it covers is never lost or changed by the log.
+//! 3. A 512-byte sector that holds durable bytes is never written again (except what [`Log::open`] cuts off),
+//!    so a torn write cannot damage them. Each group of records therefore starts on a sector of its own.
+//! 4. A segment is created only when everything before it is durable; a gap or a bad record before the last
+//!    segment is corruption, not a torn tail.
+//! 5. After an I/O error nothing more is appended or declared durable ([`WalError::Poisoned`]).
+//! 6. No bytes on disk make this crate panic, or allocate more than the length of the file.
 //!
 //! # Torn or corrupt?
 //!
-//! After a power cut the end of the log may hold any mixture of old and new sectors. That is not damage: none
-//! of it had been durable. Every record carries the position up to which the log was durable when it was
-//! appended, so a bad record is *corrupt*, and opening fails, when a later record shows that it had been
-//! durable; it is *torn*, and cut off, when nothing shows that. To have such a witness for the last records
-//! too, an idle log and an orderly close append an empty record, the *seal*.
+//! After a power cut the end of the log may hold any mixture of old and new sectors. That is no damage: none
+//! of it was durable. Every record contains the position up to which the log was durable when it was
+//! appended, so a bad record is *corrupt*, and opening fails, if a later record proves that it was durable;
+//! otherwise it is *torn*, and cut off. To have such a proof for the last records too, an idle log and an
+//! orderly close append an empty record, the *seal*.
 
 mod error;
 mod format;

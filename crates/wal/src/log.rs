@@ -2,9 +2,10 @@
 //!
 //! # Group sync
 //!
-//! Whoever needs a position durable and finds no sync running becomes the *leader*: it takes everything
-//! appended so far, writes and syncs it on its own thread, and answers all who waited for any of it. With one
-//! client there is no other thread and no handoff. Appends go on into the next group meanwhile.
+//! A thread that needs a position durable and finds no sync running becomes the *leader*: it takes everything
+//! appended so far, writes and syncs it itself, and wakes all threads that waited for any of it (group
+//! commit). With one client there is no other thread and no handoff. In the meantime appends go into the next
+//! group.
 //!
 //! ```text
 //!                  ┌───────── lead: take group, n += 1 ─────────┐
@@ -12,24 +13,23 @@
 //!                  └─ durable; wake all of n, one of n + 1  ────┘
 //! ```
 //!
-//! Two condition variables take turns, one for even and one for odd group numbers. A waiter whose record is
-//! in group n (being synced) waits on n's; one whose record came later waits on that of n + 1. When n is done
-//! all of n go, and *one* of n + 1 wakes to lead: no herd wakes up only to sleep again.
+//! Two condition variables are used in turn, one for even and one for odd group numbers. A waiter whose
+//! record is in group n (being synced) waits on n's; one whose record came later waits on that of n + 1. When
+//! n is done all of n are woken, and *one* of n + 1, to lead: no thundering herd.
 //!
 //! # Bounds
 //!
-//! A disk that is full refuses a batch before it is executed: [`Log::reserve`] makes the file of the segment
-//! that the batch's record will go to, with its space. What was appended after that is written into space
-//! that is there. So the log fails only where a write or a sync does.
+//! A full disk refuses a batch before it is executed: [`Log::reserve`] allocates the file of the segment for
+//! the batch's record. Later appends use space that is already allocated. So the log fails only if a write or
+//! a sync does.
 //!
 //! At most `buffer_bytes` (or one record, if larger) wait to be written and as many are being written; an
 //! append beyond that leads a sync itself or waits for the group to be taken.
 //!
 //! # Latches
 //!
-//! `state` guards the pending group and is never held over I/O. `writer` is taken by the leader alone, while
-//! `state.syncing` is set. `retiring` keeps two retirements apart. Order: `retiring` or `writer` before
-//! `state`.
+//! `state` guards the pending group and is never held over I/O. Only the leader takes `writer`, while
+//! `state.syncing` is set. `retiring` serialises retirements. Order: `retiring` or `writer` before `state`.
 
 mod open;
 
@@ -117,7 +117,7 @@ struct State {
     /// Ends of the batches that are not durable yet, in order; the first is that of `durable_batch + 1`.
     batch_ends: VecDeque<u64>,
     syncing: bool,
-    /// Number of the group that is being synced, or was last.
+    /// Number of the group that is being synced or was synced last.
     group_no: u64,
     /// End of the group that is being synced.
     group_end: u64,
@@ -125,11 +125,11 @@ struct State {
     segments: VecDeque<SegmentInfo>,
     /// Whether the last record is a seal, or there is none.
     sealed: bool,
-    /// Where the log ended when it was last found idle.
+    /// The end of the log when it was last found idle.
     idle_at: Option<u64>,
-    /// Length of the next segment's file, if it was made ahead and nothing that waits needs it.
+    /// Length of the next segment's file, if it was created in advance and nothing pending needs it.
     spare_bytes: u64,
-    /// Space is reserved for a batch that is being executed: a seal must not take it.
+    /// Space is reserved for a batch that is being executed: a seal must not use it.
     is_reserved: bool,
     stats: LogStats,
 }
@@ -164,13 +164,13 @@ impl State {
 }
 
 impl Log {
-    /// Makes sure that there is space for the next batch's record, of so many bytes of payload. Called by who
-    /// appends. Costs a latch, but for the record that begins a segment: its file is made here, after the
-    /// groups before it were written.
+    /// Makes sure that there is space for the next batch's record, with a payload of this size. Called by the
+    /// appending thread. Costs a latch, except for the record that begins a segment: its file is created
+    /// here, after the earlier groups were written.
     ///
     /// # Errors
-    /// `TooLarge`; `Io` when the disk is full or refuses otherwise: the log is unharmed, and the next call
-    /// tries again. `Poisoned`.
+    /// `TooLarge`; `Io` if the disk is full or fails otherwise: the log is unharmed, and the next call
+    /// retries. `Poisoned`.
     pub fn reserve(&self, payload_bytes: usize) -> Result<(), WalError> {
         if payload_bytes > PAYLOAD_BYTES_MAX {
             return Err(WalError::TooLarge { payload_bytes });
@@ -193,8 +193,8 @@ impl Log {
                 }
                 MissingSpace::Segment(file_bytes) if state.spare_bytes >= file_bytes => return Ok(()),
                 MissingSpace::Segment(file_bytes) if !state.pending.opens_segment() => {
-                    // Not under the latch: a leader holds the writer, and takes the latch to say that it is
-                    // done. The segment that its group begins, if any, has its file by then.
+                    // Not under the latch: a leader holds the writer, and takes the latch to report that it
+                    // is done. The segment that its group begins, if any, has its file by then.
                     let reserve = || self.writer.lock().reserve(file_bytes);
                     MutexGuard::unlocked(&mut state, reserve)?;
                     state.spare_bytes = file_bytes;
@@ -207,13 +207,13 @@ impl Log {
         }
     }
 
-    /// Takes back what [`Log::reserve`] promised: the batch was not made.
+    /// Gives up what [`Log::reserve`] reserved: the batch was not made.
     pub fn release(&self) {
         self.state.lock().is_reserved = false;
     }
 
-    /// Puts a batch's record behind the others, in memory, and returns the position behind it. Called by one
-    /// thread at a time, in the order of the batches; the first batch of an empty log may be any.
+    /// Appends a batch's record in memory, and returns the position after it. Called by one thread at a time,
+    /// in the order of the batches; the first batch of an empty log may have any number.
     ///
     /// Costs a checksum and a copy, unless the buffer is full: then it waits for, or does, a write and a
     /// sync.
@@ -237,7 +237,7 @@ impl Log {
                         got: batch,
                     });
                 }
-                // Batch 0 is the state before any.
+                // Batch 0 is the state before the first batch.
                 None if batch.0 == 0 => {
                     return Err(WalError::OutOfOrder {
                         due: BatchId(1),
@@ -267,7 +267,7 @@ impl Log {
             payload_crc,
         });
         if state.pending.next_batch.is_none() {
-            // The first batch of a new log may be any; those before it count as durable.
+            // The first batch of a new log may have any number; earlier ones count as durable.
             self.durable_batch
                 .store(batch.0.saturating_sub(1), Ordering::Release);
         }
@@ -286,7 +286,7 @@ impl Log {
         Ok(Lsn(end))
     }
 
-    /// Returns when everything before `lsn` is durable. One caller does the work for all who wait.
+    /// Returns when everything before `lsn` is durable. One caller does the work for all that wait.
     ///
     /// # Errors
     /// `Io` for the caller that did the work, `Poisoned` for the others and ever after; `NotAppended`.
@@ -346,8 +346,8 @@ impl Log {
         BatchId(self.appended_batch.load(Ordering::Acquire))
     }
 
-    /// Makes durable whatever is pending. When nothing was appended since the last call, and all is durable,
-    /// seals the log (see the crate's head). Meant to be called by a background thread every few
+    /// Makes everything pending durable. If nothing was appended since the last call, and everything is
+    /// durable, seals the log (see the crate's head). Meant to be called by a background thread every few
     /// milliseconds; a sealed idle log costs nothing.
     ///
     /// # Errors
@@ -383,8 +383,8 @@ impl Log {
         self.wait_durable(state, end)
     }
 
-    /// Removes the segments that hold only batches up to and including `batch`. The segment that is written
-    /// to always stays. Segments go one by one, oldest first, each durably, so that a crash leaves no gap.
+    /// Removes the segments that hold only batches up to and including `batch`. The current segment always
+    /// stays. Segments are removed one by one, oldest first, each durably, so that a crash leaves no gap.
     ///
     /// # Errors
     /// `Io`, which poisons the log; `Poisoned`.
@@ -479,7 +479,8 @@ impl Log {
         &self.group_done[usize::from(!group_no.is_multiple_of(2))]
     }
 
-    /// Takes the pending group, writes and syncs it, and wakes who waited. The latch is free meanwhile.
+    /// Takes the pending group, writes and syncs it, and wakes the waiting threads. The latch is released in
+    /// the meantime.
     fn lead(&self, state: &mut MutexGuard<'_, State>) -> Result<(), WalError> {
         let group = state.pending.take();
         let end = state.pending.next_lsn;
@@ -490,7 +491,7 @@ impl Log {
         self.appended.store(end, Ordering::Release);
         self.space.notify_all();
         let began = Instant::now();
-        // A panic is a failure like another: who waits for the group must hear of it.
+        // A panic counts as a failure: the threads that wait for the group must learn of it.
         let write = AssertUnwindSafe(|| self.writer.lock().write(&group));
         let outcome = MutexGuard::unlocked(state, || std::panic::catch_unwind(write)).unwrap_or_else(|_| {
             Err(io_error("writing", &self.dir)(io::Error::other(

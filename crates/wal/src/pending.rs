@@ -1,6 +1,6 @@
-//! Records that were appended and not yet handed to the disk, and where the next one goes.
+//! Appended records that were not yet written, and where the next one goes.
 //!
-//! A group is what one leader writes and syncs: runs of bytes, each within one segment. It ends on a sector
+//! A leader writes and syncs one group: runs of bytes, each within one segment. A group ends on a sector
 //! boundary, so that the next group never writes a sector of this one (invariant 3 of the crate). All methods
 //! are called under the log's latch.
 
@@ -104,8 +104,8 @@ impl Pending {
             .is_some_and(|open| end_of_record(open, self.next_lsn, payload_bytes) <= open.file_bytes)
     }
 
-    /// What a batch's record of this length needs that is not there yet, whether or not a group is taken
-    /// before it comes.
+    /// What space a batch's record of this length still needs, whether or not a group is taken before it is
+    /// appended.
     pub(crate) fn missing_space(&self, payload_bytes: usize) -> Option<MissingSpace> {
         let from = align_to_sector(self.next_lsn);
         match self.segment {
@@ -117,14 +117,14 @@ impl Pending {
         }
     }
 
-    /// Notes that the open segment's file has become longer.
+    /// Records that the open segment's file has become longer.
     pub(crate) fn lengthen_segment(&mut self, file_bytes: u64) {
         if let Some(open) = &mut self.segment {
             open.file_bytes = open.file_bytes.max(file_bytes);
         }
     }
 
-    /// Whether a segment is to be made for what waits.
+    /// Whether a segment has to be created for what is pending.
     pub(crate) fn opens_segment(&self) -> bool {
         self.group.runs.iter().any(|run| run.new_segment.is_some())
     }
@@ -135,8 +135,8 @@ impl Pending {
         needed.max(self.segment_bytes)
     }
 
-    /// Puts a record behind the others. A batch's record that does not fit opens a new segment, unless the
-    /// open one has no batch yet: then the segment becomes longer than usual.
+    /// Appends a record. A batch's record that does not fit opens a new segment, unless the open one has no
+    /// batch yet: then the segment becomes longer than usual.
     pub(crate) fn push(&mut self, fields: &RecordFields<'_>) {
         let payload_bytes = fields.payload.len();
         let next_batch = self.next_batch.unwrap_or(fields.batch);
@@ -199,14 +199,14 @@ impl Pending {
         self.next_lsn = align_to_sector(self.next_lsn);
     }
 
-    /// Takes all there is, padded to a whole sector.
+    /// Takes everything, padded to a sector.
     pub(crate) fn take(&mut self) -> Group {
         self.pad();
         self.bytes = 0;
         std::mem::take(&mut self.group)
     }
 
-    /// Gives a written group's memory back, up to `bytes_max` of it.
+    /// Reuses a written group's memory, up to `bytes_max` of it.
     pub(crate) fn recycle(&mut self, group: Group, bytes_max: usize) {
         let largest = group
             .runs

@@ -1,7 +1,7 @@
-//! Reading the log back: for recovery, and for a look into the past.
+//! Reads the log back: for recovery, and for inspecting the past.
 //!
-//! One segment at a time is in memory. The reader stops at the end that was found when it was made; what is
-//! appended later it does not see.
+//! One segment at a time is in memory. The reader stops at the end that was found when it was created; it
+//! does not see later appends.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::survey::{SegmentInfo, SegmentScan, Step, Survey, corrupt, io_error, s
 pub struct LogRecord {
     /// The batch.
     pub batch: BatchId,
-    /// What was appended for it.
+    /// Its payload.
     pub payload: Vec<u8>,
     /// Name of the segment file.
     pub file: Arc<str>,
@@ -27,14 +27,14 @@ pub struct LogRecord {
     pub offset: u64,
 }
 
-/// Yields the records of all segments in order, each batch once and without a gap. After an error it ends.
+/// Returns the records of all segments in order, each batch once and without a gap. Ends after an error.
 pub struct LogReader {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     /// The one being read first.
     segments: VecDeque<SegmentInfo>,
     current: Option<Current>,
-    /// The batch behind the last one.
+    /// The batch after the last one.
     end_batch: u64,
 }
 
@@ -65,7 +65,7 @@ impl LogReader {
         }
     }
 
-    /// The first batch that the log still has a place for; `None` for a log without segments.
+    /// The first batch that may be in the log; `None` for a log without segments.
     #[must_use]
     pub fn first_batch(&self) -> Option<BatchId> {
         self.segments
@@ -73,13 +73,13 @@ impl LogReader {
             .map(|segment| BatchId(segment.header.first_batch))
     }
 
-    /// The batch behind the last one of the log; `None` for a log without segments.
+    /// The batch after the last one of the log; `None` for a log without segments.
     #[must_use]
     pub fn end_batch(&self) -> Option<BatchId> {
         self.segments.front().map(|_| BatchId(self.end_batch))
     }
 
-    /// Leaves out segments that end before `batch`. Earlier records of its own segment are still yielded.
+    /// Skips segments that end before `batch`. Earlier records of its own segment are still returned.
     pub fn skip_to(&mut self, batch: BatchId) {
         while self
             .segments

@@ -1,18 +1,17 @@
-//! Segment files, from the leader's side: make, write, sync.
+//! Writes segment files for the leader: create, write, sync.
 //!
-//! A segment is made under another name, filled with its header and its reserved space, synced, renamed and
-//! its name synced; only then records go in. So a file with a segment's name always has a whole header, and a
-//! bad one is never the trace of a power cut. Before that, what stands in the segment before is synced
-//! (invariant 4 of the crate).
+//! A segment is created under another name, filled with its header and its reserved space, synced, renamed,
+//! and its name synced; only then are records written. So a file with a segment's name always has a complete
+//! header, and a bad one is never the result of a power cut. Before that, the contents of the previous
+//! segment are synced (invariant 4 of the crate).
 //!
-//! The file of the next segment may be made ahead, with its space and without its name
-//! ([`SegmentWriter::reserve`]): a disk that is full says so then, when nothing depends on it yet, and a
-//! removed file gives its space back.
+//! The file of the next segment may be created in advance, with its space and without its name
+//! ([`SegmentWriter::reserve`]): a full disk reports it then, when nothing depends on it yet, and a removed
+//! file frees its space.
 //!
-//! Reserved blocks that were never written cost a journal commit when they first are, because the file system
-//! must note that they now count. The writer therefore sends zeros ahead of the records, a quarter of a
-//! mebibyte at a time: one sync in some hundred pays for it, the others write into blocks that were written
-//! before.
+//! The first write to a reserved block costs a journal commit, because the file system must record that the
+//! block now has contents. The writer therefore writes zeros ahead of the records, a quarter of a mebibyte at
+//! a time: one sync in some hundred pays for it, the others write into blocks that were written before.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,7 +60,7 @@ pub(crate) struct SegmentWriter {
     dir: PathBuf,
     preallocate: bool,
     active: Option<Active>,
-    /// The file of the next segment, made ahead, and its length.
+    /// The file of the next segment, created in advance, and its length.
     spare: Option<(Box<dyn DiskFile>, u64)>,
     zeros: Vec<u8>,
 }
@@ -98,7 +97,7 @@ impl SegmentWriter {
         }
     }
 
-    /// Writes a group and makes it durable. After an error nothing is known about it.
+    /// Writes a group and makes it durable. After an error its state is unknown.
     pub(crate) fn write(&mut self, group: &Group) -> Result<Written, WalError> {
         let mut written = Written::default();
         for run in &group.runs {
@@ -119,7 +118,7 @@ impl SegmentWriter {
         Ok(written)
     }
 
-    /// Makes sure that the next segment's file is there, of this length at least. After an error nothing has
+    /// Makes sure that the next segment's file exists with at least this length. After an error nothing has
     /// changed.
     pub(crate) fn reserve(&mut self, file_bytes: u64) -> Result<(), WalError> {
         let path = self.dir.join(UNFINISHED_SEGMENT);
@@ -135,7 +134,7 @@ impl SegmentWriter {
             false => Ok(()),
         };
         if let Err(error) = allocated {
-            // It may have got a part. If it cannot be removed, the next one who needs it will try.
+            // It may exist partially. If it cannot be removed, the next call retries.
             drop(file);
             let _ = self.disk.remove(&path);
             return Err(error);
@@ -153,8 +152,7 @@ impl SegmentWriter {
             .map_err(io_error("creating", path))
     }
 
-    /// Makes the file of the segment that is written to longer. After an error nothing that was written is
-    /// lost.
+    /// Makes the file of the current segment longer. After an error nothing that was written is lost.
     pub(crate) fn lengthen(&mut self, file_bytes: u64) -> Result<(), WalError> {
         match &mut self.active {
             Some(active) if active.file_bytes < file_bytes => {

@@ -1,8 +1,8 @@
-//! What the files of a log say: which segments there are, and where the log ends.
+//! Surveys the files of a log: which segments exist, and where the log ends.
 //!
 //! The survey reads every segment's header and the whole last segment; it changes nothing. Records of earlier
-//! segments are left to [`crate::LogReader`]. Deciding between *torn* and *corrupt* at the end is done here
-//! ([`find_witness`]), as told in the crate's head.
+//! segments are read by [`crate::LogReader`]. Whether the end is *torn* or *corrupt* is decided here
+//! ([`find_witness`]), as described in the crate's head.
 
 use std::io;
 use std::ops::Range;
@@ -34,7 +34,7 @@ pub(crate) struct Tail {
     pub file_bytes: u64,
     /// From the first to the last byte behind the last record that is not zero; empty when the tail is clean.
     pub garbage: Range<usize>,
-    /// The batch that is due.
+    /// The expected batch.
     pub next_batch: u64,
     /// Whether the last record is a seal.
     pub sealed: bool,
@@ -150,10 +150,10 @@ pub(crate) fn read_tail(disk: &dyn Disk, dir: &Path, last: &SegmentInfo) -> Resu
     })
 }
 
-/// Offset of a record behind the scan's end which shows that what is missing there had been durable.
+/// Offset of a record after the scan's end which proves that what is missing there was durable.
 ///
 /// That is a record appended when the log was durable beyond the end. Zeros up to the next sector are padding
-/// and not missing, unless the record in that sector is a later batch than the one due and was appended when
+/// and not missing, unless the record in that sector has a later batch than expected and was appended when
 /// the log was durable up to it.
 fn find_witness(segment: &[u8], header: &SegmentHeader, scan: SegmentScan) -> Option<usize> {
     let next_sector = align_to_sector(scan.offset as u64) as usize;
@@ -186,11 +186,11 @@ pub(crate) struct SegmentScan {
     pub next_batch: u64,
 }
 
-/// What a scan comes upon.
+/// The result of a step of a scan.
 pub(crate) enum Step {
     /// The next record; it starts at `record.payload.start - 40`.
     Record(Record),
-    /// No further record; what stands in its place.
+    /// No further record; the reason.
     End(&'static str),
 }
 
@@ -202,7 +202,7 @@ impl SegmentScan {
         }
     }
 
-    /// Goes on to the next record. At the end `offset` stays behind the last one: padding belongs to what
+    /// Advances to the next record. At the end `offset` stays after the last one: padding belongs to what
     /// comes after it.
     pub(crate) fn step(&mut self, segment: &[u8], header: &SegmentHeader) -> Step {
         let mut parsed = parse_record(segment, self.offset, header);

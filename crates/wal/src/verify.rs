@@ -1,8 +1,8 @@
-//! Checking every file of a log that nobody has open, and going on behind what is wrong.
+//! Checks every file of a closed log, continuing after errors.
 //!
 //! [`crate::LogReader`] ends at the first error, because what follows cannot be replayed. Here each segment
-//! is read by itself: its header says where it begins, so damage in one, or its being unreadable, hides
-//! nothing of the next. What is torn behind the last durable record is no finding.
+//! is read separately: its header says where it begins, so damage in one hides nothing of the next. A torn
+//! tail after the last durable record is not a finding.
 
 use std::path::Path;
 use std::sync::Arc;

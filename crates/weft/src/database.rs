@@ -19,13 +19,13 @@ use crate::session::Session;
 pub struct Options {
     /// The transaction engine's settings.
     pub engine: EngineConfig,
-    /// What sessions begin with: whether replies wait for the disk.
+    /// The initial `synchronous_commit` of sessions: whether replies wait for the disk.
     pub synchronous_commit: bool,
     /// Threads that analytical queries may use together.
     pub query_threads: usize,
     /// Memory that analytical queries may use together, in bytes; more is an error of the query (53200).
     pub query_memory_bytes: usize,
-    /// Bytes of plans that are kept for statements that come again.
+    /// The size of the plan cache in bytes.
     pub plan_cache_bytes: usize,
     /// Bytes that one session may hold from one statement to the next: rows of its cursors and suspended
     /// portals, prepared statements and their parameters; more is an error of the statement (53200).
@@ -53,7 +53,8 @@ impl Default for Options {
     }
 }
 
-/// Counters of a database since it was opened; those of units, which others may share, since these began.
+/// Counters of a database since it was opened; those of units, which others may share, since the units were
+/// started.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct DatabaseStats {
     /// The transaction engine's counters.
@@ -115,20 +116,20 @@ pub(crate) struct Shared {
     pub engine: Engine,
     pub queries: QueryEngine,
     pub plans: PlanCache,
-    /// What sessions hold between statements.
+    /// The memory that sessions hold between statements.
     pub held: Arc<Budget>,
     pub sequences: Sequences,
     pub clock: Arc<dyn Clock>,
     pub options: Options,
     pub program_statements: AtomicU64,
     pub query_statements: AtomicU64,
-    /// What the sessions' random words begin with.
+    /// The seed of the sessions' random numbers.
     pub random_seed: u64,
     next_session: AtomicU64,
 }
 
 impl Shared {
-    /// A counter or what the database was opened with, by the name behind `weft.`.
+    /// A counter or an option of the database, by the name after `weft.`.
     pub(crate) fn show(&self, name: &str) -> Option<String> {
         match name {
             "compaction_unit" => Some(self.options.engine.checkpoint.units.name().to_string()),
@@ -142,9 +143,14 @@ impl Shared {
         Some(match name {
             "huge_page_bytes" => memory.huge_page_bytes.to_string(),
             "ordinary_page_bytes" => memory.ordinary_page_bytes.to_string(),
-            "pages_ahead_bytes" => memory.pages_ahead.bytes.to_string(),
-            "pages_ahead_refused" => memory.pages_ahead.refused.to_string(),
-            "pages_ahead_stopped" => if memory.pages_ahead.stopped { "on" } else { "off" }.to_string(),
+            "pages_ahead_bytes" => memory.prefaulted_pages.bytes.to_string(),
+            "pages_ahead_refused" => memory.prefaulted_pages.refused.to_string(),
+            "pages_ahead_stopped" => if memory.prefaulted_pages.stopped {
+                "on"
+            } else {
+                "off"
+            }
+            .to_string(),
             _ => return None,
         })
     }
@@ -186,8 +192,8 @@ impl std::fmt::Debug for Database {
 }
 
 impl Database {
-    /// Opens the database in a directory of the real disk, making it if the directory is empty or absent, and
-    /// recovers whatever had been acknowledged.
+    /// Opens the database in a directory of the real disk, creating it if the directory is empty or absent,
+    /// and recovers everything that was acknowledged.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Database, Error> {
         Database::open_with(
             Arc::new(RealDisk),
@@ -198,8 +204,8 @@ impl Database {
         )
     }
 
-    /// Opens a database on any disk and with any clock, and tells `progress` how far it has come: for
-    /// simulations, and for who watches from another thread.
+    /// Opens a database on any disk and with any clock, and reports to `progress`: for simulations, and for
+    /// watching from another thread.
     pub fn open_with(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -247,7 +253,7 @@ impl Database {
         self.session_for("postgres", 0)
     }
 
-    /// Opens a session; `pid` is what `pg_backend_pid()` says, 0 for a number of the database's choice.
+    /// Opens a session; `pid` is what `pg_backend_pid()` returns, 0 for a number of the database's choice.
     pub fn session_for(&self, user: &str, pid: u32) -> Session {
         let number = self.shared.next_session.fetch_add(1, Ordering::Relaxed);
         let pid = if pid == 0 { number as u32 } else { pid };
@@ -259,7 +265,7 @@ impl Database {
         &self.shared.engine
     }
 
-    /// Takes a checkpoint now and drops the log before it. Returns its batch.
+    /// Takes a checkpoint now and removes the log before it. Returns its batch.
     pub fn checkpoint(&self) -> Result<BatchId, Error> {
         Ok(self.shared.engine.checkpoint()?)
     }

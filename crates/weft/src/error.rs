@@ -8,7 +8,7 @@ use weft_txn::EngineError;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The engine refused: recovery, checkpoint or files.
+    /// The engine failed: recovery, checkpoint or files.
     Engine(EngineError),
     /// An option makes no sense.
     Options(String),

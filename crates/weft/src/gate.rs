@@ -1,7 +1,7 @@
-//! Holds replies back until what they tell is durable (DESIGN.md, invariant 3).
+//! Holds replies back until what they report is durable (DESIGN.md, invariant 3).
 //!
-//! The session raises the gate to each batch that a result depends on; whoever sends the reply waits at the
-//! gate just before, once per write to the client and not once per statement.
+//! The session raises the gate to each batch that a result depends on; the thread that sends the reply waits
+//! at the gate just before sending, once per write to the client and not once per statement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use weft_base::BatchId;
 use weft_txn::Engine;
 use weft_types::SqlError;
 
-/// A session's gate. Shared between the session and whoever sends its replies.
+/// A session's gate. Shared between the session and the sender of its replies.
 #[derive(Debug)]
 pub struct DurabilityGate {
     engine: Engine,
@@ -27,15 +27,15 @@ impl DurabilityGate {
         })
     }
 
-    /// A result that depends on `batch` is about to be pushed. A session that chose not to wait is not held
-    /// back.
+    /// A result that depends on `batch` is about to be pushed. Does nothing for a session that chose not to
+    /// wait.
     pub(crate) fn raise(&self, batch: BatchId) {
         if self.waits.load(Ordering::Acquire) {
             self.observed.fetch_max(batch.0, Ordering::AcqRel);
         }
     }
 
-    /// Chooses whether results pushed from now on wait (`synchronous_commit`).
+    /// Sets whether results pushed from now on wait (`synchronous_commit`).
     pub(crate) fn set_waits(&self, waits: bool) {
         self.waits.store(waits, Ordering::Release);
     }

@@ -22,10 +22,10 @@
 //! ```
 //!
 //! Chapters: `database` (open, statistics), `session` (statements and transactions), `sink` and `rows`
-//! (results), `gate` (durability of replies), `plan_cache`, `sequences`, `source` (the query engine's
-//! window).
+//! (results), `gate` (durability of replies), `plan_cache`, `sequences`, `source` (what the query engine
+//! reads).
 //!
-//! What this crate knows that those below do not: SQL sessions. What it does not know: the wire.
+//! This crate knows about SQL sessions, which those below do not. It does not know the wire protocol.
 
 mod database;
 mod error;

@@ -1,10 +1,10 @@
-//! Plans kept for statements that come again.
+//! The plan cache: plans of recurring statements.
 //!
 //! A plan belongs to a statement text, the parameter types that its client declared, the session's time zone
-//! and a catalog version. A new catalog version makes old plans void. The cache is bounded in bytes, as far
-//! as plans can tell how large they are; when it is full it is emptied, which costs each statement in use one
-//! planning and needs no bookkeeping on the way. A plan that would take much of the cache for itself is not
-//! kept.
+//! and a catalog version. A new catalog version invalidates old plans. The cache is bounded in bytes, as far
+//! as plans can estimate their size; when it is full it is emptied, which costs each statement in use one
+//! planning and needs no bookkeeping otherwise. A plan that would take a large part of the cache is not
+//! cached.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use weft_base::CatalogVersion;
 use weft_sql::statement::Plan;
 use weft_types::{SqlType, TimeZone};
 
-/// The part of the cache that one plan may take.
+/// One plan may take this fraction of the cache.
 const PLAN_SHARE: usize = 16;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ struct Key {
     zone: TimeZone,
 }
 
-/// The same key, borrowed, so that a look-up copies nothing.
+/// The same key, borrowed, so that a lookup copies nothing.
 struct KeyRef<'a> {
     sql: &'a str,
     param_types: &'a [Option<SqlType>],
@@ -78,7 +78,7 @@ impl PlanCache {
         }
     }
 
-    /// The plan of a text at this catalog version, if it is kept.
+    /// The plan of a text at this catalog version, if it is cached.
     pub(crate) fn get(
         &self,
         sql: &str,
@@ -96,7 +96,7 @@ impl PlanCache {
         (*of == version).then(|| Arc::clone(plan))
     }
 
-    /// Keeps a plan.
+    /// Caches a plan.
     pub(crate) fn put(
         &self,
         sql: &str,

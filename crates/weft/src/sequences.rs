@@ -1,4 +1,4 @@
-//! Sequence values, handed out from blocks that the log knows.
+//! Sequence values, handed out from logged blocks.
 //!
 //! A value must never come twice, not even after a crash, but gaps are allowed. So a block of values is
 //! reserved by one catalog operation, and its values are then handed out from memory. Values of a sequence
@@ -21,7 +21,7 @@ struct Block {
     reserved_in: BatchId,
 }
 
-/// A value, and the batch that must be durable before anybody outside is told of it.
+/// A value, and the batch that must be durable before the value may be sent to anybody.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Drawn {
     pub value: i64,
@@ -52,7 +52,7 @@ pub(crate) fn exhausted(def: &SequenceDef) -> SqlError {
 
 impl Sequences {
     /// The next value. Reserving a block takes a place in a batch; a statement may use the value at once,
-    /// since what it writes stands later in the log.
+    /// since its writes come later in the log.
     pub(crate) fn next(&self, engine: &Engine, def: &SequenceDef) -> Result<Drawn, SqlError> {
         let mut blocks = self.blocks.lock();
         let block = match blocks.get_mut(&def.id) {
@@ -74,9 +74,9 @@ impl Sequences {
         })
     }
 
-    /// Runs the commit of a transaction that set or dropped these sequences and forgets what is left of their
-    /// blocks. No block is reserved meanwhile: one that began before the commit would end behind it and undo
-    /// its position.
+    /// Runs the commit of a transaction that set or dropped these sequences and forgets the rest of their
+    /// blocks. No block is reserved in the meantime: one that began before the commit would end after it and
+    /// overwrite its position.
     pub(crate) fn forget_with<T>(&self, ids: &[SequenceId], commit: impl FnOnce() -> T) -> T {
         if ids.is_empty() {
             return commit();

@@ -1,8 +1,8 @@
-//! Where the results of statements go, and the words they are told in.
+//! The interface for results of statements, and the types that describe them.
 //!
-//! A session pushes: for each statement either `empty`, or `columns` and rows (if it returns any), or a copy,
-//! and then `complete`. Rows travel as the store keeps them, so that a caller turns them into wire text,
-//! Arrow or values only once. An error is returned by the session's call, never pushed.
+//! A session pushes, for each statement, either `empty`, or `columns` and rows (if it returns any), or a
+//! copy, and then `complete`. Rows are passed in their stored form, so that a caller converts them only once,
+//! to wire text, Arrow or values. An error is returned by the session's call, never pushed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ pub struct OutputColumn {
     pub name: String,
     /// Its type.
     pub ty: SqlType,
-    /// What the text form of the values is, where they name things of the catalog by their oids: `regclass`
-    /// and the like. An oid that is not here is shown as a number.
+    /// Names for values that stand for objects of the catalog (`regclass` and the like), by oid. An oid
+    /// without a name is shown as a number.
     pub names: Option<Arc<OidNames>>,
     /// The table's oid and the column's number in it, from 1, if it is a plain column of a table.
     pub table: Option<(u32, i16)>,
@@ -57,17 +57,17 @@ pub struct RowRef<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Whether an execution is known to be a pipeline's only one.
+/// Whether a statement is known to be the only one of its pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum PipelinePosition {
     /// Nothing ran since the last Sync, and the next message is a Sync: outside of an explicit transaction
-    /// the statement is a whole transaction by itself, and may be executed in one shot.
+    /// the statement is a transaction by itself, and may be executed as a one-shot program.
     Alone,
     /// Other statements may belong to the same implicit transaction.
     Pipelined,
 }
 
-/// Where a session stands between messages.
+/// The transaction status of a session between messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxnStatus {
     /// Outside of an explicit transaction.
@@ -78,7 +78,7 @@ pub enum TxnStatus {
     Failed,
 }
 
-/// What a finished statement says of itself.
+/// The command tag of a finished statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandTag {
     /// "SELECT", "INSERT", "CREATE TABLE" ...
@@ -105,14 +105,14 @@ impl CommandTag {
     }
 }
 
-/// How the data of a COPY travels.
+/// The format of the data of a COPY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyHeader {
     /// Whether the whole stream is PostgreSQL's binary format.
     pub binary: bool,
     /// How many columns a line has.
     pub column_count: u16,
-    /// How long a client that sends data may stay silent, since locks are held for it; None: for ever.
+    /// How long a client that sends data may stay silent, since locks are held for it; None: no limit.
     pub idle_max: Option<Duration>,
 }
 
@@ -121,20 +121,19 @@ pub struct CopyHeader {
 pub trait ResultSink {
     /// The shape of the rows that follow; called once by each statement that returns rows, before the first.
     fn columns(&mut self, columns: &[OutputColumn]);
-    /// One row. `Break`: stop, nobody listens.
+    /// One row. `Break`: stop, the result is not needed any more.
     fn row(&mut self, row: RowRef<'_>) -> ControlFlow<()>;
     /// The statement is done.
     fn complete(&mut self, tag: &CommandTag);
     /// The statement was empty; takes the place of `complete`.
     fn empty(&mut self) {}
-    /// Something worth telling that is not an error.
+    /// A notice or warning.
     fn notice(&mut self, level: NoticeLevel, notice: &SqlError) {
         let _ = (level, notice);
     }
-    /// COPY FROM STDIN: asks the client for its data and gives every piece to `take`, in order, cut anywhere.
-    /// Returns when the client is done. An error of `take` ends the copy and is returned; so are the client's
-    /// failure (57014) and a broken connection. Without an implementation of its own a sink has no data to
-    /// give.
+    /// COPY FROM STDIN: asks the client for its data and passes every piece to `take`, in order, cut
+    /// anywhere. Returns when the client is done. An error of `take` ends the copy and is returned; so are
+    /// the client's failure (57014) and a broken connection. A sink that does not implement this has no data.
     fn copy_in(
         &mut self,
         header: CopyHeader,
@@ -149,7 +148,8 @@ pub trait ResultSink {
     fn copy_out(&mut self, header: CopyHeader) {
         let _ = header;
     }
-    /// A piece of it: in text format one line with its newline. `Break`: stop, nobody listens.
+    /// A piece of it: in text format one line with its newline. `Break`: stop, the data is not needed any
+    /// more.
     fn copy_data(&mut self, data: &[u8]) -> ControlFlow<()> {
         let _ = data;
         ControlFlow::Continue(())
@@ -164,7 +164,7 @@ pub trait ResultSink {
     }
 }
 
-/// A session's time zone, for those who read and show its values beside it.
+/// A session's time zone, shared with those who read and show its values.
 #[derive(Clone, Debug)]
 pub struct SharedZone(Arc<RwLock<TimeZone>>);
 

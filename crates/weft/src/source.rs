@@ -1,4 +1,4 @@
-//! The query engine's window on a transaction: its view as a source of chunks.
+//! A transaction's view as the query engine's source of rows.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use weft_store::{Catalog, IndexDef};
 use weft_txn::TxnView;
 use weft_types::SqlError;
 
-/// Rows that one key range of an index may hold before a scan of the table is the better way.
+/// A key range with more rows than this is read by scanning the table.
 const INDEX_RANGE_ROWS_MAX: usize = 4096;
 
 /// A transaction's view as the query engine reads it.

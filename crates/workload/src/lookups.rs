@@ -52,7 +52,7 @@ pub enum Read {
 
 /// How lookups follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum LookupMode {
     /// One after the other.
     Serial,
     /// So many lookups planned, fetched together, then made.
@@ -171,7 +171,7 @@ impl Lookups {
         &self,
         index: Index,
         read: Read,
-        way: Way,
+        mode: LookupMode,
         lookups: usize,
         seed: u64,
     ) -> Result<f64, SqlError> {
@@ -188,10 +188,10 @@ impl Lookups {
         };
         let mut random = Prng::new(seed);
         let start = thread_cpu_nanos();
-        let (done, sum) = match way {
-            Way::Serial => run.serial(lookups, &mut random)?,
-            Way::Probes(in_flight) => run.probes(in_flight.max(1), lookups, &mut random)?,
-            Way::Group => run.groups(lookups, &mut random)?,
+        let (done, sum) = match mode {
+            LookupMode::Serial => run.serial(lookups, &mut random)?,
+            LookupMode::Probes(in_flight) => run.probes(in_flight.max(1), lookups, &mut random)?,
+            LookupMode::Group => run.groups(lookups, &mut random)?,
         };
         std::hint::black_box(sum);
         Ok(done as f64 * 1e9 / (thread_cpu_nanos() - start).max(1) as f64)
@@ -339,14 +339,14 @@ mod tests {
         assert!(lookups.limit_rate(Read::Whole, 1_000) > 0.0);
         assert!(
             lookups
-                .rate(Index::Ordered, Read::Field, Way::Serial, 100, 1)
+                .rate(Index::Ordered, Read::Field, LookupMode::Serial, 100, 1)
                 .unwrap()
                 > 0.0
         );
         let hash_only = Lookups::new(1_000, 64, false).unwrap();
         assert!(
             hash_only
-                .rate(Index::Ordered, Read::Locate, Way::Group, 100, 1)
+                .rate(Index::Ordered, Read::Locate, LookupMode::Group, 100, 1)
                 .is_err()
         );
     }

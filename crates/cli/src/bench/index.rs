@@ -6,7 +6,7 @@
 
 use weft_workload::Record;
 use weft_workload::driver::median;
-use weft_workload::lookups::{Index, Lookups, Read, Way};
+use weft_workload::lookups::{Index, LookupMode, Lookups, Read};
 
 use super::print;
 use crate::arguments::IndexArguments;
@@ -18,13 +18,13 @@ const RECORDS_QUICK: u64 = 100_000;
 const SERIAL: &str = "serial";
 
 /// One after the other, with so many in flight, in groups.
-fn ways(in_flight: &[usize]) -> Vec<(Way, String)> {
+fn modes(in_flight: &[usize]) -> Vec<(LookupMode, String)> {
     let probes = in_flight
         .iter()
-        .map(|count| (Way::Probes(*count), format!("{count} probes")));
-    std::iter::once((Way::Serial, SERIAL.to_owned()))
+        .map(|count| (LookupMode::Probes(*count), format!("{count} probes")));
+    std::iter::once((LookupMode::Serial, SERIAL.to_owned()))
         .chain(probes)
-        .chain([(Way::Group, "group".to_owned())])
+        .chain([(LookupMode::Group, "group".to_owned())])
         .collect()
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &IndexArguments) -> Result<(), Failure> {
             "--in-flight must be between 1 and 1024".to_owned(),
         ));
     }
-    let ways = ways(&arguments.in_flight);
+    let modes = modes(&arguments.in_flight);
     let records = arguments
         .records
         .unwrap_or(if arguments.quick { RECORDS_QUICK } else { RECORDS });
@@ -77,12 +77,12 @@ pub(crate) fn run(arguments: &IndexArguments) -> Result<(), Failure> {
             (Read::Field, "64 B field"),
             (Read::Whole, "whole record"),
         ] {
-            let mut rates = vec![(Vec::new(), Vec::new()); ways.len()];
+            let mut rates = vec![(Vec::new(), Vec::new()); modes.len()];
             for round in 0..arguments.rounds {
                 let limit = lookups.limit_rate(read, count);
-                for ((way, _), (rates, shares)) in ways.iter().zip(&mut rates) {
+                for ((mode, _), (rates, shares)) in modes.iter().zip(&mut rates) {
                     let rate = lookups
-                        .rate(*index, read, *way, count, round + 1)
+                        .rate(*index, read, *mode, count, round + 1)
                         .map_err(|error| failed(&error.message))?;
                     rates.push(rate);
                     shares.push(if limit > 0.0 { rate / limit } else { 0.0 });
@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &IndexArguments) -> Result<(), Failure> {
                 .map(|(rates, shares)| (median(rates), median(shares)))
                 .collect();
             let serial = medians.first().map_or(0.0, |(rate, _)| *rate);
-            for ((_, way_name), (rate, share)) in ways.iter().zip(medians) {
+            for ((_, way_name), (rate, share)) in modes.iter().zip(medians) {
                 let case = format!("{index_name}, {read_name}, {way_name}");
                 let against = (way_name != SERIAL).then_some((SERIAL, serial));
                 found.push(record(&case, &config, "throughput", rate, "1/s").beside(against));

@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use weft_lsm_bench::key_value::{
-    Case, CaseRun, Compactor, KEY_BYTES, KeyValueStore, KeyValues, Spell, StoreShape, TableIo, WeftStore,
-    run_case,
+    Case, CaseRun, Compactor, KEY_BYTES, KeyValueStore, KeyValues, RunSchedule, StoreShape, TableIo,
+    WeftStore, run_case,
 };
 use weft_offload::model::ModelParams;
 use weft_ops::block::Compression;
@@ -146,7 +146,7 @@ struct Bench<'a> {
     arguments: &'a LsmArguments,
     value_bytes: usize,
     shape: StoreShape,
-    spell: Spell,
+    schedule: RunSchedule,
 }
 
 impl<'a> Bench<'a> {
@@ -165,7 +165,7 @@ impl<'a> Bench<'a> {
                 io: table_io(arguments.io),
                 ..StoreShape::default()
             },
-            spell: Spell {
+            schedule: RunSchedule {
                 warmup: Duration::from_secs_f64(arguments.seconds * WARMUP_SHARE),
                 steady: Duration::from_secs_f64(arguments.seconds),
                 slot: Duration::from_millis(arguments.slot_ms),
@@ -246,7 +246,14 @@ impl<'a> Bench<'a> {
 
     fn run_case(&self, store: &dyn KeyValueStore, case: Case, round: u64) -> Result<CaseRun, Failure> {
         let (keys, seed) = (self.arguments.keys, SEED + 1 + round);
-        Ok(run_case(store, case, keys, self.value_bytes, &self.spell, seed)?)
+        Ok(run_case(
+            store,
+            case,
+            keys,
+            self.value_bytes,
+            &self.schedule,
+            seed,
+        )?)
     }
 
     fn config(&self) -> String {

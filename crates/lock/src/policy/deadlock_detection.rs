@@ -1,10 +1,10 @@
-//! Wait unless that closes a circle. The default.
+//! Wait unless that closes a cycle in the waits-for graph. The default.
 //!
 //! A transaction waits for at most one resource, so the waits-for graph has the waiting transactions as inner
-//! nodes; a search from the requester's blockers that comes back to the requester has found the circle. A
-//! circle can only close by somebody beginning to wait, and this runs each time somebody does; so circles of
-//! standing waiters never exist (a conversion that is to stand before others counts as what those wait for),
-//! and the requester is always a sensible victim: it alone closes the circle.
+//! nodes; a search from the requester's blockers that returns to the requester has found a cycle. A cycle can
+//! only close when a transaction begins to wait, and this runs each time; so there are never cycles among
+//! existing waiters (if a conversion overtakes waiters, they count as waiting for it), and the requester is
+//! always a sensible victim: it alone closes the cycle.
 
 use hashbrown::HashMap;
 use weft_base::TxnId;
@@ -12,7 +12,7 @@ use weft_base::TxnId;
 use super::{Conflict, ConflictPolicy, Decision};
 use crate::LockTable;
 
-/// See the module.
+/// See the module's head.
 #[derive(Clone, Copy, Debug)]
 pub struct DeadlockDetection;
 
@@ -22,16 +22,16 @@ impl ConflictPolicy for DeadlockDetection {
     }
 
     fn decide(&self, conflict: &Conflict<'_>, table: &LockTable) -> Decision {
-        match circle(conflict, table) {
+        match cycle(conflict, table) {
             Some(cycle) => Decision::Deadlock(cycle),
             None => Decision::Wait,
         }
     }
 }
 
-/// Depth-first search over an explicit stack; each transaction is visited once. Remembers from where it came,
-/// to tell the circle.
-fn circle(conflict: &Conflict<'_>, table: &LockTable) -> Option<Vec<TxnId>> {
+/// Depth-first search over an explicit stack; each transaction is visited once. Remembers its predecessors,
+/// to report the cycle.
+fn cycle(conflict: &Conflict<'_>, table: &LockTable) -> Option<Vec<TxnId>> {
     let mut came_from: HashMap<TxnId, TxnId> = HashMap::new();
     let mut stack: Vec<TxnId> = Vec::new();
     let mut from = conflict.txn;
@@ -54,7 +54,7 @@ fn circle(conflict: &Conflict<'_>, table: &LockTable) -> Option<Vec<TxnId>> {
     }
 }
 
-/// The way from `start` to `end`, in order.
+/// The path from `start` to `end`, in order.
 fn path(start: TxnId, end: TxnId, came_from: &HashMap<TxnId, TxnId>) -> Vec<TxnId> {
     let mut path = vec![end];
     let mut at = end;

@@ -1,11 +1,11 @@
 //! Conflict policies: what happens to a request that cannot be granted at once.
 //!
-//! A policy sees the conflict and the table and decides; it changes nothing. The table carries the decision
-//! out. Policies are stateless values that live as long as the program (`&NoWait` is such a value), since a
-//! request that has waited goes on later under the policy it came with.
+//! A policy gets the conflict and the table and decides; it changes nothing. The table carries out the
+//! decision. Policies are stateless values with static lifetime (such as `&NoWait`), since a request that has
+//! waited continues later under its original policy.
 //!
-//! Age is the order of transaction ids: the smaller id is the older transaction. A transaction that is run
-//! again after a [`WaitDie`] or [`WoundWait`] abort should keep its id, or it may starve.
+//! Age is the order of transaction ids: the smaller id is the older transaction. A transaction that is
+//! retried after a [`WaitDie`] or [`WoundWait`] abort should keep its id, or it may starve.
 
 mod bounded_wait;
 mod deadlock_detection;
@@ -26,27 +26,28 @@ use crate::{LockMode, LockTable, ResourceId};
 /// A request that cannot be granted at once.
 #[derive(Debug)]
 pub struct Conflict<'a> {
-    /// Who asks.
+    /// The requester.
     pub txn: TxnId,
-    /// For what.
+    /// The resource.
     pub resource: ResourceId,
-    /// What it would hold.
+    /// The mode that it would hold.
     pub mode: LockMode,
-    /// Everybody it would have to wait for: holders of conflicting modes and the waiters before it. Not
-    /// empty; may name one transaction twice.
+    /// Every transaction that it would have to wait for: holders of conflicting modes and the waiters before
+    /// it. Not empty; may name a transaction twice.
     pub blockers: &'a [TxnId],
-    /// Waiters that will have to wait for the requester if it waits, since a conversion stands before them.
+    /// Waiters that would have to wait for the requester if it waits, because it is a conversion and
+    /// overtakes them.
     pub overtaken: &'a [TxnId],
 }
 
-/// What is to happen to the request.
+/// What happens to the request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Decision {
     /// It waits.
     Wait,
-    /// It is not made; its transaction keeps what it holds.
+    /// It is refused; its transaction keeps its locks.
     Refuse,
-    /// It is not made, because it would close this circle of waiting transactions (the requester first, each
+    /// It is refused because it would close this cycle of waiting transactions (the requester first; each
     /// waits for the next, the last for the first).
     Deadlock(Vec<TxnId>),
     /// It waits, and these transactions are to be aborted.
@@ -61,8 +62,8 @@ pub trait ConflictPolicy: Sync {
     /// Decides about one conflict.
     fn decide(&self, conflict: &Conflict<'_>, table: &LockTable) -> Decision;
 
-    /// Whether waiting is decided by age alone, so that a waiter must be judged again when a conversion
-    /// overtakes it (it then waits for somebody it was not compared with).
+    /// Whether waiting depends on age alone, so that a waiter must be judged again when a conversion
+    /// overtakes it (it then waits for a transaction that it was not compared with).
     fn is_by_age(&self) -> bool {
         false
     }

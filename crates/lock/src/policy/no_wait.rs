@@ -4,7 +4,7 @@
 use super::{Conflict, ConflictPolicy, Decision};
 use crate::LockTable;
 
-/// See the module.
+/// See the module's head.
 #[derive(Clone, Copy, Debug)]
 pub struct NoWait;
 

@@ -1,11 +1,11 @@
-//! The older may wait for the younger; the younger dies rather than wait for the older (Rosenkrantz, Stearns
-//! and Lewis 1978). Waiting goes from old to young only, so there is no circle. Nobody who holds locks is
-//! disturbed.
+//! An older transaction may wait for a younger one; a younger one aborts rather than wait for an older one
+//! (Rosenkrantz, Stearns and Lewis 1978). Only older ones wait for younger ones, so there is no cycle. No
+//! holder of locks is aborted.
 
 use super::{Conflict, ConflictPolicy, Decision};
 use crate::LockTable;
 
-/// See the module.
+/// See the module's head.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitDie;
 

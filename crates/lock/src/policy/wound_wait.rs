@@ -1,11 +1,11 @@
-//! The older wounds the younger in its way (they must abort) and waits until they are gone; the younger waits
-//! for the older (Rosenkrantz, Stearns and Lewis 1978). Waiting goes from young to old only, apart from the
-//! wounded, who go away; so there is no circle.
+//! An older transaction wounds the younger ones that it conflicts with (they must abort) and waits until they
+//! are gone; a younger one waits for an older one (Rosenkrantz, Stearns and Lewis 1978). Only younger ones
+//! wait for older ones, except for the wounded, which end; so there is no cycle.
 
 use super::{Conflict, ConflictPolicy, Decision};
 use crate::LockTable;
 
-/// See the module.
+/// See the module's head.
 #[derive(Clone, Copy, Debug)]
 pub struct WoundWait;
 

@@ -49,7 +49,7 @@ impl Case {
 
 /// How long, and how finely it is looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Spell {
+pub struct RunSchedule {
     /// What does not count.
     pub warmup: Duration,
     /// What counts.
@@ -134,13 +134,13 @@ pub fn run_case(
     case: Case,
     keys: u64,
     value_bytes: usize,
-    spell: &Spell,
+    schedule: &RunSchedule,
     seed: u64,
 ) -> Result<CaseRun, LoadError> {
     let mut data = KeyValues::new(value_bytes, seed);
     let mut fresh = 0;
     let keys = keys.max(1);
-    let beside = Beside::default();
+    let background = BackgroundWriter::default();
     let mut operation = |data: &mut KeyValues| match case {
         Case::Fill => {
             fresh += 1;
@@ -160,25 +160,25 @@ pub fn run_case(
         }
     };
     if case != Case::ReadWhileWriting {
-        return measure(store, spell, &beside, || operation(&mut data));
+        return measure(store, schedule, &background, || operation(&mut data));
     }
     std::thread::scope(|scope| {
         let mut other = KeyValues::new(value_bytes, !seed);
-        let beside = &beside;
+        let background = &background;
         let writer = scope.spawn(move || {
-            while !beside.stop.load(Ordering::Relaxed) {
+            while !background.stop.load(Ordering::Relaxed) {
                 let number = other.below(keys);
                 other.put(number, store)?;
-                beside.writes.fetch_add(1, Ordering::Relaxed);
+                background.writes.fetch_add(1, Ordering::Relaxed);
             }
             Ok::<(), LoadError>(())
         });
-        let run = measure(store, spell, beside, || operation(&mut data));
-        beside.stop.store(true, Ordering::Relaxed);
+        let run = measure(store, schedule, background, || operation(&mut data));
+        background.stop.store(true, Ordering::Relaxed);
         let ended = writer.join();
         ended.map_err(|_| LoadError("the writer panicked".to_owned()))??;
         let mut run = run?;
-        run.writes_beside = Some(beside.steady_writes() / run.elapsed.as_secs_f64().max(1e-9));
+        run.writes_beside = Some(background.steady_writes() / run.elapsed.as_secs_f64().max(1e-9));
         Ok(run)
     })
 }
@@ -193,7 +193,7 @@ fn read(store: &dyn KeyValueStore, data: &KeyValues, number: u64) -> Result<(), 
 
 /// The other thread.
 #[derive(Default)]
-struct Beside {
+struct BackgroundWriter {
     stop: AtomicBool,
     writes: AtomicU64,
     /// When the steady time began.
@@ -202,7 +202,7 @@ struct Beside {
     writes_after: AtomicU64,
 }
 
-impl Beside {
+impl BackgroundWriter {
     fn steady_writes(&self) -> f64 {
         let before = self.writes_before.load(Ordering::Relaxed);
         self.writes_after.load(Ordering::Relaxed).saturating_sub(before) as f64
@@ -212,12 +212,12 @@ impl Beside {
 /// Repeats an operation for the spell's time. One reading of the clock an operation.
 fn measure(
     store: &dyn KeyValueStore,
-    spell: &Spell,
-    beside: &Beside,
+    schedule: &RunSchedule,
+    background: &BackgroundWriter,
     mut operation: impl FnMut() -> Result<(), LoadError>,
 ) -> Result<CaseRun, LoadError> {
     let begun = Instant::now();
-    let slot = spell.slot.max(Duration::from_millis(1));
+    let slot = schedule.slot.max(Duration::from_millis(1));
     let mut run = CaseRun {
         series: Vec::new(),
         operations: 0,
@@ -231,7 +231,7 @@ fn measure(
     };
     let mut waited_before = store.waited_nanos();
     let (mut slot_end, mut slot_operations) = (slot, 0_u64);
-    let mut steady_from = (spell.warmup == Duration::ZERO).then_some(Duration::ZERO);
+    let mut steady_from = (schedule.warmup == Duration::ZERO).then_some(Duration::ZERO);
     let mut before = Duration::ZERO;
     loop {
         operation()?;
@@ -260,16 +260,16 @@ fn measure(
         }
         run.memory_bytes_max = run.memory_bytes_max.max(store.memory_bytes());
         match steady_from {
-            None if now >= spell.warmup => {
+            None if now >= schedule.warmup => {
                 steady_from = Some(now);
                 run.debt_bytes_begin = debt_bytes;
                 waited_before = store.waited_nanos();
-                let writes = beside.writes.load(Ordering::Relaxed);
-                beside.writes_before.store(writes, Ordering::Relaxed);
+                let writes = background.writes.load(Ordering::Relaxed);
+                background.writes_before.store(writes, Ordering::Relaxed);
             }
-            Some(from) if now - from >= spell.steady => {
-                let writes = beside.writes.load(Ordering::Relaxed);
-                beside.writes_after.store(writes, Ordering::Relaxed);
+            Some(from) if now - from >= schedule.steady => {
+                let writes = background.writes.load(Ordering::Relaxed);
+                background.writes_after.store(writes, Ordering::Relaxed);
                 run.elapsed = now - from;
                 run.waited_share = store.waited_nanos().zip(waited_before).map(|(after, before)| {
                     after.saturating_sub(before) as f64 / 1e9 / run.elapsed.as_secs_f64().max(1e-9)
@@ -334,7 +334,7 @@ mod tests {
         store
     }
 
-    const SHORT: Spell = Spell {
+    const SHORT: RunSchedule = RunSchedule {
         warmup: Duration::from_millis(10),
         steady: Duration::from_millis(40),
         slot: Duration::from_millis(5),
@@ -391,11 +391,11 @@ mod tests {
             stall: Some(Duration::from_millis(30)),
             ..MapStore::default()
         };
-        let spell = Spell {
+        let schedule = RunSchedule {
             warmup: Duration::ZERO,
             ..SHORT
         };
-        let run = run_case(&store, Case::Fill, 0, 40, &spell, 3).unwrap();
+        let run = run_case(&store, Case::Fill, 0, 40, &schedule, 3).unwrap();
         let empty = run.series.iter().filter(|slot| slot.rate == 0.0).count();
         assert!(empty >= 4, "{:?}", run.series);
         assert!(run.jitter() > 1.0, "{}", run.jitter());

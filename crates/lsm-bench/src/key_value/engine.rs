@@ -196,7 +196,7 @@ impl KeyValueStore for WeftStore {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Case, KeyValues, Spell, run_case};
+    use super::super::{Case, KeyValues, RunSchedule, run_case};
     use super::*;
     use std::time::Duration;
 
@@ -208,7 +208,7 @@ mod tests {
             level1_bytes: 128 << 10,
             ..StoreShape::default()
         };
-        let spell = Spell {
+        let schedule = RunSchedule {
             warmup: Duration::from_millis(20),
             steady: Duration::from_millis(100),
             slot: Duration::from_millis(20),
@@ -229,7 +229,7 @@ mod tests {
             store.settle().unwrap();
             assert_eq!(store.debt_bytes(), 0);
             for case in [Case::Overwrite, Case::ReadWhileWriting, Case::Read] {
-                let run = run_case(&store, case, 3000, 100, &spell, 5).unwrap();
+                let run = run_case(&store, case, 3000, 100, &schedule, 5).unwrap();
                 assert!(run.operations > 0, "{compactor:?} {case:?}");
             }
             if let (Compactor::Failing(_), Some(counters)) = (compactor, store.unit_counters()) {

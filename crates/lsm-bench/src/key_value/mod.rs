@@ -24,7 +24,7 @@ use crate::LoadError;
 
 pub use weft_lsm::TableIo;
 
-pub use cases::{Case, CaseRun, Second, Spell, jitter, run_case};
+pub use cases::{Case, CaseRun, RunSchedule, Second, jitter, run_case};
 pub use data::{KEY_BYTES, KeyValues, key};
 pub(crate) use engine::options as engine_options;
 pub use engine::{Compactor, WeftStore};

@@ -1,15 +1,15 @@
-//! Filters of a compaction's tables, built by somebody else than the tables' writer.
+//! Filters of a compaction's tables, built outside of the thread that writes the tables.
 //!
 //! ```text
-//! table full ─► hashes to the executor ─► (the next table is merged meanwhile) ─► this table's? ─► stored
-//!                                                                  │ another's, or it does not come
+//! table full ─► hashes to the executor ─► (the next table is merged meanwhile) ─► valid filter? ─► stored
+//!                                                                  │ no, or none arrives
 //!                                                                  └─► the writer builds it; counted
 //! ```
 //!
-//! A filter that misses a key loses reads and nobody would notice: so every hash is looked for before there
-//! is a [`CheckedFilter`], wherever it comes from. One table waits for its filter at a time.
+//! A filter without one of its keys would lose reads unnoticed: so every hash is looked up before there is a
+//! [`CheckedFilter`], wherever the filter was built. One table waits for its filter at a time.
 //!
-//! Source: X-DB, "Conclusion": filters as the next thing for units. Decision 0022.
+//! Source: X-DB, "Conclusion": filters as the next task for units. Decision 0022.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,20 +26,19 @@ use crate::executor::{CompactionExecutor, ExecutorError, FilterExecutor};
 pub(crate) struct FilterBuilder<'a> {
     executor: &'a dyn FilterExecutor,
     bits_per_key: u32,
-    /// Filters that were left to the writer because what the executor gave could not be taken.
+    /// Filters that the writer had to build because the executor's was not usable.
     rebuilt: &'a AtomicU64,
     is_stopped: &'a dyn Fn() -> bool,
 }
 
-/// A filter that was asked for.
+/// A filter that was requested.
 pub(crate) struct PendingFilter {
     hashes: Arc<[u64]>,
     answer: Receiver<Result<CheckedFilter, ExecutorError>>,
 }
 
 impl<'a> FilterBuilder<'a> {
-    /// `None` if there are no filters, or the executor has nobody for them: then the tables' writer builds
-    /// them.
+    /// `None` if there are no filters, or the executor builds none: then the tables' writer does.
     pub(crate) fn new(
         executor: &'a dyn CompactionExecutor,
         bits_per_key: u32,
@@ -55,7 +54,7 @@ impl<'a> FilterBuilder<'a> {
         })
     }
 
-    /// Asks for the filter of these hashes. May wait while the executor's queue is full.
+    /// Requests the filter of these hashes. May wait while the executor's queue is full.
     ///
     /// # Errors
     /// `Closed` if the engine is being closed.
@@ -63,7 +62,7 @@ impl<'a> FilterBuilder<'a> {
         let hashes: Arc<[u64]> = parts.iter().flatten().copied().collect();
         let (tell, answer) = channel();
         let done = move |built| {
-            // Nobody hears of the filters of a compaction that has failed.
+            // After a failed compaction nobody receives its filters.
             let _ = tell.send(built);
         };
         let own = Arc::clone(&hashes);
@@ -84,7 +83,7 @@ impl<'a> FilterBuilder<'a> {
         Ok(self.taken(pending, built.and_then(Result::ok)))
     }
 
-    /// The same, if that is known by now.
+    /// The same, without waiting.
     pub(crate) fn try_take(&self, pending: &PendingFilter) -> Option<Option<Bytes>> {
         match pending.answer.try_recv() {
             Ok(built) => Some(self.taken(pending, built.ok())),
@@ -103,7 +102,7 @@ impl<'a> FilterBuilder<'a> {
 }
 
 impl PendingFilter {
-    /// The hashes that the filter was to be of.
+    /// The hashes that the filter was requested for.
     pub(crate) fn hashes(&self) -> &[u64] {
         &self.hashes
     }

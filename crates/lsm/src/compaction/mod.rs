@@ -1,34 +1,34 @@
 //! Compaction: rewriting tables of one level into the next.
 //!
 //! ```text
-//! choose.rs    what to compact: a function of the version          (nothing is read or written)
-//! turns.rs     whose turn it is: what failed rests
-//! bound.rs     how long the output of a task can be
-//! tasks.rs     cutting it into block-range tasks, reading their blocks (through table/source.rs)
-//! units.rs     who merges (executor.rs, beside this folder): the offload runtime, one of them
-//! filters.rs   tables' filters, if somebody builds them beside the writer
-//! output.rs    results, in order, into tables
-//! wait.rs      waiting for them, but not when the engine is closed
-//! run.rs       all of it together; installed in one edit
+//! pick.rs         which compaction is next: a function of the version (nothing is read or written)
+//! state.rs        running compactions, and what backs off after failures
+//! output_size.rs  an upper bound for the output of a task
+//! tasks.rs        cuts it into block-range tasks, reads their blocks (through table/bulk_read.rs)
+//! units.rs        who merges (executor.rs, beside this folder): the offload runtime is one
+//! filters.rs      tables' filters, if they are built outside of the writer's thread
+//! output.rs       results, in order, into tables
+//! wait.rs         waiting for them, unless the engine is closed
+//! run.rs          all of it together; installed in one edit
 //! ```
 //!
-//! A task has at most four runs ([`TASK_RUNS_MAX`]), as X-DB's units have four decoders: three tables of
-//! level 0 at most, and the next level as one run.
+//! A task has at most four runs ([`TASK_RUNS_MAX`]), since X-DB's units have four decoders: at most three
+//! tables of level 0, and the next level as one run.
 
-mod bound;
-mod choose;
 mod filters;
 mod output;
+mod output_size;
+mod pick;
 mod run;
+mod state;
 mod tasks;
-mod turns;
 mod units;
 mod wait;
 
-pub(crate) use choose::{Choice, choose, choose_from, debt_bytes};
 pub(crate) use output::{TableMaker, TableSpec};
+pub(crate) use pick::{CompactionPick, debt_bytes, pick, pick_from_level};
 pub(crate) use run::{Compacted, CompactionContext, compact};
-pub(crate) use turns::Turns;
+pub(crate) use state::CompactionState;
 pub use units::UnitExecutor;
 
 /// The most runs that a task may have.

@@ -1,9 +1,9 @@
-//! Finished blocks into tables: as many as the length of a table asks for, with range tombstones cut to fit.
+//! Writes finished blocks into tables, cut at the target table size, with range tombstones clipped to each.
 //!
-//! Where filters are built by somebody else, a table waits for its own while the next one is written.
+//! If filters are built elsewhere, a table waits for its filter while the next one is written.
 //!
-//! A maker that is dropped before its end removes what it made: after a failed flush or compaction no file is
-//! left, and its space is free for the next attempt.
+//! If a maker is dropped before its end it removes what it made: after a failed flush or compaction no file
+//! is left, and its space is free for the next attempt.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::filters::{FilterBuilder, PendingFilter};
 use crate::error::LsmError;
 use crate::table::{TableMeta, TableSink, TableWriter, table_name};
 
-/// What the tables are to be like.
+/// Settings for the new tables.
 pub(crate) struct TableSpec {
     pub dir: PathBuf,
     pub level: usize,
@@ -34,24 +34,24 @@ pub(crate) struct TableMaker<'a> {
     sink: TableSink<'a>,
     spec: TableSpec,
     next_number: &'a dyn Fn() -> u64,
-    /// Range tombstones that stay, by start.
+    /// Range tombstones to keep, by start.
     tombstones: Vec<RangeTombstone>,
     writer: Option<TableWriter>,
-    /// Who builds filters, if not the writer.
+    /// What builds filters, if not the writer.
     filters: Option<FilterBuilder<'a>>,
-    /// The table before, which has everything but its filter.
+    /// The previous table, complete except for its filter.
     unfinished: Option<(TableWriter, PendingFilter)>,
-    /// Tables begin here and end at the next cut; none for the first.
+    /// The current table begins here and ends at the next cut; none for the first.
     cut: Option<Bytes>,
     made: Vec<TableMeta>,
-    /// Files that nobody knows of yet.
+    /// Files that no version refers to yet.
     created: Vec<PathBuf>,
 }
 
 impl Drop for TableMaker<'_> {
     fn drop(&mut self) {
         for path in &self.created {
-            // What stays is removed by the next opening.
+            // The next opening removes what could not be removed here.
             let _ = self.sink.disk.remove(path);
         }
     }
@@ -118,7 +118,7 @@ impl<'a> TableMaker<'a> {
         self.writer()?.add_block(block, hashes, may_point)
     }
 
-    /// Finishes the present table, which ends before `cut`.
+    /// Finishes the current table, which ends before `cut`.
     fn finish_table(&mut self, cut: Option<Bytes>) -> Result<(), LsmError> {
         let from = self.cut.clone();
         let inside: Vec<RangeTombstone> = self
@@ -157,7 +157,7 @@ impl<'a> TableMaker<'a> {
         Ok(())
     }
 
-    /// Finishes the table before, if its filter is there, or else waits for that.
+    /// Finishes the previous table if its filter has arrived; waits for the filter if `waits`.
     fn finish_unfinished(&mut self, waits: bool) -> Result<(), LsmError> {
         let (Some(filters), Some((_, pending))) = (&self.filters, &self.unfinished) else {
             return Ok(());

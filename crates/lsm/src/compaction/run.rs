@@ -1,9 +1,9 @@
-//! Doing a compaction: tasks out to the executor, results in order into tables.
+//! Runs a compaction: tasks to the executor, results in order into tables.
 //!
-//! One thread drives a compaction, however many tasks it has in flight: it reads the blocks of the next
-//! task, submits it, and takes whatever results have come, in any order. At most [`TASKS_IN_FLIGHT`] tasks
-//! and their results are in memory. A result is written as soon as it is there and its turn has come, while
-//! the caches still have it.
+//! One thread drives a compaction, however many tasks it has in flight: it reads the blocks of the next task,
+//! submits it, and takes the results that have arrived, in any order. At most [`TASKS_IN_FLIGHT`] tasks and
+//! their results are in memory. A result is written as soon as all results before it have been written, while
+//! it is still in the caches.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,19 +15,19 @@ use weft_ops::block::BlockOptions;
 use weft_ops::key::SeqNo;
 use weft_ops::merge::{CheckedMerge, RangeTombstone};
 
-use super::Choice;
+use super::CompactionPick;
 use super::filters::FilterBuilder;
 use super::output::{TableMaker, TableSpec};
 use super::tasks::{Common, Origins, TaskRange, cut, locate, read_task, runs};
 use super::wait::receive;
 use crate::error::LsmError;
 use crate::executor::{CompactionExecutor, ExecutorError};
-use crate::table::{Source, Table, TableMeta, TableSink};
+use crate::table::{BulkReader, Table, TableMeta, TableSink};
 
 const TASKS_IN_FLIGHT: usize = 8;
 
-/// Bytes of a task's input, at most, when this very thread merges: task and result then stay in the
-/// processor's second cache from reading to writing. Units get larger ones: each has a price of its own.
+/// The most bytes of a task's input if this thread itself merges: task and result then stay in the
+/// processor's second-level cache. Units get larger tasks, since each task has a fixed cost.
 const TASK_BYTES_HERE: u64 = 1 << 20;
 
 /// What a compaction needs of the engine.
@@ -38,15 +38,15 @@ pub(crate) struct CompactionContext<'a> {
     pub output_dir: PathBuf,
     pub blocks: BlockOptions,
     pub filter_bits_per_key: u32,
-    /// Counts filters that the executor did not give as they ought to be.
+    /// Counts unusable filters of the executor.
     pub filters_rebuilt: &'a AtomicU64,
     pub table_bytes: u64,
     pub task_bytes: u64,
     /// See [`crate::LsmOptions::task_memory_bytes`].
     pub task_memory_bytes: u64,
-    /// Bytes that all compactions have set aside of it.
+    /// Bytes of it that all compactions have reserved.
     pub task_memory: &'a AtomicU64,
-    /// What readers hold, ascending.
+    /// Sequence numbers of registered snapshots, ascending.
     pub snapshots: Vec<SeqNo>,
     pub next_number: &'a dyn Fn() -> u64,
     /// Whether the engine is being closed, so that the compaction is given up.
@@ -65,7 +65,7 @@ impl<'a> CompactionContext<'a> {
     }
 }
 
-/// What came of a compaction.
+/// The result of a compaction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Compacted {
     /// Synced; their names are not durable yet.
@@ -81,8 +81,11 @@ type Done = (usize, Result<CheckedMerge, ExecutorError>);
 ///
 /// # Errors
 /// A bad input block, by file and offset; the disk's; an executor's. No file is left.
-pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Result<Compacted, LsmError> {
-    let runs = runs(choice);
+pub(crate) fn compact(
+    picked: &CompactionPick,
+    context: &CompactionContext<'_>,
+) -> Result<Compacted, LsmError> {
+    let runs = runs(picked);
     let mut tombstones: Vec<RangeTombstone> = Vec::new();
     let mut last_seqno = SeqNo(0);
     let mut value_files = BTreeMap::new();
@@ -94,10 +97,10 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
     }
     tombstones.sort();
     let oldest = context.snapshots.first().copied().unwrap_or(SeqNo::MAX);
-    let kept = |tombstone: &&RangeTombstone| !choice.bottom || tombstone.seqno > oldest;
+    let kept = |tombstone: &&RangeTombstone| !picked.bottom || tombstone.seqno > oldest;
     let spec = TableSpec {
         dir: context.output_dir.clone(),
-        level: choice.output_level(),
+        level: picked.output_level(),
         table_bytes: context.table_bytes,
         filter_bits_per_key: context.filter_bits_per_key,
         last_seqno,
@@ -108,7 +111,7 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
     let mut maker = maker.with_filters(context.filters());
     let common = Common {
         snapshots: context.snapshots.clone(),
-        bottom: choice.bottom,
+        bottom: picked.bottom,
         tombstones,
         output: context.blocks,
         key_hashes: context.filter_bits_per_key > 0,
@@ -121,7 +124,7 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
     let with_pointers = runs.iter().flatten();
     let with_pointers = with_pointers.filter(|table| !table.properties().value_files.is_empty());
     let (done, results) = channel::<Done>();
-    let mut flight = Flight {
+    let mut flight = TasksInFlight {
         with_pointers: with_pointers.map(|table| &**table).collect(),
         wants_hashes: context.filter_bits_per_key > 0,
         ranges: &ranges,
@@ -133,7 +136,7 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         next: 0,
         compacted: Compacted::default(),
     };
-    let source = Source::new();
+    let source = BulkReader::new();
     for (number, range) in ranges.iter().enumerate() {
         while flight.origins.len() >= TASKS_IN_FLIGHT {
             flight.receive(&mut maker)?;
@@ -149,13 +152,13 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
             flight.receive(&mut maker)?;
         }
         flight.origins.insert(number, origins);
-        let mut answer = Answer {
+        let mut answer = ResultSender {
             number,
             done: Some(done.clone()),
         };
         let tell = move |result| answer.send(result);
         context.executor.submit(task, context.is_stopped, Box::new(tell));
-        // If it was given up for this, its answer is no failure.
+        // If it was given up because of closing, the answer is not an error.
         if (context.is_stopped)() {
             return Err(LsmError::Closed);
         }
@@ -166,7 +169,7 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
         flight.receive(&mut maker)?;
     }
     let mut compacted = flight.compacted;
-    // Tasks share no key and leave out none, so every entry of every input was read exactly once.
+    // Tasks do not overlap and leave out nothing, so every entry of every input was read exactly once.
     let entries = runs.iter().flatten().map(|table| table.properties().entry_count);
     let there: u64 = entries.sum();
     if compacted.entries_in != there {
@@ -177,22 +180,22 @@ pub(crate) fn compact(choice: &Choice, context: &CompactionContext<'_>) -> Resul
     Ok(compacted)
 }
 
-/// Sends a task's result, or that there will be none if the executor drops it.
-struct Answer {
+/// Sends a task's result, or, if the executor drops it, the message that there is none.
+struct ResultSender {
     number: usize,
     done: Option<Sender<Done>>,
 }
 
-impl Answer {
+impl ResultSender {
     fn send(&mut self, result: Result<CheckedMerge, ExecutorError>) {
         if let Some(done) = self.done.take() {
-            // Nobody hears of the results of a compaction that has failed.
+            // After a failed compaction nobody receives its results.
             let _ = done.send((self.number, result));
         }
     }
 }
 
-impl Drop for Answer {
+impl Drop for ResultSender {
     fn drop(&mut self) {
         self.send(Err(ExecutorError::Failed(
             "the executor forgot a task".to_owned(),
@@ -200,7 +203,7 @@ impl Drop for Answer {
     }
 }
 
-/// Memory that is set aside for tasks, counted where everybody sees it.
+/// Memory reserved for tasks, in a shared counter.
 struct Reserved<'a> {
     all: &'a AtomicU64,
     tasks: BTreeMap<usize, u64>,
@@ -214,8 +217,8 @@ impl<'a> Reserved<'a> {
         }
     }
 
-    /// Sets memory aside for a task if all together stay within `bytes_max`, or if the compaction has no
-    /// other task; whether it did.
+    /// Reserves memory for a task if all together stay within `bytes_max`, or if the compaction has no other
+    /// task; returns whether it did.
     fn reserve(&mut self, task: usize, bytes: u64, bytes_max: u64, is_only: bool) -> bool {
         let fits = |all: u64| (all + bytes <= bytes_max || is_only).then_some(all + bytes);
         let reserved = self
@@ -240,9 +243,9 @@ impl Drop for Reserved<'_> {
     }
 }
 
-/// Tasks that are under way, and results that came early.
-struct Flight<'a> {
-    /// The inputs that list value files: only where these have keys there may be pointers to large values.
+/// Tasks in flight, and results that arrived early.
+struct TasksInFlight<'a> {
+    /// The inputs that list value files: only where these have keys can there be pointers to large values.
     with_pointers: Vec<&'a Table>,
     wants_hashes: bool,
     ranges: &'a [TaskRange],
@@ -256,9 +259,9 @@ struct Flight<'a> {
     compacted: Compacted,
 }
 
-impl Flight<'_> {
-    /// Waits for a result, unless the engine is being closed: then tasks are given up, and their results go
-    /// where nobody hears of them.
+impl TasksInFlight<'_> {
+    /// Waits for a result, unless the engine is being closed: then tasks are given up, and their results are
+    /// dropped.
     fn receive(&mut self, maker: &mut TableMaker<'_>) -> Result<(), LsmError> {
         match receive(&self.results, self.is_stopped)? {
             Some(done) => self.take(done, maker),
@@ -266,7 +269,7 @@ impl Flight<'_> {
         }
     }
 
-    /// Takes the results that are there.
+    /// Takes the results that have arrived.
     fn receive_ready(&mut self, maker: &mut TableMaker<'_>) -> Result<(), LsmError> {
         while let Ok(done) = self.results.try_recv() {
             self.take(done, maker)?;

@@ -1,8 +1,8 @@
-//! Cutting a compaction into block-range tasks.
+//! Cuts a compaction into block-range tasks.
 //!
-//! The cuts are last keys of input blocks, chosen so that between two cuts lie about as many bytes as a
-//! task is to have. A block that a cut goes through is read for the tasks on both sides; each takes the
-//! entries on its own.
+//! The cuts are last keys of input blocks, chosen so that there are about as many bytes between two cuts as a
+//! task is to have. A block that contains a cut is read for the tasks on both sides; each uses its own
+//! entries.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use weft_ops::block::BlockOptions;
 use weft_ops::key::SeqNo;
 use weft_ops::merge::{MergeError, MergeTask, RangeTombstone, Run};
 
-use super::Choice;
-use super::bound::output_bytes_max;
+use super::CompactionPick;
+use super::output_size::output_bytes_max;
 use crate::error::{CorruptKind, LsmError, corrupt};
-use crate::table::{Source, Table, TableProperties};
+use crate::table::{BulkReader, Table, TableProperties};
 
 /// From one cut (inclusive) to the next (exclusive).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,18 +34,18 @@ impl TaskRange {
 }
 
 /// The inputs as sorted runs, newest first: each table of level 0 by itself, a deeper level as one.
-pub(super) fn runs(choice: &Choice) -> Vec<Vec<Arc<Table>>> {
-    let mut runs: Vec<Vec<Arc<Table>>> = if choice.level == 0 {
-        choice
+pub(super) fn runs(picked: &CompactionPick) -> Vec<Vec<Arc<Table>>> {
+    let mut runs: Vec<Vec<Arc<Table>>> = if picked.level == 0 {
+        picked
             .inputs
             .iter()
             .map(|table| vec![Arc::clone(table)])
             .collect()
     } else {
-        vec![choice.inputs.clone()]
+        vec![picked.inputs.clone()]
     };
-    if !choice.below.is_empty() {
-        runs.push(choice.below.clone());
+    if !picked.below.is_empty() {
+        runs.push(picked.below.clone());
     }
     runs
 }
@@ -93,7 +93,7 @@ pub(super) fn read_task(
     runs: &[Vec<Arc<Table>>],
     range: &TaskRange,
     common: &Common,
-    source: &Source,
+    source: &BulkReader,
 ) -> Result<(MergeTask, Origins), LsmError> {
     let mut task_runs = Vec::with_capacity(runs.len());
     let mut origins = Vec::with_capacity(runs.len());
@@ -124,11 +124,11 @@ pub(super) fn read_task(
     Ok((task, origins))
 }
 
-/// Appends the blocks of a table that may have keys in the range; they lie in one piece.
+/// Appends the blocks of a table that may have keys in the range; they are contiguous.
 fn read_blocks(
     table: &Arc<Table>,
     range: &TaskRange,
-    source: &Source,
+    source: &BulkReader,
     blocks: &mut Vec<Bytes>,
     places: &mut Vec<(Arc<Table>, u64)>,
 ) -> Result<(), LsmError> {
@@ -162,7 +162,7 @@ fn read_blocks(
     Ok(())
 }
 
-/// Says which file a merge's complaint is about.
+/// Finds the file that a merge error is about.
 pub(super) fn locate(error: &MergeError, origins: &Origins) -> Option<LsmError> {
     let MergeError::Block { run, block, error } = error else {
         return None;

@@ -1,4 +1,4 @@
-//! Compaction on the offload runtime: units that may fail, and the CPU for whatever they fail at.
+//! Compaction on the offload runtime: units that may fail, and the CPU as a fallback.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use weft_ops::merge::MergeTask;
 
 use crate::executor::{CompactionExecutor, ExecutorError, FilterDone, FilterExecutor, TaskDone};
 
-/// Gives tasks and filters to a scheduler's units. How long keys and values are is left to the units to find
-/// out.
+/// Submits tasks and filters to a scheduler's units. The lengths of keys and values are left to the units to
+/// find out.
 pub struct UnitExecutor {
     scheduler: Arc<Scheduler>,
 }
@@ -26,7 +26,7 @@ impl CompactionExecutor for UnitExecutor {
         self.scheduler
             .submit_with(Job::merge(task, 0, 0), is_given_up, move |finished| {
                 done(match finished.result {
-                    Ok(output) => output.into_merge().ok_or_else(not_looked_through),
+                    Ok(output) => output.into_merge().ok_or_else(not_validated),
                     Err(JobError::Merge(error)) => Err(ExecutorError::Merge(error)),
                     Err(error) => Err(ExecutorError::Failed(error.to_string())),
                 });
@@ -49,14 +49,14 @@ impl FilterExecutor for UnitExecutor {
         let job = Job::build_filter(hashes, bits_per_key);
         self.scheduler.submit_with(job, is_given_up, move |finished| {
             done(match finished.result {
-                Ok(output) => output.into_filter().ok_or_else(not_looked_through),
+                Ok(output) => output.into_filter().ok_or_else(not_validated),
                 Err(error) => Err(ExecutorError::Failed(error.to_string())),
             });
         });
     }
 }
 
-/// Of a scheduler that was made with a look of its own.
-fn not_looked_through() -> ExecutorError {
+/// For a scheduler that was made with another validator.
+fn not_validated() -> ExecutorError {
     ExecutorError::Failed("the scheduler does not look through results".to_owned())
 }

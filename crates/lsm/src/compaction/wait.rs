@@ -1,17 +1,17 @@
-//! Waiting for who works for a compaction, but not when the engine is being closed.
+//! Waits for results of a compaction, unless the engine is being closed.
 //!
-//! A unit may take as long as its deadline allows, half a second and more; what it answers then is of no use,
-//! for nothing that was not installed is kept.
+//! A unit may take as long as its deadline allows, half a second and more; its answer is useless then, since
+//! nothing is kept that was not installed.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use crate::error::LsmError;
 
-/// How long nobody asks whether the engine is being closed.
+/// How often the waiting thread checks whether the engine is being closed.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 
-/// The next answer; `None` if nobody is left who could give one.
+/// The next answer; `None` if no sender is left.
 ///
 /// # Errors
 /// `Closed` if the engine is being closed before there is one.

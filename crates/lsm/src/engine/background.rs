@@ -1,4 +1,4 @@
-//! Who flushes and compacts: threads, or whoever wrote.
+//! Background work: flushes and compactions, by threads or by the writers themselves.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,23 +10,23 @@ use std::time::Duration;
 
 use super::Engine;
 use crate::backoff::Backoff;
-use crate::compaction::{Choice, CompactionContext, choose, choose_from, compact};
+use crate::compaction::{CompactionContext, CompactionPick, compact, pick, pick_from_level};
 use crate::error::{LsmError, io_error};
 use crate::options::Background;
 use crate::table::TableSink;
 use crate::version::Edit;
 
-/// What the threads and those who wait for them tell each other.
+/// State shared by the background threads and those who wait for them.
 #[derive(Default)]
-pub(super) struct Work {
+pub(super) struct BackgroundStatus {
     pub stop: bool,
-    /// Raised with every change that may make work.
+    /// Incremented by every change that may create work.
     pub changes: u64,
     /// Why the last flush failed.
     pub flush_error: Option<LsmError>,
-    /// How long nothing is flushed after that, unless somebody asks for it by name.
+    /// No flush is tried before this time after a failure, unless explicitly requested.
     pub flush_backoff: Backoff,
-    /// Why nothing is written any more.
+    /// Why writing has ended.
     pub poison: Option<LsmError>,
     /// Why the last compaction failed.
     pub compaction_error: Option<LsmError>,
@@ -34,10 +34,10 @@ pub(super) struct Work {
     pub collect_error: Option<LsmError>,
 }
 
-/// After an error, or when nothing was said, threads look again after this time.
+/// After an error, or without a notification, threads check again after this time.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// Errors: the system gives no thread. One that was started ends with the engine.
+/// Errors: the system gives no thread. Threads that were started end with the engine.
 pub(super) fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>, LsmError> {
     if engine.options.background == Background::Inline {
         return Ok(Vec::new());
@@ -54,11 +54,11 @@ pub(super) fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>, LsmErro
     Ok(threads)
 }
 
-/// One piece of work; whether there was any.
+/// One step of work; returns whether there was any.
 pub(super) type Step = fn(&Engine) -> Result<bool, LsmError>;
 
 pub(super) fn flush_step(engine: &Engine) -> Result<bool, LsmError> {
-    // What readers have let go since is removed, whether there is something to flush or not.
+    // Removes what readers have released since, whether there is something to flush or not.
     engine.files.obsolete.remove_all();
     engine.flush_if_due()
 }
@@ -67,7 +67,7 @@ pub(super) fn compact_step(engine: &Engine) -> Result<bool, LsmError> {
     if !engine.options.compact {
         return Ok(false);
     }
-    let done = engine.compact_once(Wanted::UrgentButResting);
+    let done = engine.compact_once(CompactionRequest::UrgentNotBackedOff);
     engine.note_compaction(&done);
     match done {
         Ok(false) => engine.collect_if_wanted(),
@@ -75,26 +75,26 @@ pub(super) fn compact_step(engine: &Engine) -> Result<bool, LsmError> {
     }
 }
 
-/// Which compaction.
+/// Which compaction to run.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Wanted {
+pub(super) enum CompactionRequest {
     /// The most urgent one.
     Urgent,
-    /// The most urgent one of those that did not fail lately.
-    UrgentButResting,
-    /// One of a level, whether that is too large or not.
+    /// The most urgent one whose tables do not back off.
+    UrgentNotBackedOff,
+    /// One of a level, whether that exceeds its target or not.
     Of(usize),
 }
 
-/// A compaction that runs: its tables are free again when this is dropped, after a panic too.
+/// A running compaction: its tables are released when this is dropped, after a panic too.
 struct Running<'a> {
     engine: &'a Engine,
-    choice: &'a Choice,
+    picked: &'a CompactionPick,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.engine.compaction_turn.lock().end(self.choice);
+        self.engine.compaction_turn.lock().end(self.picked);
         self.engine.compaction_ended.notify_all();
     }
 }
@@ -123,7 +123,7 @@ impl Engine {
             }
             seen = work.changes;
             drop(work);
-            // An error is kept for those who wait, and tried again after a while.
+            // An error is kept for those who wait, and the step is retried after a while.
             while matches!(step(self), Ok(true)) {
                 if self.work.lock().stop {
                     return;
@@ -132,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// Keeps an error for those who ask, until nothing is left that failed.
+    /// Keeps an error for callers that ask for it, until no failed table is left.
     fn note_compaction(&self, done: &Result<bool, LsmError>) {
         let mut work = self.work.lock();
         match done {
@@ -153,112 +153,112 @@ impl Engine {
         self.work_changed.notify_all();
     }
 
-    /// A memtable was frozen: somebody has to flush it.
+    /// A memtable was frozen: have it flushed.
     pub(super) fn froze(&self) -> Result<(), LsmError> {
         self.measure_pressure();
         match self.options.background {
             Background::Threads => self.wake(),
             Background::Inline => {
-                // As many wait as may, so that simulations see such states too.
+                // As many wait as may, so that simulations cover such states.
                 while self.view().frozen.len() >= self.options.frozen_memtables_max.max(1) {
                     self.flush_if_due().map_err(|error| error.refusal())?;
                 }
-                // The write has happened; a compaction that fails is no reason to say otherwise.
+                // The write has succeeded; a failed compaction must not report otherwise.
                 while matches!(compact_step(self), Ok(true)) {}
             }
         }
         Ok(())
     }
 
-    /// Does one compaction; `false` if there is nothing to do. Others may go on at the same time with other
-    /// tables; who asked for one that has to wait for them waits.
-    pub(super) fn compact_once(&self, wanted: Wanted) -> Result<bool, LsmError> {
-        let mut turns = self.compaction_turn.lock();
-        let choice = loop {
+    /// Does one compaction; `false` if there is nothing to do. Others may run at the same time with other
+    /// tables; a requested one waits for those that it conflicts with.
+    pub(super) fn compact_once(&self, wanted: CompactionRequest) -> Result<bool, LsmError> {
+        let mut compactions = self.compaction_turn.lock();
+        let picked = loop {
             self.check_poison()?;
-            if turns.is_quiet() {
-                if matches!(wanted, Wanted::UrgentButResting) {
+            if compactions.is_suspended() {
+                if matches!(wanted, CompactionRequest::UrgentNotBackedOff) {
                     return Ok(false);
                 }
-                self.compaction_ended.wait(&mut turns);
+                self.compaction_ended.wait(&mut compactions);
                 continue;
             }
             let version = Arc::clone(&self.view().version);
-            turns.keep_only(&version);
+            compactions.keep_only(&version);
             let find = |only_level0: bool, held: &BTreeSet<u64>| match wanted {
-                Wanted::Of(level) => choose_from(&version, level, &turns, held),
-                _ => choose(only_level0, &version, &self.options, &turns, held),
+                CompactionRequest::Of(level) => pick_from_level(&version, level, &compactions, held),
+                _ => pick(only_level0, &version, &self.options, &compactions, held),
             };
-            let mut held = turns.busy();
-            if matches!(wanted, Wanted::UrgentButResting) {
+            let mut held = compactions.busy();
+            if matches!(wanted, CompactionRequest::UrgentNotBackedOff) {
                 let now_nanos = self.clock.monotonic_nanos();
-                if turns.is_paused(now_nanos) {
+                if compactions.is_paused(now_nanos) {
                     return Ok(false);
                 }
-                held.extend(turns.resting(now_nanos));
-                let for_level0 = turns.last_is_for_level0(self.options.compaction_threads);
+                held.extend(compactions.backing_off(now_nanos));
+                let for_level0 = compactions.last_is_for_level0(self.options.compaction_threads);
                 match find(for_level0, &held) {
-                    Some(choice) => break choice,
+                    Some(picked) => break picked,
                     None => return Ok(false),
                 }
             }
-            if let Some(choice) = find(false, &held) {
-                break choice;
+            if let Some(picked) = find(false, &held) {
+                break picked;
             }
             if find(false, &BTreeSet::new()).is_none() {
                 return Ok(false);
             }
-            self.compaction_ended.wait(&mut turns);
+            self.compaction_ended.wait(&mut compactions);
         };
-        turns.begin(&choice);
-        drop(turns);
+        compactions.begin(&picked);
+        drop(compactions);
         let running = Running {
             engine: self,
-            choice: &choice,
+            picked: &picked,
         };
-        let done = self.compact_choice(&choice);
-        let mut turns = self.compaction_turn.lock();
+        let done = self.compact_choice(&picked);
+        let mut compactions = self.compaction_turn.lock();
         match &done {
-            Ok(()) => turns.succeeded(&choice),
-            // Closing is nobody's fault.
+            Ok(()) => compactions.succeeded(&picked),
+            // Closing is not an error.
             Err(LsmError::Closed) => {}
             Err(error) => {
                 self.counters.compaction_failures.fetch_add(1, Ordering::Relaxed);
-                turns.failed(&choice, error, self.clock.monotonic_nanos());
+                compactions.failed(&picked, error, self.clock.monotonic_nanos());
             }
         }
-        let failed = turns.failed_count();
+        let failed = compactions.failed_count();
         self.counters
             .failed_tables
             .store(failed as u64, Ordering::Relaxed);
-        drop(turns);
+        drop(compactions);
         drop(running);
-        drop(choice);
+        drop(picked);
         self.files.obsolete.remove_all();
         self.measure_pressure();
         self.wake();
         done.map(|()| true)
     }
 
-    /// Merges, or moves, and installs.
-    fn compact_choice(&self, choice: &Choice) -> Result<(), LsmError> {
+    /// Merges or moves the tables, and installs the result.
+    fn compact_choice(&self, picked: &CompactionPick) -> Result<(), LsmError> {
         let begun = self.clock.monotonic_nanos();
-        let output_level = choice.output_level();
-        let inputs = choice.inputs.iter().chain(&choice.below);
+        let output_level = picked.output_level();
+        let inputs = picked.inputs.iter().chain(&picked.below);
         let mut edit = Edit {
             removed: inputs.map(|table| table.number()).collect(),
             ..Edit::default()
         };
         let (mut bytes_in, mut entries) = (0, (0, 0));
-        if choice.moves() {
-            edit.added = choice
+        if picked.moves() {
+            edit.added = picked
                 .inputs
                 .iter()
                 .map(|table| (output_level, table.meta().clone()))
                 .collect();
         } else {
-            let compacted = self.run_compaction(choice)?;
-            bytes_in = choice.input_bytes();
+            let compacted = self.run_compaction(picked)?;
+            bytes_in = picked.input_bytes();
             entries = (compacted.entries_in, compacted.entries_out);
             self.counters
                 .tasks
@@ -272,8 +272,8 @@ impl Engine {
             edit.added.iter().map(|(_, table)| table.file_bytes).sum()
         };
         self.install(&edit, None)?;
-        let level = choice.level;
-        let moved: u64 = choice.inputs.iter().map(|table| table.meta().file_bytes).sum();
+        let level = picked.level;
+        let moved: u64 = picked.inputs.iter().map(|table| table.meta().file_bytes).sum();
         let nanos = self.clock.monotonic_nanos() - begun;
         self.counters
             .compacted(level, bytes_in, bytes_out, entries, nanos);
@@ -283,10 +283,10 @@ impl Engine {
         Ok(())
     }
 
-    fn run_compaction(&self, choice: &Choice) -> Result<crate::compaction::Compacted, LsmError> {
+    fn run_compaction(&self, picked: &CompactionPick) -> Result<crate::compaction::Compacted, LsmError> {
         let next_number = || self.next_number();
         let is_stopped = || self.work.lock().stop;
-        let output_level = choice.output_level();
+        let output_level = picked.output_level();
         let context = CompactionContext {
             sink: TableSink {
                 disk: &*self.disk,
@@ -295,7 +295,7 @@ impl Engine {
             },
             executor: &self.options.executor,
             output_dir: self.files.dir(output_level).to_owned(),
-            blocks: self.options.block_options(output_level, choice.base),
+            blocks: self.options.block_options(output_level, picked.base),
             filter_bits_per_key: self.options.filter_bits_per_key,
             filters_rebuilt: &self.counters.filters_rebuilt,
             table_bytes: self.options.table_bytes,
@@ -306,6 +306,6 @@ impl Engine {
             next_number: &next_number,
             is_stopped: &is_stopped,
         };
-        compact(choice, &context)
+        compact(picked, &context)
     }
 }

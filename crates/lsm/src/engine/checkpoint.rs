@@ -1,8 +1,8 @@
-//! Checkpoints: a second engine's directory with the state of a moment, while this one goes on.
+//! Checkpoints: a copy of the state at one moment in another directory, while this engine goes on.
 //!
 //! Everything is flushed, then the tables of that version and their value files are copied; they never
-//! change, and the version keeps them from being removed. The copy's manifest comes last, and an engine does
-//! not open tables without one, so an unfinished checkpoint is not taken for a whole one.
+//! change, and the version keeps them from being removed. The copy's manifest is written last, and an engine
+//! opens no tables without one, so an unfinished checkpoint is not taken for a complete one.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::version::{Edit, Manifest, ManifestState, Version, manifest_number};
 const COPY_BYTES: usize = 1 << 20;
 
 impl Engine {
-    /// Copies the present state into `target`; says up to which write it goes.
+    /// Copies the current state into `target`; returns the last write that it contains.
     pub(super) fn checkpoint(&self, target: &Path) -> Result<SeqNo, LsmError> {
         self.flush_all()?;
         let manifest = self.manifest.lock();
@@ -54,8 +54,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes what an unfinished checkpoint left, as far as the disk lets it: the manifest first, without
-    /// which nothing else counts.
+    /// Removes what an unfinished checkpoint left, as far as possible: the manifest first, without which the
+    /// rest has no meaning.
     fn remove_copies(&self, target: &Path) {
         let Ok(mut names) = self.disk.list(target) else {
             return;
@@ -92,7 +92,7 @@ impl Engine {
     }
 }
 
-/// Whether nothing is there that a copy could meet, or that could be taken for a part of it.
+/// Checks that the directory contains nothing that could collide with the copy or be taken for a part of it.
 fn check_empty(disk: &dyn Disk, target: &Path) -> Result<(), LsmError> {
     let names = disk.list(target).map_err(io_error("listing", target))?;
     let dirs = disk.list_dirs(target).map_err(io_error("listing", target))?;

@@ -1,21 +1,23 @@
-//! Collecting: what is still needed of a value file that is nearly empty is written again, as a user would.
+//! Garbage collection of value files: the live values of a nearly empty file are rewritten, as a user would
+//! write them.
 //!
-//! A file goes with the last table that points into it, and that may be long after most of its values were
-//! replaced. So a file of whose bytes a smaller share than [`crate::LsmOptions::value_share_min`] is still
-//! pointed to is read, and each value whose pointer is the newest entry of its key is put again, through log
-//! and memtable. Compactions drop the old pointers when they meet the new entries, and the file goes. A
-//! snapshot keeps what it sees: the old pointers, and so the file.
+//! A value file is removed with the last table that points into it, which may be long after most of its
+//! values were replaced. So a file whose live share is below [`crate::LsmOptions::value_share_min`] is read,
+//! and each value whose pointer is still the newest entry of its key is written again, through log and
+//! memtable. Compactions drop the old pointers when they meet the new entries, and then the file is removed.
+//! A snapshot keeps what it sees: the old pointers, and so the file.
 //!
-//! That happens in pieces, between which a thread of the engine looks whether a compaction is due.
+//! This is done in steps, between which the thread checks whether a compaction is due.
 //!
 //! # Invariants
 //!
-//! 1. Under the writer's latch the pointer is still the newest entry: a value that a user writes meanwhile is
-//!    not overwritten. Before that everything is looked up without the latch, so that what is looked up again
-//!    under it is in the cache.
-//! 2. A file is collected once: no pointer into it can come anew, so what was not needed then never is.
-//! 3. What is written again at once is a batch like a user's, and no longer than one may be. A value for
-//!    which none is long enough stays where it is.
+//! 1. Under the writer's latch the pointer is still the newest entry: a value that a user writes in the
+//!    meantime is not overwritten. Everything is looked up once without the latch, so that the lookup under
+//!    it hits the cache.
+//! 2. A file is collected once: no new pointers into it appear, so a value that was not needed then is never
+//!    needed.
+//! 3. The values written at once form a batch like a user's, no longer than a batch may be. A value that does
+//!    not fit into one stays where it is.
 //!
 //! Source: decision 0017.
 
@@ -30,15 +32,15 @@ use super::stats::share;
 use super::{Engine, Lsm, View};
 use crate::batch::{BATCH_BYTES_MAX, WriteBatch, family_of, user_key};
 use crate::error::LsmError;
-use crate::values::{Pointer, ScanPlace, Scanned, ValueScan};
+use crate::values::{Pointer, ScanPosition, Scanned, ValueScan};
 use crate::version::ValueFileState;
 
 /// How much is done at once.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// Bytes of a file that are looked through in one piece.
+    /// Bytes of a file that are scanned in one step.
     piece_bytes: u64,
-    /// Bytes that are written again at once: for so long other writers wait.
+    /// Bytes that are written at once: other writers wait that long.
     chunk_bytes: usize,
     /// Bytes that a batch may have.
     batch_bytes: usize,
@@ -50,25 +52,25 @@ const LIMITS: Limits = Limits {
     batch_bytes: BATCH_BYTES_MAX,
 };
 
-/// What a record takes beside key and value, in memory and, which is less, in a batch.
+/// The overhead of a record beside key and value, in memory and, smaller, in a batch.
 const RECORD_EXTRA_BYTES: usize = 128;
 
-/// After an error that may pass, nothing is collected for so long.
-const REST_NANOS: u64 = 4_000_000_000;
+/// No collection for this long after a transient error.
+const BACKOFF_NANOS: u64 = 4_000_000_000;
 
-/// What a collector remembers.
+/// The state of the collector.
 #[derive(Default)]
 pub(super) struct Collected {
-    /// Files that were gone through and are still there.
+    /// Files that were collected and still exist.
     files: BTreeSet<u64>,
-    /// The file that is gone through, and how far that has come.
-    under_way: Option<(u64, ScanPlace)>,
-    /// Files that are still there and could not be gone through.
+    /// The file that is being collected, and how far.
+    under_way: Option<(u64, ScanPosition)>,
+    /// Existing files that could not be collected.
     failed: BTreeSet<u64>,
     rests_until_nanos: u64,
 }
 
-/// Values that are needed, with memory of their own, until they are written again.
+/// Live values, copied to their own memory, until they are written again.
 #[derive(Default)]
 struct Chunk {
     records: Vec<Scanned>,
@@ -80,7 +82,7 @@ const fn record_bytes(record: &Scanned) -> usize {
 }
 
 impl Chunk {
-    /// Adds a copy: the record shares the memory of all that was read with it.
+    /// Adds a copy: the record shares the memory of everything that was read with it.
     fn push(&mut self, record: &Scanned) {
         self.bytes += record_bytes(record);
         self.records.push(Scanned {
@@ -91,9 +93,9 @@ impl Chunk {
     }
 }
 
-/// The value file of which the smallest share is in use, if that is below `share_min`; none that was
+/// The value file with the smallest live share, if that is below `share_min` and it was not collected yet.
 /// collected already.
-fn choose(
+fn pick(
     files: &BTreeMap<u64, ValueFileState>,
     share_min: f64,
     collected: &BTreeSet<u64>,
@@ -107,9 +109,9 @@ fn choose(
 }
 
 impl Lsm {
-    /// Writes again what is needed of every value file that is nearly empty
-    /// ([`crate::LsmOptions::value_share_min`]); the files go as compactions meet what was written. Returns
-    /// the bytes of the values. Threads of the engine do the same when nothing is to be compacted.
+    /// Rewrites the live values of every nearly empty value file ([`crate::LsmOptions::value_share_min`]);
+    /// the files are removed as compactions meet the new entries. Returns the bytes of the values. Background
+    /// threads do the same when no compaction is due.
     ///
     /// # Errors
     /// As for [`Lsm::write`]; a corrupt value file, which stays as it is.
@@ -122,7 +124,7 @@ impl Lsm {
     }
 }
 
-/// A thread for compactions that collects: it counts as one again when this is dropped, after a panic too.
+/// Counts a compaction thread as collecting until this is dropped, after a panic too.
 struct Collecting<'a>(&'a Engine);
 
 impl Drop for Collecting<'_> {
@@ -132,10 +134,10 @@ impl Drop for Collecting<'_> {
 }
 
 impl Engine {
-    /// Collects a piece of a file if one calls for it, nobody else does, and a thread can be spared; keeps an
-    /// error for those who ask.
+    /// Collects a part of a file if one is nearly empty, no other thread collects, and a thread is available;
+    /// keeps an error for callers that ask for it.
     pub(super) fn collect_if_wanted(&self) -> Result<bool, LsmError> {
-        // A write of the collector may call for a flush and a compaction, and these for another collection.
+        // A write of the collector may trigger a flush and a compaction, and these another collection.
         let Some(mut collected) = self.collected.try_lock() else {
             return Ok(false);
         };
@@ -153,7 +155,7 @@ impl Engine {
             Err(LsmError::Closed) => {}
             Err(error) => {
                 let now_nanos = self.clock.monotonic_nanos();
-                collected.rests_until_nanos = now_nanos.saturating_add(REST_NANOS);
+                collected.rests_until_nanos = now_nanos.saturating_add(BACKOFF_NANOS);
                 work.collect_error = Some(error.clone());
             }
             Ok(_) if collected.failed.is_empty() => work.collect_error = None,
@@ -163,19 +165,18 @@ impl Engine {
         done
     }
 
-    /// Collects the next piece of the file that is under way, or of the emptiest one; `false` if none is
-    /// empty enough.
+    /// Collects the next part of the current file, or of the emptiest one; `false` if none is empty enough.
     fn collect_piece(&self, collected: &mut Collected, limits: &Limits) -> Result<bool, LsmError> {
         let files = self.view().version.value_files();
         collected.files.retain(|number| files.contains_key(number));
         collected.failed.retain(|number| files.contains_key(number));
         let begun = collected.under_way.take();
         let begun = begun.and_then(|(number, place)| Some((files.get(&number)?.clone(), place)));
-        let first = || choose(&files, self.options.value_share_min, &collected.files);
-        let Some((chosen, place)) = begun.or_else(|| Some((first()?, ScanPlace::default()))) else {
+        let first = || pick(&files, self.options.value_share_min, &collected.files);
+        let Some((chosen, place)) = begun.or_else(|| Some((first()?, ScanPosition::default()))) else {
             return Ok(false);
         };
-        // They would keep what flushes and compactions make superfluous meanwhile.
+        // They would keep alive what flushes and compactions make obsolete in the meantime.
         drop(files);
         let number = chosen.file.number();
         match self.go_through(&chosen, place, limits) {
@@ -186,7 +187,7 @@ impl Engine {
             }
             Err(error) => {
                 if error.is_corruption() {
-                    // Time does not mend wrong bytes.
+                    // Time does not repair corrupt bytes.
                     collected.files.insert(number);
                 } else {
                     collected.under_way = Some((number, place));
@@ -201,13 +202,13 @@ impl Engine {
         Ok(true)
     }
 
-    /// Goes through a piece of a file and writes again what is needed of it. Says where the next one begins.
+    /// Scans a part of a file and rewrites its live values. Returns where the next part begins.
     fn go_through(
         &self,
         chosen: &ValueFileState,
-        place: ScanPlace,
+        place: ScanPosition,
         limits: &Limits,
-    ) -> Result<Option<ScanPlace>, LsmError> {
+    ) -> Result<Option<ScanPosition>, LsmError> {
         let mut scan = ValueScan::begin(&chosen.file, chosen.file_bytes)?;
         scan.go_to(place);
         let mut chunk = Chunk::default();
@@ -237,7 +238,7 @@ impl Engine {
         Ok(next)
     }
 
-    /// Whether a reader at `seqno` finds this very record behind its key.
+    /// Whether a reader at `seqno` finds exactly this record for its key.
     fn is_newest(&self, view: &View, record: &Scanned, seqno: SeqNo) -> Result<bool, LsmError> {
         Ok(match self.newest(view, &record.key, seqno)? {
             Some(Newest::Pointer(_, _, pointer)) => Pointer::decode(&pointer) == Ok(record.pointer),
@@ -245,7 +246,7 @@ impl Engine {
         })
     }
 
-    /// Puts those of some values again whose pointers are still the newest.
+    /// Rewrites those values whose pointers are still the newest.
     fn write_again(&self, chunk: &Chunk) -> Result<(), LsmError> {
         if chunk.records.is_empty() {
             return Ok(());
@@ -391,7 +392,7 @@ mod tests {
         for _ in 0..3 {
             assert!(!engine.collect_if_wanted().unwrap());
             assert!(lsm.stats().collect_error.is_some());
-            clock.advance_micros((REST_NANOS / 1000) as u32);
+            clock.advance_micros((BACKOFF_NANOS / 1000) as u32);
         }
         // Another file is no reason to forget.
         lsm.put(FAMILY, b"other", &[1; 400], WriteOptions::default())
@@ -421,7 +422,7 @@ mod tests {
         disk.fail_after(0, FaultKind::Io);
         assert!(!engine.collect_if_wanted().unwrap());
         assert!(lsm.stats().collect_error.is_some(), "it rests");
-        clock.advance_micros((REST_NANOS / 1000) as u32);
+        clock.advance_micros((BACKOFF_NANOS / 1000) as u32);
         assert!(engine.collect_if_wanted().unwrap());
         let stats = lsm.stats();
         assert_eq!((stats.collect_error, stats.collected_bytes), (None, 10_000));

@@ -1,45 +1,45 @@
-//! For readers who share the work of reading all of a family: ranges of about equal size, and quiet
-//! meanwhile.
+//! For loading in parallel: split points that divide a family into ranges of about equal size, and suspending
+//! compactions in the meantime.
 
 use super::{Engine, Lsm};
 use crate::batch::{FamilyId, user_key};
 use crate::error::LsmError;
 use crate::table::IndexEntry;
 
-/// How many parts of a range are told apart: blocks of a table are taken together up to one, so that memory
-/// and time depend on the number of ranges and not on that of blocks.
+/// How finely a range is divided: blocks of a table are combined up to one such part, so that memory and time
+/// depend on the number of ranges and not on that of blocks.
 const PARTS: u64 = 16;
 
-/// Compactions may begin again when this is dropped, after a panic too.
-struct Quiet<'a>(&'a Engine);
+/// Compactions may start again when this is dropped, after a panic too.
+struct Suspension<'a>(&'a Engine);
 
-impl Drop for Quiet<'_> {
+impl Drop for Suspension<'_> {
     fn drop(&mut self) {
-        self.0.compaction_turn.lock().end_quiet();
+        self.0.compaction_turn.lock().resume();
         self.0.compaction_ended.notify_all();
         self.0.wake();
     }
 }
 
 impl Lsm {
-    /// Does something while no compaction runs; waits for those that do, and none begins before it is over.
-    /// For who is waited for and needs all processors and the disk. A compaction that is asked for by name
-    /// waits, so `work` must not ask for one.
+    /// Runs `work` while compactions are suspended; waits for running ones first. For a caller that is waited
+    /// for and needs all processors and the disk. An explicitly requested compaction waits, so `work` must
+    /// not request one.
     pub fn without_compaction<T>(&self, work: impl FnOnce() -> T) -> T {
         let engine = &*self.engine;
-        let mut turns = engine.compaction_turn.lock();
-        turns.begin_quiet();
-        let _quiet = Quiet(engine);
-        while !turns.is_idle() {
-            engine.compaction_ended.wait(&mut turns);
+        let mut compactions = engine.compaction_turn.lock();
+        compactions.suspend();
+        let _quiet = Suspension(engine);
+        while !compactions.is_idle() {
+            engine.compaction_ended.wait(&mut compactions);
         }
-        drop(turns);
+        drop(compactions);
         work()
     }
 
     /// Keys of a family, ascending, that cut it into ranges of about `bytes` stored bytes each: the first
-    /// range ends before the first of them, the last begins with the last. What is in memtables or in value
-    /// files does not count. Reads the indexes of the family's tables and no block.
+    /// range ends before the first of them, the last begins with the last. Memtables and value files do not
+    /// count. Reads the indexes of the family's tables and no block.
     ///
     /// # Errors
     /// A table that cannot be opened.

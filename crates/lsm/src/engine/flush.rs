@@ -1,8 +1,8 @@
-//! Flushing: a frozen memtable becomes a table of level 0, and its log is not needed any more.
+//! Flush: a frozen memtable becomes a table of level 0, and its log is not needed any more.
 //!
-//! Versions of a key that no reader can see are left out here already. Large values go into a value file, and
-//! pointers to them into the table; the value file is finished first. Memtables are flushed in the order
-//! in which they were frozen, so what is in tables is always a prefix of what was written.
+//! Versions of a key that no reader can see are left out. Large values go into a value file, and pointers to
+//! them into the table; the value file is finished first. Memtables are flushed in the order in which they
+//! were frozen, so the tables always contain a prefix of the writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Engine {
 
     /// Flushes the oldest frozen memtable; `false` if there is none.
     pub(super) fn flush_oldest(&self) -> Result<bool, LsmError> {
-        // A full disk may have no other room.
+        // On a full disk this may be the only way to get space.
         self.files.obsolete.remove_all();
         let done = self.flush_next();
         self.note_flush(&done);
@@ -82,7 +82,7 @@ impl Engine {
             first_log: Some(first_log),
         };
         self.install(&edit, Some(memtable))?;
-        // Readers may keep the memtable; its log is of no use to anybody.
+        // Readers may keep the memtable; its log is not needed any more.
         let log = self.dir.join(log_name(memtable.log_number()));
         self.files.obsolete.add([log]);
         self.files.obsolete.remove_all();
@@ -96,19 +96,19 @@ impl Engine {
     }
 }
 
-/// What a flush needs of the engine, or of one that is being opened.
+/// What a flush needs of the engine, or of an engine being opened.
 pub(super) struct FlushContext<'a> {
     pub disk: &'a dyn Disk,
     pub files: &'a TableFiles,
     pub pool: &'a Arc<PagePool>,
     pub options: &'a LsmOptions,
-    /// What readers hold, ascending.
+    /// Sequence numbers of registered snapshots, ascending.
     pub snapshots: Vec<SeqNo>,
     pub next_number: &'a dyn Fn() -> u64,
 }
 
-/// Writes a memtable into a table of level 0, if there is anything in it, and its large values into a value
-/// file. The names are not durable yet.
+/// Writes a memtable into a table of level 0, if it is not empty, and its large values into a value file. The
+/// file names are not durable yet.
 pub(super) fn write_memtable(
     context: &FlushContext<'_>,
     memtable: &Arc<Memtable>,
@@ -182,7 +182,7 @@ pub(super) fn write_memtable(
     Ok(table)
 }
 
-/// Puts a value into the value file, which is made for the first; returns what the table has instead.
+/// Puts a value into the value file, which the first value creates; returns the pointer for the table.
 fn add_value<'a>(
     context: &FlushContext<'a>,
     values: &mut Option<ValueWriter<'a>>,

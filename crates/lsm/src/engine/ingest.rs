@@ -1,26 +1,25 @@
-//! Ingesting: many changes become tables at once, past log and memtable, and appear in one edit.
+//! Ingestion: many changes become tables directly, bypassing log and memtable, and appear in one edit.
 //!
 //! ```text
 //! put, delete, delete_range ─► table | table | ...  (synced as they fill)  ─► finish: one edit
 //! ```
 //!
-//! For state that has its own source of truth until the call returns (a checkpoint has the log of its
-//! database): written once, without a copy in memory, and all of it or nothing is there after a crash.
+//! For state that has another durable copy until the call returns (a checkpoint has the log of its database):
+//! it is written once, without a copy in memory, and after a crash either all of it or nothing exists.
 //!
-//! Changes may come in any order, and the last one of a key counts. Those whose keys ascend share a table;
-//! where a key does not ascend another table begins, with the next sequence number. So who brings changes
-//! roughly in order makes few tables. A table goes as deep as there is nothing in its range: what is only
-//! added behind all that is there is never merged with anything. Each table has value files of its own for
-//! its large values.
+//! Changes may come in any order, and the last one of a key counts. Ascending keys share a table; where a key
+//! does not ascend another table begins, with the next sequence number. So changes in approximate order make
+//! few tables. A table goes as deep as its range is empty: data that is only appended is never merged. Each
+//! table has value files of its own for its large values.
 //!
 //! # Invariants
 //!
-//! 1. Before the first change everything in memory was put into tables, and no write comes in between: what
-//!    is ingested is newer than all that stands in tables, and older than all writes that follow.
-//! 2. Nothing is seen, and nothing survives a crash, before the edit is durable; with it everything is, and
-//!    it is visible before anybody can compact it.
-//! 3. Files of an ingestion that was given up are removed. If its edit failed its fate is unknown, and they
-//!    go when a later edit, which speaks for the whole state, is durable.
+//! 1. Before the first change all memtables are flushed, and no write happens in between: ingested entries
+//!    are newer than everything in tables, and older than all later writes.
+//! 2. Nothing is visible, and nothing survives a crash, before the edit is durable; with the edit everything
+//!    does, and it is visible before a compaction can touch it.
+//! 3. The files of an abandoned ingestion are removed. If its edit failed, it is unknown whether it counts,
+//!    and the files are removed once a later edit, which contains the whole state, is durable.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -42,11 +41,11 @@ use crate::values::{POINTER_BYTES, ValueWriter};
 use crate::version::{Edit, KeyRange};
 
 impl Lsm {
-    /// Begins to ingest. Other writes wait until it is finished or dropped; reads go on. Dropped before
-    /// [`Ingest::finish`] it changes nothing.
+    /// Begins to ingest. Other writes wait until it is finished or dropped; reads go on. If it is dropped
+    /// before [`Ingest::finish`] nothing changes.
     ///
     /// # Errors
-    /// The disk's, when what was in memory could not be put into tables.
+    /// The disk's, if the memtables could not be flushed.
     pub fn ingest(&self) -> Result<Ingest<'_>, LsmError> {
         let engine = &*self.engine;
         engine.end_refusal(true)?;
@@ -76,29 +75,29 @@ impl Lsm {
 pub struct Ingest<'a> {
     engine: &'a Engine,
     writer: MutexGuard<'a, Writer>,
-    /// The last sequence number that was given away.
+    /// The last sequence number that was assigned.
     last_seqno: SeqNo,
-    /// The table that is being written; its entries have `last_seqno`.
+    /// The table being written; its entries have `last_seqno`.
     table: Option<TableWriter>,
     builder: BlockBuilder,
-    /// Range tombstones for the next table that is finished.
+    /// Range tombstones for the next table.
     tombstones: Vec<RangeTombstone>,
     key: Vec<u8>,
-    /// The last key of the present table.
+    /// The last key of the current table.
     last_key: Vec<u8>,
     hashes: Vec<u64>,
-    /// The value file that is being written, and those of the present table that are finished.
+    /// The value file being written, and the finished ones of the current table.
     values: Option<ValueWriter<'a>>,
     value_files: BTreeMap<u64, u64>,
-    /// Whether there are pointers in the present block.
+    /// Whether the current block may contain pointers.
     may_point: bool,
     made: Vec<TableMeta>,
-    /// Files that no edit speaks of.
+    /// Files that no edit mentions yet.
     created: Vec<PathBuf>,
 }
 
 impl Ingest<'_> {
-    /// Gives `key` a value.
+    /// Sets the value of `key`.
     ///
     /// # Errors
     /// The disk's; [`LsmError::TooLarge`].
@@ -114,7 +113,7 @@ impl Ingest<'_> {
         self.add(family, key, EntryKind::Tombstone, b"")
     }
 
-    /// Removes all keys of a family that are there so far.
+    /// Removes all keys of a family that exist so far.
     ///
     /// # Errors
     /// As [`Ingest::put`].
@@ -173,7 +172,7 @@ impl Ingest<'_> {
         Ok(())
     }
 
-    /// Puts the value of the present key into a value file; returns what the table has instead.
+    /// Puts the value of the current key into a value file; returns the pointer for the table.
     fn add_value(&mut self, value: &[u8]) -> Result<[u8; POINTER_BYTES], LsmError> {
         let engine = self.engine;
         let is_full = |values: &ValueWriter<'_>| values.bytes() >= engine.options.table_bytes;
@@ -241,8 +240,8 @@ impl Ingest<'_> {
     /// made.
     ///
     /// # Errors
-    /// The disk's. If the edit failed, whether it counts is unknown until the next one succeeds, which is
-    /// then without it.
+    /// The disk's. If the edit failed, it is unknown whether it counts until the next one succeeds, which
+    /// then excludes it.
     pub fn finish(mut self) -> Result<u64, LsmError> {
         self.finish_table()?;
         if !self.tombstones.is_empty() {
@@ -258,9 +257,9 @@ impl Ingest<'_> {
         });
         let bytes = files.sum();
         let engine = self.engine;
-        // Where a compaction is about to put something is not known: then they go to level 0.
+        // If it is unknown where a running compaction will put its tables, they go to level 0.
         let turn = engine.compaction_turn.try_lock();
-        let turn = turn.filter(|turns| turns.is_idle());
+        let turn = turn.filter(|compactions| compactions.is_idle());
         let made = std::mem::take(&mut self.made);
         let edit = Edit {
             added: match &turn {
@@ -271,9 +270,9 @@ impl Ingest<'_> {
             flushed: Some(self.last_seqno),
             first_log: None,
         };
-        // Even if this fails the edit may count after a crash: its numbers are never given away again.
+        // Even if this fails the edit may count after a crash: its numbers are never reused.
         self.writer.next_seqno = SeqNo(self.last_seqno.0 + 1);
-        // From here on the engine takes care of the files, whatever becomes of the edit.
+        // From here on the engine owns the files, whatever the outcome of the edit.
         self.created.clear();
         engine.install(&edit, None)?;
         drop(turn);
@@ -284,8 +283,9 @@ impl Ingest<'_> {
 }
 
 impl Engine {
-    /// The level for each of some tables that are newer than all others, and newer one after the other: the
-    /// deepest one above which and in which nothing meets it, but no deeper than the bytes ask for.
+    /// The level for each of some tables that are newer than all others, ordered by age: the deepest one such
+    /// that it and all levels above have nothing in the table's range, but no deeper than the sizes of levels
+    /// suggest.
     fn places(&self, tables: Vec<TableMeta>) -> Vec<(usize, TableMeta)> {
         let version = &self.view().version;
         let there = version.tables().map(|(_, table)| table.meta().file_bytes);

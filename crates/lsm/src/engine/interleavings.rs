@@ -1,6 +1,6 @@
-//! The engine's threads in all orders: writers, who ingests, readers, the flush thread and the compaction
-//! threads run step by step in an order that a seed draws, and everything that was read must be what an
-//! ordered map says of some moment between the beginning and the end of reading.
+//! Tests the engine's threads in many interleavings: writers, ingestion, readers, the flush thread and the
+//! compaction threads run step by step in an order drawn from a seed, and everything that is read must match
+//! an ordered map at some moment during the read.
 //!
 //! `WEFT_SEEDS=n` looks at n seeds; `WEFT_LSM_INTERLEAVING=seed` at one.
 
@@ -32,7 +32,7 @@ enum Change {
     DeleteRange(FamilyId, Vec<u8>, Option<Vec<u8>>),
 }
 
-/// What somebody read who saw at least `from` and at most `to`.
+/// What a reader saw whose snapshot is at least `from` and at most `to`.
 #[derive(Debug)]
 struct Observation {
     from: SeqNo,
@@ -48,7 +48,7 @@ struct Record {
     /// By the first sequence number of each batch or ingestion.
     changes: Mutex<BTreeMap<SeqNo, Vec<Change>>>,
     observations: Mutex<Vec<Observation>>,
-    /// All writes up to here were said to be durable.
+    /// All writes up to here were reported durable.
     durable: Mutex<SeqNo>,
 }
 
@@ -97,7 +97,7 @@ impl Record {
         moments.into_iter().map(|at| self.state(at)).collect()
     }
 
-    /// What was read otherwise than the last of the moments has it.
+    /// How a read differs from the last of these moments.
     fn difference(&self, observation: &Observation) -> String {
         let Observation { from, to, key, found } = observation;
         let state = self.state(*to);
@@ -171,7 +171,7 @@ fn read_all(lsm: &Lsm, snapshot: &Arc<Snapshot>) -> Map {
     map
 }
 
-/// One thread's part.
+/// One thread of the test.
 struct Actor {
     lsm: Arc<Lsm>,
     record: Arc<Record>,
@@ -265,7 +265,7 @@ impl Actor {
     fn ingest(&mut self) {
         let lsm = Arc::clone(&self.lsm);
         let mut ingest = lsm.ingest().unwrap();
-        // No write comes in between.
+        // No write happens in between.
         let first = SeqNo(lsm.engine.readers.visible().0 + 1);
         let mut changes = Vec::new();
         for _ in 0..1 + self.prng.below(8) {
@@ -291,7 +291,7 @@ impl Actor {
         }
     }
 
-    /// What a snapshot shows does not change while it is held.
+    /// A snapshot must not change while it is held.
     fn scans(mut self) {
         for _ in 0..8 {
             let snapshot = self.lsm.snapshot();
@@ -323,7 +323,7 @@ impl Actor {
     }
 }
 
-/// One run; says which turns were taken.
+/// One run; returns a number that identifies the schedule.
 fn interleave(seed: u64) -> Result<u64, String> {
     let disk = SimDisk::new(seed);
     let lsm = Arc::new(open(&disk));
@@ -375,7 +375,7 @@ fn interleave(seed: u64) -> Result<u64, String> {
     Ok(trace)
 }
 
-/// Opened again everything is there; after a power cut, everything that was durable.
+/// After reopening everything must be there; after a power cut, everything that was durable.
 fn check_after_end(disk: &SimDisk, record: &Record, last: SeqNo) {
     let cut = disk.fork(last.0);
     cut.crash();

@@ -1,32 +1,33 @@
-//! The engine: what ties log, memtables, tables and compaction together.
+//! The engine: connects log, memtables, tables and compaction.
 //!
 //! ```text
 //! write.rs       batch -> log -> memtable; group sync; freezing
-//! refusal.rs     what happens to writes after an error, and after a panic
+//! refusal.rs     writes after an error, and after a panic
 //! read.rs        get, multi-get, iterators over a view and a sequence number
 //! flush.rs       frozen memtable -> table of level 0
-//! ingest.rs      many changes -> tables, past log and memtable
+//! ingest.rs      many changes -> tables, bypassing log and memtable
 //! cuts.rs        a family in ranges of equal size
-//! collect.rs     value files that are nearly empty
-//! background.rs  who flushes and compacts, and when
-//! pressure.rs    how much writers are slowed
-//! checkpoint.rs  a second engine with the state of a moment
+//! collect.rs     garbage collection of value files
+//! background.rs  flushes and compactions in the background
+//! pressure.rs    back-pressure on writers
+//! checkpoint.rs  a copy of the state at one moment
 //! open.rs        manifest and logs -> engine
-//! stats.rs       what it is doing
+//! stats.rs       counters
 //! ```
 //!
 //! # Latches, in the order in which they may be taken
 //!
 //! `collected`, `writer` (log and active memtable), `flush_turn` or `compaction_turn`, `manifest`,
-//! `doubtful`, `view`. None is held while a reader reads; `view` is held only to copy or to replace a
-//! pointer. Of the view, who has `writer` replaces the active memtable, and who has `manifest` the version.
+//! `uncertain_files`, `view`. None is held while a reader reads; `view` is held only to copy or to replace a
+//! pointer. The holder of `writer` replaces the active memtable of the view, the holder of `manifest` its
+//! version.
 //!
 //! # What a reader sees
 //!
-//! A reader takes the view first and the sequence number second: the view then has everything up to that
-//! number, and a compaction that dropped something older was told of every registered snapshot. What an edit
-//! brings into tables becomes visible while readers are kept out of the view, so that no compaction meets an
-//! entry in a table that a snapshot taken later would not see.
+//! A reader takes the view first and the sequence number second: the view then contains everything up to that
+//! number, and a compaction that dropped something older knew of every registered snapshot. The entries that
+//! an edit brings into tables become visible while readers are kept out of the view, so that no compaction
+//! finds an entry in a table that a snapshot taken later would not see.
 
 mod background;
 mod checkpoint;
@@ -54,7 +55,7 @@ use weft_base::{Clock, Disk, SyncSite};
 use weft_ops::key::SeqNo;
 
 use crate::batch::{FamilyId, WriteBatch};
-use crate::compaction::Turns;
+use crate::compaction::CompactionState;
 use crate::error::{LsmError, io_error};
 use crate::iterator::LsmIterator;
 use crate::memtable::{Memtable, PagePool};
@@ -64,10 +65,10 @@ use crate::sync::{Condvar, Mutex, RwLock};
 use crate::table::{IoCounts, TableFiles, TableMeta, table_name};
 use crate::values::values_name;
 use crate::version::{Edit, Manifest, Version};
-use background::{Wanted, Work};
+use background::{BackgroundStatus, CompactionRequest};
 use collect::Collected;
 use pressure::Pressure;
-use refusal::Whole;
+use refusal::PoisonOnPanic;
 use stats::Counters;
 use write::{SyncState, Writer};
 
@@ -104,14 +105,14 @@ pub(crate) struct Engine {
     manifest: Mutex<Manifest>,
     flush_turn: Mutex<()>,
     /// Held to choose a compaction and to say how it went, not while it runs.
-    compaction_turn: Mutex<Turns>,
+    compaction_turn: Mutex<CompactionState>,
     compaction_ended: Condvar,
     /// Held while a value file is collected.
     collected: Mutex<Collected>,
     /// Files of edits whose fate is unknown: obsolete when the next edit is durable.
-    doubtful: Mutex<Vec<PathBuf>>,
+    uncertain_files: Mutex<Vec<PathBuf>>,
     next_number: AtomicU64,
-    work: Mutex<Work>,
+    work: Mutex<BackgroundStatus>,
     work_changed: Condvar,
     /// Whether there is a reason in `work` why nothing is written any more.
     is_poisoned: AtomicBool,
@@ -141,7 +142,7 @@ impl Engine {
             return Err(error);
         }
         let mut manifest = self.manifest.lock();
-        let whole = Whole {
+        let whole = PoisonOnPanic {
             engine: self,
             step: "a panic while an edit was installed",
         };
@@ -149,7 +150,7 @@ impl Engine {
             drop(whole);
             drop(manifest);
             if refused.may_count {
-                self.doubtful.lock().extend(made);
+                self.uncertain_files.lock().extend(made);
             } else {
                 self.files.obsolete.add(made);
                 self.files.obsolete.remove_all();
@@ -158,7 +159,7 @@ impl Engine {
         }
         self.files
             .obsolete
-            .add(std::mem::take(&mut *self.doubtful.lock()));
+            .add(std::mem::take(&mut *self.uncertain_files.lock()));
         // Only who has the manifest's latch replaces the version: it is made before readers are kept out, for
         // it takes a look at every table and what that lists.
         let before = self.view();
@@ -369,7 +370,7 @@ impl Lsm {
     /// # Errors
     /// The disk's; corrupt input; an executor's; [`LsmError::Poisoned`]. The first ends the call.
     pub fn compact(&self) -> Result<(), LsmError> {
-        while self.engine.compact_once(Wanted::Urgent)? {}
+        while self.engine.compact_once(CompactionRequest::Urgent)? {}
         Ok(())
     }
 
@@ -384,7 +385,7 @@ impl Lsm {
                 let levels = view.version.levels().skip(level + 1);
                 level == 0 || levels.into_iter().any(|tables| !tables.is_empty())
             };
-            while deeper(&self.engine.view()) && self.engine.compact_once(Wanted::Of(level))? {}
+            while deeper(&self.engine.view()) && self.engine.compact_once(CompactionRequest::Of(level))? {}
         }
         Ok(())
     }

@@ -1,16 +1,16 @@
 //! Opening: from manifest and logs to a running engine.
 //!
 //! ```text
-//! newest manifest, made durable ──► tables, which logs count
-//! what it does not name is removed
+//! newest manifest, made durable ──► tables, and which logs count
+//! files that it does not name are removed
 //! logs replayed into memtables, flushed as they fill ──► new log ──► new manifest
 //!                                                                     older logs are removed ◄──┘
 //! ```
 //!
-//! What the logs held is in tables when the engine runs, so a torn end is never appended to. Nothing is
-//! removed before the manifest that does not name it is durable. What earlier processes left unfinished,
-//! openings that failed among them, is removed before anything is written: a disk that is nearly full has
-//! that room, and opening again and again does not fill it. An opening that fails removes what it made.
+//! When the engine runs, everything from the logs is in tables, so a torn log end is never appended to. No
+//! file is removed before the manifest that does not name it is durable. What earlier processes left
+//! unfinished, including failed openings, is removed before anything is written: a nearly full disk gets that
+//! space back, and repeated openings do not fill it. An opening that fails removes what it made.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weft_base::{Clock, DirLock, Disk, OpenMode};
 use weft_ops::key::SeqNo;
 
-use super::background::Work;
+use super::background::BackgroundStatus;
 use super::flush::{FlushContext, write_memtable};
 use super::pressure::Pressure;
 use super::stats::Counters;
@@ -36,7 +36,7 @@ use crate::sync::{Condvar, Mutex, RwLock};
 use crate::table::{TableFiles, TableMeta, table_number};
 use crate::values::{values_name, values_number};
 use crate::version::{
-    Edit, Manifest, ManifestState, Unwritten, Version, manifest_name, manifest_number, read_manifest,
+    AppendError, Edit, Manifest, ManifestState, Version, manifest_name, manifest_number, read_manifest,
     settle_manifest,
 };
 
@@ -72,7 +72,7 @@ impl Engine {
         let files = Arc::new(files.with_level_io(level_io));
         let version = Version::empty().apply(&state.as_edit(), &files);
         let number = || next_number.fetch_add(1, Ordering::Relaxed);
-        // As much as one memtable: one fills while another one is flushed and given back.
+        // As much as one memtable: one fills while another one is flushed and freed.
         let pool = Arc::new(PagePool::new(options.memtable_bytes));
         let context = FlushContext {
             disk: &*disk,
@@ -124,10 +124,10 @@ impl Engine {
             flush_turn: Mutex::new(()),
             compaction_turn: Mutex::default(),
             compaction_ended: Condvar::new(),
-            doubtful: Mutex::default(),
+            uncertain_files: Mutex::default(),
             collected: Mutex::default(),
             next_number,
-            work: Mutex::new(Work::default()),
+            work: Mutex::new(BackgroundStatus::default()),
             work_changed: Condvar::new(),
             pressure: Pressure::default(),
             counters: Counters::default(),
@@ -140,8 +140,8 @@ impl Engine {
     }
 }
 
-/// Takes the engine's directory and those of its levels; whoever has one of them has tables in it that this
-/// engine does not know.
+/// Locks the engine's directory and those of its levels; a locked one belongs to an engine whose tables this
+/// one does not know.
 ///
 /// # Errors
 /// `WouldBlock` for a directory in use; a level's directory that holds an engine of its own.
@@ -173,7 +173,7 @@ pub(crate) fn level_dirs(dir: &Path, options: &LsmOptions) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What an opening made.
+/// The result of a recovery.
 struct Recovered {
     edit: Edit,
     end: LogEnd,
@@ -181,7 +181,7 @@ struct Recovered {
     manifest: Manifest,
 }
 
-/// As `recover`, and leaves nothing behind if that fails.
+/// As `recover`, and leaves no files behind if that fails.
 fn recover_or_clean(
     context: &FlushContext<'_>,
     dir: &Path,
@@ -199,13 +199,13 @@ fn recover_or_clean(
     })
 }
 
-/// Puts what the logs hold into tables, begins a new log, and makes both durable in a new manifest.
+/// Puts the contents of the logs into tables, begins a new log, and makes both durable in a new manifest.
 fn recover(
     context: &FlushContext<'_>,
     dir: &Path,
     logs: &[u64],
     state: &ManifestState,
-) -> Result<Recovered, Unwritten> {
+) -> Result<Recovered, AppendError> {
     let (tables, end) = replay(context, dir, logs, state.flushed)?;
     let mut edit = Edit {
         added: tables.into_iter().map(|table| (0, table)).collect(),
@@ -231,7 +231,7 @@ fn recover(
     })
 }
 
-/// Puts what the logs hold into tables of level 0; their names are not durable yet.
+/// Puts the contents of the logs into tables of level 0; their names are not durable yet.
 fn replay(
     context: &FlushContext<'_>,
     dir: &Path,
@@ -273,7 +273,7 @@ fn replay(
     Ok((tables, end))
 }
 
-/// Files that lie in the engine's directories.
+/// The files in the engine's directories.
 pub(crate) struct Found {
     logs: Vec<u64>,
     tables: Vec<(PathBuf, u64)>,
@@ -316,13 +316,13 @@ impl Found {
             .collect()
     }
 
-    /// Refuses to take a directory without a manifest for a new one if anything lies in it that an engine
-    /// wrote: the manifest comes first, and what it named is not known without it.
+    /// Refuses to treat a directory without a manifest as new if it contains files of an engine: the manifest
+    /// is written first, and without it the state is unknown.
     pub(crate) fn check_new(&self, disk: &dyn Disk, dir: &Path) -> Result<(), LsmError> {
         let mut left = self.tables.first().map(|(path, _)| path.clone());
         left = left.or_else(|| Some(dir.join(values_name(*self.values.first()?))));
         for &number in &self.logs {
-            // An opening that was cut short leaves an empty one.
+            // An interrupted opening leaves an empty one.
             let path = dir.join(log_name(number));
             let log = disk
                 .open(&path, OpenMode::Read)
@@ -341,8 +341,8 @@ impl Found {
         Err(corrupt("manifest", 0, CorruptKind::Manifest, reason))
     }
 
-    /// Refuses a manifest that names tables that are gone while others lie here that it does not name: then
-    /// its last record is not torn but lost, and what would be removed as unnamed is what counts.
+    /// Refuses a manifest that names missing tables while unnamed tables exist: then its last record is not
+    /// torn but lost, and the unnamed files are the ones that count.
     pub(crate) fn check_against(&self, manifest: u64, state: &ManifestState) -> Result<(), LsmError> {
         let here = |number: &u64| self.tables.iter().any(|(_, found)| found == number);
         let gone = state.tables.keys().find(|number| !here(number));
@@ -365,7 +365,7 @@ impl Found {
         ))
     }
 
-    /// The files that a manifest of this state does not speak of.
+    /// The files that a manifest of this state does not mention.
     fn unnamed(&self, dir: &Path, state: &ManifestState) -> Vec<PathBuf> {
         let logs = self.logs.iter().filter(|&&number| number < state.first_log);
         let tables = self

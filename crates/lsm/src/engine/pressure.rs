@@ -1,17 +1,16 @@
-//! Back-pressure: writers are slowed in proportion to what waits behind them.
+//! Back-pressure: writers are slowed in proportion to the backlog behind them.
 //!
-//! Pressure is a number from 0 (nothing waits) to 1 (as much as may): the greatest of three parts,
+//! Pressure is a number from 0 (no backlog) to 1 (as much as allowed): the greatest of three parts,
 //!
 //! ```text
-//! memtables  frozen ones beyond the first, of those that may wait
-//! level 0    tables beyond twice the number that calls for a compaction, of eight times that number
-//! debt       bytes that should lie deeper, from the soft limit to the hard one
+//! memtables  frozen ones beyond the first, relative to the allowed number
+//! level 0    tables beyond twice the number that triggers a compaction, relative to eight times that number
+//! debt       bytes that should be in deeper levels, from the soft limit to the hard one
 //! ```
 //!
-//! A writer pays `d * p / (1 - p)` nanoseconds for each byte, where `d` is what a byte lately cost to flush
-//! and to compact. At half pressure writers are as quick as what drains behind them; below they are
-//! quicker, above slower, without a step and without a stop. Small debts are saved up until a sleep is
-//! worth it.
+//! A writer pays `d * p / (1 - p)` nanoseconds for each byte, where `d` is the recent cost of flushing and
+//! compacting a byte. At half pressure writers are as fast as flush and compaction; below they are faster,
+//! above slower, without steps and without a stall. Small debts are accumulated until a sleep is worthwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,7 +21,7 @@ use super::Engine;
 use crate::compaction::debt_bytes;
 use crate::options::Background;
 
-/// A sleep shorter than this is saved up.
+/// A shorter sleep is deferred.
 const SLEEP_NANOS_MIN: u64 = 200_000;
 /// No single write waits longer.
 const SLEEP_NANOS_MAX: u64 = 100_000_000;
@@ -34,7 +33,7 @@ pub(super) struct Pressure {
     pressure: AtomicU64,
     /// Cost of a drained byte, in thousandths of a nanosecond, smoothed.
     drain_cost: AtomicU64,
-    /// Nanoseconds that writers owe.
+    /// Nanoseconds that writers still have to sleep.
     owed: AtomicU64,
     /// Nanoseconds that writers have slept.
     pub slept_nanos: AtomicU64,
@@ -46,7 +45,7 @@ impl Pressure {
         self.pressure.load(Ordering::Relaxed) as f64 / ONE
     }
 
-    /// `bytes` of user data went one step down within `nanos`.
+    /// Records that `bytes` of user data were flushed or compacted in `nanos`.
     pub(super) fn drained(&self, bytes: u64, nanos: u64) {
         if let Some(cost) = nanos.saturating_mul(1000).checked_div(bytes) {
             let old = self.drain_cost.load(Ordering::Relaxed);
@@ -60,7 +59,7 @@ impl Pressure {
         if pressure <= 0.0 {
             return 0;
         }
-        // Before anything was measured: 100 MB a second.
+        // Before the first measurement: 100 MB a second.
         let cost = match self.drain_cost.load(Ordering::Relaxed) {
             0 => 10.0,
             thousandths => thousandths as f64 / 1000.0,
@@ -70,7 +69,7 @@ impl Pressure {
 }
 
 impl Engine {
-    /// Measures the pressure anew; to be called when something was frozen, flushed or compacted.
+    /// Recomputes the pressure; to be called after a freeze, a flush or a compaction.
     pub(super) fn measure_pressure(&self) {
         let view = self.view();
         let options = &self.options;
@@ -98,7 +97,7 @@ impl Engine {
             .store((pressure * ONE) as u64, Ordering::Relaxed);
     }
 
-    /// Lets the caller wait for what its bytes owe.
+    /// Makes the caller sleep for its bytes.
     pub(super) fn slow_down(&self, bytes: usize) {
         if self.options.background == Background::Inline {
             return;

@@ -1,4 +1,4 @@
-//! Reading: from the newest source to the oldest, until the key is found.
+//! Reads: from the newest source to the oldest, until the key is found.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,14 +14,14 @@ use crate::iterator::{EntryCursor, LsmIterator, MergingCursor};
 use crate::memtable::MemtableCursor;
 use crate::options::LEVEL_COUNT;
 use crate::snapshot::Snapshot;
-use crate::table::{Blocks, Pieces, RunCursor, Table};
+use crate::table::{Blocks, Readahead, RunCursor, Table};
 use crate::tombstones::{TombstoneSet, covering};
 
-/// What a source says about a key.
+/// What a source knows about a key.
 enum Found {
-    /// Nothing: look further.
+    /// Nothing: continue with the next source.
     Nothing,
-    /// It is gone.
+    /// It is deleted.
     Gone,
     Present(Newest),
 }
@@ -29,7 +29,7 @@ enum Found {
 /// The newest entry of a key that has a value.
 pub(super) enum Newest {
     Value(Bytes),
-    /// What leads to a large value, and the table and the block in which it stands.
+    /// The pointer to a large value, and the table and block that contain it.
     Pointer(Arc<Table>, usize, Bytes),
 }
 
@@ -63,7 +63,7 @@ impl Engine {
                     return Ok(live.then(|| Newest::Value(Bytes::copy_from_slice(value))));
                 }
                 None if deleted == SeqNo(0) => {}
-                // A range tombstone hides everything older, in this source and in those behind it.
+                // A range tombstone hides everything older, in this source and in later ones.
                 _ => return Ok(None),
             }
         }
@@ -127,7 +127,7 @@ impl Engine {
         Ok(absent)
     }
 
-    /// `once`: the keys, as inside the engine, to somebody who reads those alone, and once.
+    /// `once`: the keys (as inside the engine) of a scan that reads a range once, without caching it.
     pub(super) fn iterator(
         self: &Arc<Self>,
         family: FamilyId,
@@ -163,7 +163,7 @@ impl Engine {
             sources.extend(runs.into_iter().map(|tables| {
                 let blocks = match once {
                     None => Blocks::Cached,
-                    Some((_, end)) => Blocks::Once(Box::new(Pieces::new(end.clone()))),
+                    Some((_, end)) => Blocks::Once(Box::new(Readahead::new(end.clone()))),
                 };
                 EntryCursor::Run(RunCursor::new(tables, blocks))
             }));

@@ -1,16 +1,17 @@
-//! After an error writes are refused until what is in memory is in tables; a panic ends all writing.
+//! Writes are refused after an error until the memtables are flushed; after a panic they are refused for
+//! good.
 //!
-//! A failed append or sync leaves the log's end unknown. Writes are then refused until everything that is
-//! in memory, and therefore everything that was acknowledged, is in tables, and a new log has begun. The
-//! next write tries that at once, without the writer's latch; if it fails, the memtables are not written
-//! again before a while has passed, which doubles with each failure from [`FIRST_NANOS`] to [`MOST_NANOS`],
-//! and writes that come meanwhile are refused without touching the disk. The same holds for a flush that
-//! failed while writes are taken: writers that would need its room are refused. Reads go on all the time. So
-//! a disk that was full takes writes again at most [`MOST_NANOS`] after there is space, without a restart.
+//! A failed append or sync leaves the end of the log unknown. Writes are then refused until everything in
+//! memory, and so everything that was acknowledged, is in tables, and a new log has begun. The next write
+//! tries this at once, without the writer's latch; if it fails, the memtables are not written again before a
+//! backoff has passed, which doubles with each failure from [`FIRST_NANOS`] to [`MOST_NANOS`], and writes in
+//! the meantime are refused without touching the disk. The same holds for a flush that failed while writes
+//! were accepted: writers that need its space are refused. Reads always go on. So after a full disk has space
+//! again, writes resume at most [`MOST_NANOS`] later, without a restart.
 //!
-//! A panic in a thread of the engine, or in the middle of a change of its state, leaves what is in memory in
-//! doubt. From then on nothing is written and nothing is installed; everybody who waits is told
-//! ([`LsmError::Poisoned`]). Reads go on. The next opening has everything that was acknowledged.
+//! A panic in a thread of the engine, or in the middle of a state change, makes the state in memory doubtful.
+//! From then on nothing is written and nothing is installed; everybody who waits gets [`LsmError::Poisoned`].
+//! Reads go on. The next opening recovers everything that was acknowledged.
 
 use std::sync::atomic::Ordering;
 
@@ -19,13 +20,13 @@ use super::write::Writer;
 use crate::error::LsmError;
 use crate::sync::MutexGuard;
 
-/// How long nothing is flushed after a first failure, in nanoseconds.
+/// The backoff of flushes after a first failure, in nanoseconds.
 const FIRST_NANOS: u64 = 50_000_000;
-/// How long at most after further ones.
+/// The longest backoff.
 const MOST_NANOS: u64 = 2_000_000_000;
 
 impl Engine {
-    /// The writer's latch for somebody who is going to write: ends a refusal first, if it is time to try.
+    /// The writer's latch for a write: first tries to end a refusal, if its backoff has passed.
     ///
     /// # Errors
     /// The refusal.
@@ -41,18 +42,18 @@ impl Engine {
         }
     }
 
-    /// Ends a refusal, if there is one: a new log begins, and everything in memory goes into tables. One
-    /// thread tries at a time; others are refused meanwhile. `at_once`: whatever failed a moment ago.
+    /// Ends a refusal, if there is one: begins a new log and flushes all memtables. One thread tries at a
+    /// time; others are refused in the meantime. `at_once`: even during the backoff.
     ///
     /// # Errors
-    /// The refusal: because it is not time yet, somebody else tries, or it could not be ended.
+    /// The refusal: its backoff has not passed, another thread tries, or it could not be ended.
     pub(super) fn end_refusal(&self, at_once: bool) -> Result<(), LsmError> {
         let mut writer = self.writer.lock();
         let Some(refused) = writer.refused.clone() else {
             return Ok(());
         };
         let now_nanos = self.clock.monotonic_nanos();
-        let rests = !at_once && self.work.lock().flush_backoff.rests(now_nanos);
+        let rests = !at_once && self.work.lock().flush_backoff.is_waiting(now_nanos);
         if rests || writer.is_being_ended {
             return Err(refused);
         }
@@ -78,18 +79,18 @@ impl Engine {
     fn prolong_backoff(&self) {
         let now_nanos = self.clock.monotonic_nanos();
         let mut work = self.work.lock();
-        work.flush_backoff.prolong(now_nanos, FIRST_NANOS, MOST_NANOS);
+        work.flush_backoff.double(now_nanos, FIRST_NANOS, MOST_NANOS);
     }
 
-    /// Flushes the oldest frozen memtable, unless the last flush failed a short while ago.
+    /// Flushes the oldest frozen memtable, unless the last flush failed recently.
     ///
     /// # Errors
-    /// The flush's; the last one's if that rests.
+    /// The flush's; during the backoff the last one's.
     pub(super) fn flush_if_due(&self) -> Result<bool, LsmError> {
         let now_nanos = self.clock.monotonic_nanos();
         let work = self.work.lock();
         if let Some(error) = &work.flush_error
-            && work.flush_backoff.rests(now_nanos)
+            && work.flush_backoff.is_waiting(now_nanos)
         {
             return Err(error.clone());
         }
@@ -97,7 +98,7 @@ impl Engine {
         self.flush_oldest()
     }
 
-    /// Keeps how a flush went, for those who ask and those who wait.
+    /// Records the outcome of a flush for callers that ask or wait.
     pub(super) fn note_flush(&self, done: &Result<bool, LsmError>) {
         if done.is_err() {
             self.prolong_backoff();
@@ -109,7 +110,7 @@ impl Engine {
         }
     }
 
-    /// From now on nothing is written. Only the first reason is kept.
+    /// Stops all writing. Only the first reason is kept.
     pub(super) fn poison(&self, reason: &str) {
         let reason = reason.into();
         self.work
@@ -133,7 +134,7 @@ impl Engine {
     }
 }
 
-/// Somebody tries to end a refusal, until this is dropped, after a panic too.
+/// A thread tries to end a refusal until this is dropped, after a panic too.
 struct Ending<'a>(&'a Engine);
 
 impl Drop for Ending<'_> {
@@ -142,14 +143,15 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Poisons the engine if the thread panics before this is dropped: for steps that must not be left half done.
-pub(super) struct Whole<'a> {
+/// Poisons the engine if the thread panics before this is dropped: for steps that must not be left
+/// incomplete.
+pub(super) struct PoisonOnPanic<'a> {
     pub engine: &'a Engine,
-    /// What would be half done.
+    /// The step, for the error message.
     pub step: &'static str,
 }
 
-impl Drop for Whole<'_> {
+impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.engine.poison(self.step);

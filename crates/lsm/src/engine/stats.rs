@@ -1,4 +1,4 @@
-//! What the engine is doing.
+//! Counters of the engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use super::Engine;
 use crate::compaction::debt_bytes;
 use crate::options::LEVEL_COUNT;
 
-/// One level, now and so far.
+/// One level: its state and its totals so far.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct LevelStats {
     /// Tables in it.
@@ -29,7 +29,7 @@ pub struct LevelStats {
     pub compaction_nanos: u64,
 }
 
-/// The engine, now and so far.
+/// The engine: its state and its totals so far.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct LsmStats {
     /// Level by level.
@@ -67,23 +67,23 @@ pub struct LsmStats {
     pub flushed_value_bytes: u64,
     /// Time that flushes took.
     pub flush_nanos: u64,
-    /// Value files that some table of the newest version points into.
+    /// Value files that a table of the newest version points into.
     pub value_files: u64,
     /// Their bytes.
     pub value_bytes: u64,
-    /// Bytes of the records in them that some entry points to, whether a newer entry hides it or not.
+    /// Bytes of the records in them that some entry points to, even if a newer entry hides it.
     pub value_live_bytes: u64,
-    /// Value files of which a collector wrote again what was needed.
+    /// Value files that were collected.
     pub collected_files: u64,
-    /// Bytes of values that collectors wrote again.
+    /// Bytes of values that collection rewrote.
     pub collected_bytes: u64,
     /// Why the last collection failed, if it did.
     pub collect_error: Option<String>,
     /// Compaction tasks.
     pub compaction_tasks: u64,
-    /// Filters that the executor did not build, or built so that they would hide keys: built again here.
+    /// Filters that the executor did not build, or built wrongly: rebuilt here.
     pub filters_rebuilt: u64,
-    /// Bytes that should lie deeper than they do.
+    /// Bytes that should be in deeper levels.
     pub debt_bytes: u64,
     /// How much writers are slowed, from 0 to 1.
     pub pressure: f64,
@@ -97,18 +97,18 @@ pub struct LsmStats {
     pub direct_written_bytes: u64,
     /// Bytes of tables that compactions and loading read past it.
     pub direct_read_bytes: u64,
-    /// Files that were to be written or read so, and went through the cache because their file system does
-    /// not do it, or no more files could be open.
+    /// Files that should bypass the page cache but did not, because their file system does not support it or
+    /// no more files could be open.
     pub direct_refused_files: u64,
-    /// Files that nobody needs any more and that wait to be removed, tried and failed or not tried yet.
+    /// Obsolete files that still have to be removed, whether that was tried or not.
     pub files_left: u64,
     /// Why the last flush failed, if it did.
     pub flush_error: Option<String>,
     /// Compactions that failed.
     pub compaction_failures: u64,
-    /// Tables whose last compaction failed. They rest for a while, and others go first.
+    /// Tables whose last compaction failed. They back off for a while, and others go first.
     pub failed_tables: u64,
-    /// Why a compaction failed last, as long as there are such tables.
+    /// The error of the last failed compaction, as long as there are such tables.
     pub compaction_error: Option<String>,
 }
 

@@ -1,8 +1,8 @@
-//! The way of a write: log, memtable, visible; durable when somebody asks for it.
+//! Writes: log, then memtable, then visible; durable on request.
 //!
-//! One writer at a time appends to the log and applies to the memtable; syncing happens without the
-//! writer's latch, one sync for all who wait. A full memtable is frozen, with its log, and writing goes on
-//! in new ones. `refusal.rs` says what happens after an error.
+//! One writer at a time appends to the log and applies to the memtable; syncing happens without the writer's
+//! latch, one sync for all waiting writers (group commit). A full memtable is frozen together with its log,
+//! and writing continues in new ones. `refusal.rs` says what happens after an error.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use weft_base::DiskFile;
 use weft_base::blocking;
 use weft_ops::key::SeqNo;
 
-use super::{Engine, View, Whole};
+use super::{Engine, PoisonOnPanic, View};
 use crate::batch::{WriteBatch, for_each_operation};
 use crate::error::{LsmError, io_error};
 use crate::log::{Appended, LogFile, SYNC_LOG, SYNC_LOG_OLDER};
@@ -23,10 +23,10 @@ use crate::options::Background;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteOptions {
     /// Whether the call returns only when the batch is durable. If not, the batch survives the end of the
-    /// process, and a loss of power from some time on.
+    /// process, and a power failure only after some time.
     pub sync: bool,
-    /// Whether the batch goes into the log. If not, it is lost with the process unless it was flushed
-    /// before; what is logged after it is not lost. Such a batch cannot be synced.
+    /// Whether the batch is logged. If not, it is lost with the process unless it was flushed before; later
+    /// logged batches are kept. Such a batch cannot be synced.
     pub log: bool,
 }
 
@@ -47,36 +47,36 @@ impl WriteOptions {
     };
 }
 
-/// What only the writer touches.
+/// State that only the holder of the writer's latch touches.
 pub(super) struct Writer {
     pub log: LogFile,
     /// Earlier logs that were not synced, oldest first.
     pub unsynced: Vec<(u64, Arc<dyn DiskFile>, PathBuf)>,
     pub next_seqno: SeqNo,
     pub last_logged: SeqNo,
-    /// Why no writes are taken.
+    /// Why writes are refused.
     pub refused: Option<LsmError>,
-    /// Whether a write or a sync of the present log failed, so that nothing may follow in it.
+    /// A write or sync of the current log failed, so nothing may be appended to it.
     pub suspect: bool,
-    /// Whether somebody tries to end the refusal.
+    /// A thread tries to end the refusal.
     pub is_being_ended: bool,
 }
 
-/// Who syncs, and how far that has come.
+/// Who syncs, and up to where the log is durable.
 #[derive(Default)]
 pub(super) struct SyncState {
     pub durable: SeqNo,
     pub syncing: bool,
 }
 
-/// Somebody syncs for all, until this is dropped, after a panic too: then the next one does.
-struct Syncing<'a> {
+/// One thread syncs for all until this is dropped, after a panic too: then the next one does.
+struct SyncLeader<'a> {
     engine: &'a Engine,
-    /// How far that came.
+    /// The last durable write.
     durable: Option<SeqNo>,
 }
 
-impl Drop for Syncing<'_> {
+impl Drop for SyncLeader<'_> {
     fn drop(&mut self) {
         let mut sync = self.engine.sync.lock();
         sync.syncing = false;
@@ -100,14 +100,14 @@ impl Engine {
         Ok(last)
     }
 
-    /// Appends to the log and applies to the memtable. Also says whether a memtable was frozen.
+    /// Appends to the log and applies to the memtable. Also returns whether a memtable was frozen.
     fn apply(&self, batch: &WriteBatch, options: WriteOptions) -> Result<(SeqNo, bool), LsmError> {
         let durable = self.sync.lock().durable;
         let mut writer = self.writer_for_writing()?;
         self.apply_next(&mut writer, batch, options.log, durable)
     }
 
-    /// As `apply`, for the one who has the latch; all writes up to `durable` are durable.
+    /// As `apply`, for the holder of the latch; all writes up to `durable` are durable.
     pub(super) fn apply_next(
         &self,
         writer: &mut Writer,
@@ -125,7 +125,7 @@ impl Engine {
         if count == 0 {
             return Ok((SeqNo(first.0 - 1), froze));
         }
-        let _whole = Whole {
+        let _whole = PoisonOnPanic {
             engine: self,
             step: "a panic in the middle of a write",
         };
@@ -177,7 +177,7 @@ impl Engine {
         let mut old = std::mem::replace(&mut writer.log, log);
         writer.suspect = false;
         let (file, path) = old.begin_sync();
-        // What was flushed since is durable in its table, and its log is gone.
+        // What was flushed in the meantime is durable in its table, and its log is gone.
         let waits = |number: u64| view.frozen.iter().any(|frozen| frozen.log_number() == number);
         writer.unsynced.retain(|(number, ..)| waits(*number));
         writer.unsynced.push((old.number(), file, path));
@@ -191,7 +191,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Makes all writes up to `seqno` durable. Whoever comes first syncs for all.
+    /// Makes all writes up to `seqno` durable. The first waiting thread syncs for all.
     pub(super) fn sync_to(&self, seqno: SeqNo) -> Result<(), LsmError> {
         let mut sync = self.sync.lock();
         loop {
@@ -205,7 +205,7 @@ impl Engine {
         }
         sync.syncing = true;
         drop(sync);
-        let mut syncing = Syncing {
+        let mut syncing = SyncLeader {
             engine: self,
             durable: None,
         };
@@ -223,7 +223,7 @@ impl Engine {
         synced.map(drop)
     }
 
-    /// Syncs every log that has something that was not; says up to which write that reaches.
+    /// Syncs every log with unsynced records; returns the last write that this covers.
     fn sync_logs(&self) -> Result<SeqNo, LsmError> {
         let mut writer = self.writer.lock();
         if let Some(refused) = &writer.refused {
@@ -260,7 +260,7 @@ impl Engine {
                 return Err(LsmError::Closed);
             }
             if let Some(error) = work.poison.as_ref().or(work.flush_error.as_ref()) {
-                // No room comes by waiting before the flush thread has tried again.
+                // Waiting does not help before the flush thread has retried.
                 return Err(error.refusal());
             }
             if self.view().frozen.len() >= self.options.frozen_memtables_max.max(1) {
@@ -281,7 +281,7 @@ impl Engine {
         self.sync_to(last)
     }
 
-    /// Everything durable, and a record behind it that says so.
+    /// Makes everything durable, and appends a record that says so.
     pub(super) fn seal(&self) -> Result<(), LsmError> {
         self.sync_all()?;
         self.check_poison()?;

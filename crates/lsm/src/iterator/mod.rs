@@ -1,8 +1,8 @@
 //! Iterators: the keys and values of a family as a snapshot sees them, in both directions.
 //!
 //! Of each key only the newest entry up to the snapshot counts; tombstones and range tombstones hide it. An
-//! iterator keeps memtables and tables alive that it may need. A large value is read when the iterator comes
-//! to stand on its key.
+//! iterator keeps alive the memtables and tables that it may need. A large value is read when the iterator
+//! reaches its key.
 
 mod merging;
 
@@ -18,7 +18,7 @@ use crate::tombstones::TombstoneSet;
 
 pub(crate) use merging::{EntryCursor, MergingCursor};
 
-/// Walks over a family. Stands nowhere until it is positioned; after an error it stands nowhere again.
+/// Iterates over a family. Invalid until it is positioned, and again after an error.
 pub struct LsmIterator {
     merged: MergingCursor,
     tombstones: TombstoneSet,
@@ -27,20 +27,20 @@ pub struct LsmIterator {
     lower: Vec<u8>,
     upper: Option<Vec<u8>>,
     state: State,
-    /// The present key, as inside the engine.
+    /// The current key, as inside the engine.
     key: Vec<u8>,
-    /// The present value, when going back; else it is where `merged` stands.
+    /// The current value when moving backward; otherwise it is where `merged` is.
     value: Vec<u8>,
-    /// The present value if it is a large one.
+    /// The current value if it is a large one.
     large: Option<Bytes>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Nowhere,
-    /// `merged` stands on the present entry.
+    /// `merged` is at the current entry.
     Forward,
-    /// `merged` stands before all entries of the present key.
+    /// `merged` is before all entries of the current key.
     Backward,
 }
 
@@ -65,27 +65,27 @@ impl LsmIterator {
         }
     }
 
-    /// Leaves out keys below `lower` and keys from `upper` on; `None` for no bound. The iterator stands
-    /// nowhere then.
+    /// Excludes keys below `lower` and keys from `upper` on; `None` for no bound. Afterwards the iterator is
+    /// invalid.
     pub fn set_bounds(&mut self, lower: Option<&[u8]>, upper: Option<&[u8]>) {
         self.state = State::Nowhere;
         self.lower = self.family.key(lower.unwrap_or_default());
         self.upper = upper.map_or_else(|| self.family.end(), |upper| Some(self.family.key(upper)));
     }
 
-    /// Whether the iterator stands on a key.
+    /// Whether the iterator is at a key.
     #[must_use]
     pub fn valid(&self) -> bool {
         self.state != State::Nowhere
     }
 
-    /// The present key; empty if there is none.
+    /// The current key; empty if there is none.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         if self.valid() { user_key(&self.key) } else { &[] }
     }
 
-    /// The present value; empty if there is none.
+    /// The current value; empty if there is none.
     #[must_use]
     pub fn value(&self) -> &[u8] {
         match (self.state, &self.large) {
@@ -169,7 +169,7 @@ impl LsmIterator {
         self.find_backward()
     }
 
-    /// Past all entries of the present key.
+    /// Skips all entries of the current key.
     fn skip_key(&mut self) -> Result<(), LsmError> {
         while self.merged.valid() && self.merged.key() == self.key {
             self.merged.advance()?;
@@ -177,12 +177,12 @@ impl LsmIterator {
         Ok(())
     }
 
-    /// Whether an entry is what a reader gets of its key.
+    /// Whether an entry is what a reader sees for its key.
     fn is_live(&self, key: &[u8], stamp: Stamp) -> bool {
         stamp.kind() != EntryKind::Tombstone && !self.tombstones.covers(key, stamp.seqno())
     }
 
-    /// From where `merged` stands, the first key that is there.
+    /// From where `merged` is, the first visible key.
     fn find_forward(&mut self) -> Result<(), LsmError> {
         self.large = None;
         while self.merged.valid() {
@@ -209,7 +209,7 @@ impl LsmIterator {
         Ok(())
     }
 
-    /// From where `merged` stands, going back, the first key that is there.
+    /// From where `merged` is, moving backward, the first visible key.
     fn find_backward(&mut self) -> Result<(), LsmError> {
         self.large = None;
         while self.merged.valid() && self.merged.key() >= &self.lower[..] {

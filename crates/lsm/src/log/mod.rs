@@ -18,15 +18,15 @@
 //!
 //! # Invariants
 //!
-//! 1. Records are in order of sequence numbers through all files, and each names the write that was logged
+//! 1. Records are in order of sequence numbers across all files, and each names the write that was logged
 //!    before it. Reading stops where that chain ends.
 //! 2. A 512-byte sector that holds durable bytes is never written again.
 //! 3. A file takes records only when its name is durable.
-//! 4. A record that is missing or bad is *corrupt* if a later record says that it had been durable; else it
-//!    is *torn*, and it and all behind it were never acknowledged as durable.
+//! 4. A missing or bad record is *corrupt* if a later record says that it was durable; otherwise it is
+//!    *torn*, and neither it nor any later one was ever acknowledged as durable.
 
-mod pieces;
 mod read;
+mod window;
 mod write;
 
 use weft_ops::crc32c;

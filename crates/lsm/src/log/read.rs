@@ -1,15 +1,15 @@
-//! Reading logs back after a stop of any kind.
+//! Reads logs back after any kind of stop.
 
 use std::path::Path;
 
 use weft_base::Disk;
 use weft_ops::key::SeqNo;
 
-use super::pieces::Pieces;
+use super::window::LogWindow;
 use super::{RECORD_HEADER_BYTES, Record, SECTOR_BYTES, log_name};
 use crate::error::{CorruptKind, LsmError, corrupt};
 
-/// Where the logs end.
+/// The end of the logs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LogEnd {
     /// The last write that is there.
@@ -18,7 +18,7 @@ pub(crate) struct LogEnd {
     pub record_count: u64,
 }
 
-/// Hands the batches behind `flushed` to `visit` in order. `numbers` are the files, ascending.
+/// Passes the batches after `flushed` to `visit` in order. `numbers` are the files, ascending.
 ///
 /// # Errors
 /// A record that had been durable is bad or missing; whatever `visit` says.
@@ -35,7 +35,7 @@ pub(crate) fn read_logs(
     };
     for (at, &number) in numbers.iter().enumerate() {
         let name = log_name(number);
-        let mut pieces = Pieces::open(disk, &dir.join(&name))?;
+        let mut pieces = LogWindow::open(disk, &dir.join(&name))?;
         let (offset, trouble) = read_log(&mut pieces, number, flushed, &mut end, &mut visit)?;
         let due = SeqNo(end.last.0 + 1);
         if let Some(reason) = trouble {
@@ -50,9 +50,9 @@ pub(crate) fn read_logs(
     Ok(end)
 }
 
-/// Reads one file as far as it goes; says where that is, and what is wrong there if it is not the end.
+/// Reads one file as far as possible; returns where that is, and the error there if it is not the end.
 fn read_log(
-    pieces: &mut Pieces,
+    pieces: &mut LogWindow,
     number: u64,
     flushed: SeqNo,
     end: &mut LogEnd,
@@ -77,7 +77,7 @@ fn read_log(
                 offset += len as u64;
             }
             Some(_) => return Ok((offset, Some("the record belongs to another file"))),
-            // Zeros up to the next sector, or what a power cut left.
+            // Zeros up to the next sector, or remains of a power cut.
             None if !offset.is_multiple_of(SECTOR_BYTES as u64) => {
                 let sector = offset.next_multiple_of(SECTOR_BYTES as u64);
                 let padding = pieces.at(offset, (sector - offset) as usize)?;
@@ -92,9 +92,9 @@ fn read_log(
     Ok((offset, None))
 }
 
-/// Whether a record from `offset` on says that `due` had been durable: one that starts a sector, or one
-/// behind it without a gap.
-fn witness(pieces: &mut Pieces, offset: u64, number: u64, due: SeqNo) -> Result<bool, LsmError> {
+/// Whether a record from `offset` on proves that `due` was durable: one at the start of a sector, or one that
+/// follows it without a gap.
+fn witness(pieces: &mut LogWindow, offset: u64, number: u64, due: SeqNo) -> Result<bool, LsmError> {
     let mut at = offset.next_multiple_of(SECTOR_BYTES as u64);
     while at + RECORD_HEADER_BYTES as u64 <= pieces.file_bytes() {
         match pieces.record(at)? {
@@ -108,7 +108,7 @@ fn witness(pieces: &mut Pieces, offset: u64, number: u64, due: SeqNo) -> Result<
 
 fn witness_in(disk: &dyn Disk, dir: &Path, numbers: &[u64], due: SeqNo) -> Result<bool, LsmError> {
     for &number in numbers {
-        let mut pieces = Pieces::open(disk, &dir.join(log_name(number)))?;
+        let mut pieces = LogWindow::open(disk, &dir.join(log_name(number)))?;
         if witness(&mut pieces, 0, number, due)? {
             return Ok(true);
         }

@@ -1,4 +1,4 @@
-//! One log file, from the writer's side.
+//! Writes one log file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) const SYNC_LOG_OLDER: SyncSite = SyncSite("lsm.log.older");
 /// Sync of a new file's name.
 pub(crate) const SYNC_LOG_DIR: SyncSite = SyncSite("lsm.log.dir");
 
-/// What a record says beside its batch.
+/// What a record contains besides its batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Appended {
     pub first: SeqNo,
@@ -42,7 +42,7 @@ impl LogFile {
             .open(&path, OpenMode::CreateNew)
             .map_err(io_error("creating", &path))?;
         if let Err(error) = disk.sync_dir(dir, SYNC_LOG_DIR) {
-            // Nobody knows of it; leave no name in the way of the next attempt.
+            // Nobody knows of it; do not leave a name in the way of the next attempt.
             let _ = disk.remove(&path);
             return Err(io_error("syncing", dir)(error));
         }
@@ -63,7 +63,7 @@ impl LogFile {
         self.offset
     }
 
-    /// Appends a record. After an error nothing is known about the file's end.
+    /// Appends a record. After an error the state of the file's end is unknown.
     pub(crate) fn append(&mut self, appended: &Appended, payload: &[u8]) -> Result<(), LsmError> {
         self.buffer.clear();
         let Appended {
@@ -88,8 +88,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// The file and its path, to be synced by someone who has let go of the writer. What is appended from
-    /// now on starts a sector of its own.
+    /// The file and its path, to be synced without the writer's latch. Later records start in a new sector.
     pub(crate) fn begin_sync(&mut self) -> (Arc<dyn DiskFile>, PathBuf) {
         self.offset = self.offset.next_multiple_of(SECTOR_BYTES as u64);
         (Arc::clone(&self.file), self.path.clone())

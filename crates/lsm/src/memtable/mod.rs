@@ -1,8 +1,9 @@
-//! Memtables: what was written and is not yet in a table.
+//! Memtables: writes that are not in a table yet.
 //!
-//! Entries lie in a skiplist, range tombstones in a short list beside it. A memtable grows until it is
-//! frozen; then it is flushed to a table of level 0 and dropped when the last reader leaves it. Both kinds
-//! make it grow: the log goes with its memtable, so whatever is logged must bring the freezing nearer.
+//! Entries are in a skiplist, range tombstones in a short list beside it. A memtable grows until it is
+//! frozen; then it is flushed to a table of level 0 and dropped when the last reader releases it. Entries and
+//! range tombstones both count towards its size: the log is bound to its memtable, so whatever is logged must
+//! bring the freeze closer.
 
 mod skiplist;
 
@@ -15,9 +16,9 @@ use weft_ops::merge::RangeTombstone;
 
 use crate::batch::{Operation, keep};
 pub(crate) use skiplist::PagePool;
-use skiplist::{Place, SkipList};
+use skiplist::{NodeRef, SkipList};
 
-/// Range tombstones at which a memtable is full, whatever its size: every lookup passes over all of them.
+/// A memtable with this many range tombstones is full, whatever its size: every lookup scans all of them.
 const RANGE_TOMBSTONES_MAX: usize = 8192;
 
 /// Sorted writes in memory. Any number of readers, one writer at a time.
@@ -59,10 +60,10 @@ impl Memtable {
         self.entry_count.load(Ordering::Relaxed) == 0 && self.tombstone_count.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether it is to be frozen, with room for so many bytes.
+    /// Whether it should be frozen, given this limit.
     pub(crate) fn is_full(&self, bytes_max: usize) -> bool {
         let (used, tombstones) = (self.used_bytes(), self.tombstone_count.load(Ordering::Relaxed));
-        // Memory is taken in growing pieces: what is taken counts once a good part of it is used.
+        // Memory is taken in growing chunks: a chunk counts once a good part of it is used.
         used >= bytes_max
             || (self.memory_bytes() >= bytes_max && used >= bytes_max / 2)
             || tombstones >= RANGE_TOMBSTONES_MAX
@@ -141,14 +142,14 @@ impl Memtable {
 /// Walks over a memtable in both directions and keeps it alive.
 pub(crate) struct MemtableCursor {
     memtable: Arc<Memtable>,
-    place: Place,
+    place: NodeRef,
 }
 
 impl MemtableCursor {
     pub(crate) const fn new(memtable: Arc<Memtable>) -> Self {
         Self {
             memtable,
-            place: Place::NONE,
+            place: NodeRef::NONE,
         }
     }
 

@@ -11,9 +11,9 @@
 //! then        key bytes, value bytes
 //! ```
 //!
-//! So what a comparison needs lies together. A search waits for memory at each node; the node that comes
-//! next if the search goes down is fetched while it looks at the one to the right. Large lists lie in huge
-//! pages.
+//! So everything that a comparison needs is together. A search waits for memory at each node; while it
+//! compares with the node to the right, the node that follows if the search descends is prefetched. Large
+//! lists use huge pages.
 //!
 //! # Invariants
 //!
@@ -56,9 +56,9 @@ pub(crate) struct SkipList {
 }
 
 struct Writer {
-    /// Every chunk, as the allocator gave it: pointers into it stay good because nobody borrows it whole.
+    /// All chunks, as allocated: pointers into them stay valid because nobody borrows a chunk as a whole.
     chunks: Vec<Chunk>,
-    /// The chunk that is being filled: its next free word, and how many are free.
+    /// The chunk being filled: its next free word, and how many are free.
     free: *mut Word,
     free_words: usize,
     chunk_words: usize,
@@ -66,7 +66,7 @@ struct Writer {
     pool: Arc<PagePool>,
 }
 
-/// Huge pages that a list has left, for the next one: the system would have to clear fresh ones.
+/// Huge pages of freed lists, for the next one: the system would have to clear new ones.
 pub(crate) struct PagePool {
     pages: Mutex<Vec<PageMemory>>,
     bytes_max: usize,
@@ -108,7 +108,7 @@ enum Chunk {
 
 /// An entry of a list, or none. Valid as long as the list; whoever keeps one must keep the list.
 #[derive(Clone, Copy)]
-pub(crate) struct Place(*mut Word);
+pub(crate) struct NodeRef(*mut Word);
 
 // SAFETY: nodes are immutable but for their links, which are atomic (invariant 1); allocation happens under
 // the writer's latch (invariant 3).
@@ -116,9 +116,9 @@ unsafe impl Send for SkipList {}
 // SAFETY: as above.
 unsafe impl Sync for SkipList {}
 // SAFETY: a place is only looked at through the list that it belongs to, which is `Sync`.
-unsafe impl Send for Place {}
+unsafe impl Send for NodeRef {}
 
-impl Place {
+impl NodeRef {
     pub(crate) const NONE: Self = Self(std::ptr::null_mut());
 
     pub(crate) const fn is_some(self) -> bool {
@@ -127,10 +127,9 @@ impl Place {
 }
 
 impl Writer {
-    /// Words that stay where they are; what is in them means nothing, but for the first chunk, which is
-    /// zeros.
+    /// Words that do not move; their contents are undefined, except in the first chunk, which is zeroed.
     fn allocate(&mut self, words: usize, allocated_bytes: &AtomicUsize) -> NonNull<Word> {
-        // A large node gets a chunk of its own, so that little is left unused.
+        // A large node gets a chunk of its own, to waste little.
         if words > self.chunk_words / 8 && words > HEADER_WORDS + HEIGHT_MAX {
             return self.chunk(words, allocated_bytes);
         }
@@ -193,7 +192,7 @@ fn compare(key: &[u8], stamp: Stamp, other_key: &[u8], other_stamp: Stamp) -> Or
     compare_keys(key, other_key).then(other_stamp.cmp(&stamp))
 }
 
-/// Bytewise order, eight bytes at a time, without a call.
+/// Bytewise comparison, eight bytes at a time, without a function call.
 #[inline(always)]
 fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
     let most = a.len().min(b.len());
@@ -326,16 +325,16 @@ impl SkipList {
         }
     }
 
-    /// The last node that stands before the target, the head if there is none.
+    /// The last node before the target, or the head.
     #[inline]
     fn before(&self, key: &[u8], stamp: Stamp) -> NonNull<Word> {
         self.descend(key, stamp, self.height.load(Memory::Relaxed), |_, _| {})
             .0
     }
 
-    /// Searches from level `height - 1` down; tells the last node before the target on each level, returns
-    /// that of level 0, and the one behind it, which was seen not to stand before the target. To look again
-    /// who is behind would be wrong: a writer may have put a newer entry of the same key in between.
+    /// Searches from level `height - 1` down; reports the last node before the target on each level, and
+    /// returns that of level 0 with its successor, which was seen not to be before the target. Reading the
+    /// successor again would be wrong: a writer may have inserted a newer entry of the same key in between.
     #[inline(always)]
     fn descend(
         &self,
@@ -345,7 +344,7 @@ impl SkipList {
         mut tell: impl FnMut(usize, NonNull<Word>),
     ) -> (NonNull<Word>, Option<NonNull<Word>>) {
         let mut node = self.head;
-        // The node that was found not to stand before the target, one level up.
+        // The node that was found not to be before the target, one level up.
         let mut behind = None;
         let mut last = None;
         for level in (0..height).rev() {
@@ -371,31 +370,31 @@ impl SkipList {
         (node, last)
     }
 
-    fn place(&self, node: Option<NonNull<Word>>) -> Place {
+    fn place(&self, node: Option<NonNull<Word>>) -> NodeRef {
         match node {
-            Some(node) if node != self.head => Place(node.as_ptr()),
-            _ => Place::NONE,
+            Some(node) if node != self.head => NodeRef(node.as_ptr()),
+            _ => NodeRef::NONE,
         }
     }
 
     /// The first entry that does not stand before (`key`, `stamp`).
-    pub(crate) fn seek(&self, key: &[u8], stamp: Stamp) -> Place {
+    pub(crate) fn seek(&self, key: &[u8], stamp: Stamp) -> NodeRef {
         let height = self.height.load(Memory::Relaxed);
         self.place(self.descend(key, stamp, height, |_, _| {}).1)
     }
 
     /// The last entry that stands before (`key`, `stamp`).
-    pub(crate) fn seek_before(&self, key: &[u8], stamp: Stamp) -> Place {
+    pub(crate) fn seek_before(&self, key: &[u8], stamp: Stamp) -> NodeRef {
         self.place(Some(self.before(key, stamp)))
     }
 
     /// The first entry.
-    pub(crate) fn first(&self) -> Place {
+    pub(crate) fn first(&self) -> NodeRef {
         self.place(self.next(self.head, 0))
     }
 
     /// The last entry.
-    pub(crate) fn last(&self) -> Place {
+    pub(crate) fn last(&self) -> NodeRef {
         let mut node = self.head;
         for level in (0..self.height.load(Memory::Relaxed)).rev() {
             while let Some(next) = self.next(node, level) {
@@ -406,12 +405,12 @@ impl SkipList {
     }
 
     /// The entry behind a place of this list.
-    pub(crate) fn after(&self, place: Place) -> Place {
+    pub(crate) fn after(&self, place: NodeRef) -> NodeRef {
         self.place(NonNull::new(place.0).and_then(|node| self.next(node, 0)))
     }
 
     /// What stands at a place of this list: key, stamp, value.
-    pub(crate) fn at(&self, place: Place) -> Option<(&[u8], Stamp, &[u8])> {
+    pub(crate) fn at(&self, place: NodeRef) -> Option<(&[u8], Stamp, &[u8])> {
         NonNull::new(place.0).map(|node| self.entry(node))
     }
 }

@@ -1,35 +1,36 @@
-//! Latches and conditions at which a step ends. A thread outside of a run gets those of `parking_lot`.
+//! Latches and condition variables at which a step ends. For threads outside of a run they behave like
+//! `parking_lot`'s.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use super::{Stands, me, pause};
+use super::{ThreadStatus, me, pause};
 
-/// Where something lies, which tells it from others.
+/// The address of something, as its identity.
 fn place<T>(of: &T) -> usize {
     std::ptr::from_ref(of) as usize
 }
 
-/// Takes a latch: tries, and lets others go on until it succeeds.
+/// Acquires a latch: tries, and lets other threads run until it succeeds.
 fn take<T>(place: usize, mut try_take: impl FnMut() -> Option<T>, wait: impl FnOnce() -> T) -> T {
     let Some((steps, me)) = me() else {
         return wait();
     };
-    steps.end_step(me, Stands::Ready);
+    steps.end_step(me, ThreadStatus::Ready);
     loop {
         if let Some(guard) = try_take() {
             return guard;
         }
-        steps.end_step(me, Stands::Before(place));
+        steps.end_step(me, ThreadStatus::Before(place));
     }
 }
 
-/// A latch was released: who stands before it can try again.
+/// A latch was released: threads that wait for it can try again.
 fn released(place: usize) {
     if let Some((steps, me)) = me() {
-        steps.ready_again(|stands| stands == Stands::Before(place));
+        steps.ready_again(|stands| stands == ThreadStatus::Before(place));
         if !std::thread::panicking() {
-            steps.end_step(me, Stands::Ready);
+            steps.end_step(me, ThreadStatus::Ready);
         }
     }
 }
@@ -167,9 +168,9 @@ impl Condvar {
         let (steps, me) = me()?;
         guard.held = None;
         let latch = guard.latch;
-        steps.ready_again(|stands| stands == Stands::Before(place(latch)));
+        steps.ready_again(|stands| stands == ThreadStatus::Before(place(latch)));
         let at = place(self);
-        let timed_out = steps.end_step(me, Stands::Waits { at, timed });
+        let timed_out = steps.end_step(me, ThreadStatus::Waits { at, timed });
         guard.held = Some(take(place(latch), || latch.0.try_lock(), || latch.0.lock()));
         Some(timed_out)
     }
@@ -178,7 +179,8 @@ impl Condvar {
         self.0.notify_all();
         if let Some((steps, _)) = me() {
             let at = place(self);
-            steps.ready_again(|stands| matches!(stands, Stands::Waits { at: other, .. } if other == at));
+            steps
+                .ready_again(|stands| matches!(stands, ThreadStatus::Waits { at: other, .. } if other == at));
         }
     }
 }

@@ -1,13 +1,12 @@
-//! Threads in steps: a test runs its threads one at a time, and a seed says which goes on at each step.
+//! Stepped threads: a test runs its threads one at a time, and a seed decides which one runs at each step.
 //!
 //! A step ends wherever a thread takes or releases a latch of [`crate::sync`], or waits. There the thread
-//! hands the turn to the one that is to go on: of those that can, the one with the highest priority.
-//! Priorities are drawn at random; at random steps the thread that runs gets the lowest of all. So a thread
-//! can stand still at any place while others go far, which a fair schedule nearly never shows. A wait with a
-//! timeout may end at any time, and ends when nothing else can go on. If nothing can go on at all, the run
-//! fails as a deadlock.
+//! passes control to the next one: of those that can run, the one with the highest priority. Priorities are
+//! random; at random steps the running thread gets the lowest of all. So a thread can be delayed at any point
+//! while others progress far, which a fair scheduler almost never does. A wait with a timeout may end at any
+//! time, and ends when no other thread can run. If no thread can run at all, the run fails as a deadlock.
 //!
-//! Threads that are not part of a run (all other tests) meet the latches of `parking_lot` as they are.
+//! Threads that are not part of a run (all other tests) use the latches of `parking_lot` unchanged.
 //!
 //! Source: Burckhardt et al., "A randomized scheduler with probabilistic guarantees of finding bugs", 2010.
 
@@ -25,7 +24,7 @@ pub(crate) use latches::{Condvar, Mutex, MutexGuard, RwLock};
 /// Steps after which a run counts as endless.
 const STEPS_MAX: u64 = 3_000_000;
 
-/// What a thread does: it runs when it is its turn.
+/// A thread's code: it runs when it is its turn.
 pub(crate) type Body = Box<dyn FnOnce() + Send>;
 
 thread_local! {
@@ -33,11 +32,11 @@ thread_local! {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stands {
+enum ThreadStatus {
     Ready,
-    /// Before a latch that another thread has.
+    /// Waiting for a latch that another thread holds.
     Before(usize),
-    /// At a condition, for a while or until it is notified.
+    /// Waiting for a condition, for a while or until it is notified.
     Waits {
         at: usize,
         timed: bool,
@@ -46,7 +45,7 @@ enum Stands {
 }
 
 struct Thread {
-    stands: Stands,
+    stands: ThreadStatus,
     priority: i64,
     timed_out: bool,
 }
@@ -55,11 +54,11 @@ struct State {
     threads: Vec<Thread>,
     turn: usize,
     prng: Prng,
-    /// One of so many steps ends with the lowest priority for who made it.
+    /// One of this many steps gives the running thread the lowest priority.
     demotes_one_in: u64,
     lowest: i64,
     steps: u64,
-    /// Differs if the turns differ.
+    /// Differs if the schedule differs.
     trace: u64,
     failed: Option<String>,
 }
@@ -67,18 +66,18 @@ struct State {
 /// One run.
 pub(crate) struct Steps {
     state: parking_lot::Mutex<State>,
-    turns: Vec<parking_lot::Condvar>,
+    compactions: Vec<parking_lot::Condvar>,
     ended: parking_lot::Condvar,
 }
 
-/// Runs threads to their end. Returns a number that is the same for the same turns.
+/// Runs threads to their end. Returns a number that is the same for the same schedule.
 ///
 /// # Errors
-/// What a thread said when it panicked; a deadlock; no end.
+/// The message of a thread that panicked; a deadlock; too many steps.
 pub(crate) fn run(seed: u64, bodies: Vec<Body>) -> Result<u64, String> {
     let mut prng = Prng::new(seed);
     let threads = bodies.iter().map(|_| Thread {
-        stands: Stands::Ready,
+        stands: ThreadStatus::Ready,
         priority: prng.below(1 << 40) as i64,
         timed_out: false,
     });
@@ -94,10 +93,10 @@ pub(crate) fn run(seed: u64, bodies: Vec<Body>) -> Result<u64, String> {
     };
     state.demotes_one_in = [3, 12, 50, 200][prng.below(4) as usize];
     state.prng = prng;
-    state.turn = state.choose().unwrap_or(0);
+    state.turn = state.pick().unwrap_or(0);
     let steps = Arc::new(Steps {
         state: parking_lot::Mutex::new(state),
-        turns: bodies.iter().map(|_| parking_lot::Condvar::new()).collect(),
+        compactions: bodies.iter().map(|_| parking_lot::Condvar::new()).collect(),
         ended: parking_lot::Condvar::new(),
     });
     let threads: Vec<_> = bodies
@@ -109,12 +108,17 @@ pub(crate) fn run(seed: u64, bodies: Vec<Body>) -> Result<u64, String> {
         })
         .collect();
     let mut state = steps.state.lock();
-    let is_done = |state: &State| state.threads.iter().all(|thread| thread.stands == Stands::Done);
+    let is_done = |state: &State| {
+        state
+            .threads
+            .iter()
+            .all(|thread| thread.stands == ThreadStatus::Done)
+    };
     while !is_done(&state) && state.failed.is_none() {
         steps.ended.wait(&mut state);
     }
     if let Some(failed) = state.failed.take() {
-        // The other threads stand where they are until the process ends.
+        // The other threads stay blocked until the process ends.
         return Err(failed);
     }
     let trace = state.trace;
@@ -126,16 +130,16 @@ pub(crate) fn run(seed: u64, bodies: Vec<Body>) -> Result<u64, String> {
 }
 
 impl State {
-    /// Who goes on; `None` if nobody can.
-    fn choose(&mut self) -> Option<usize> {
+    /// The thread to run next; `None` if none can.
+    fn pick(&mut self) -> Option<usize> {
         let timed: Vec<usize> = (0..self.threads.len())
-            .filter(|&at| matches!(self.threads[at].stands, Stands::Waits { timed: true, .. }))
+            .filter(|&at| matches!(self.threads[at].stands, ThreadStatus::Waits { timed: true, .. }))
             .collect();
-        let is_ready = |thread: &Thread| thread.stands == Stands::Ready;
+        let is_ready = |thread: &Thread| thread.stands == ThreadStatus::Ready;
         let none_is_ready = !self.threads.iter().any(is_ready);
         if !timed.is_empty() && (none_is_ready || self.prng.chance(1, 40)) {
             let at = timed[self.prng.below(timed.len() as u64) as usize];
-            self.threads[at].stands = Stands::Ready;
+            self.threads[at].stands = ThreadStatus::Ready;
             self.threads[at].timed_out = true;
         }
         let ready = (0..self.threads.len()).filter(|&at| is_ready(&self.threads[at]));
@@ -148,7 +152,7 @@ impl Steps {
         ME.set(Some((Arc::clone(&self), me)));
         let mut state = self.state.lock();
         while state.turn != me {
-            self.turns[me].wait(&mut state);
+            self.compactions[me].wait(&mut state);
         }
         drop(state);
         let lived = catch_unwind(AssertUnwindSafe(body));
@@ -161,11 +165,11 @@ impl Steps {
             self.ended.notify_all();
             return;
         }
-        state.threads[me].stands = Stands::Done;
-        match state.choose() {
+        state.threads[me].stands = ThreadStatus::Done;
+        match state.pick() {
             Some(next) => {
                 state.turn = next;
-                self.turns[next].notify_one();
+                self.compactions[next].notify_one();
             }
             None => self.nobody_can(&mut state),
         }
@@ -173,16 +177,16 @@ impl Steps {
 
     fn nobody_can(&self, state: &mut State) {
         let left = state.threads.iter().map(|thread| thread.stands);
-        let left: Vec<Stands> = left.collect();
-        if left.iter().any(|stands| *stands != Stands::Done) {
+        let left: Vec<ThreadStatus> = left.collect();
+        if left.iter().any(|stands| *stands != ThreadStatus::Done) {
             state.failed = Some(format!("deadlock: {left:?}"));
         }
         self.ended.notify_all();
     }
 
-    /// Ends a step of `me`, who stands like this now, and returns when it is its turn again. Says whether a
-    /// wait has timed out.
-    fn end_step(&self, me: usize, stands: Stands) -> bool {
+    /// Ends a step of thread `me`, which is now in this state, and returns when it is its turn again. Returns
+    /// whether a wait has timed out.
+    fn end_step(&self, me: usize, stands: ThreadStatus) -> bool {
         let mut state = self.state.lock();
         state.steps += 1;
         state.threads[me].stands = stands;
@@ -195,12 +199,12 @@ impl Steps {
             state.failed = Some("no end".to_owned());
             self.ended.notify_all();
         }
-        match state.choose() {
+        match state.pick() {
             Some(next) => {
                 state.trace = mix64(state.trace ^ next as u64);
                 state.turn = next;
                 if next != me {
-                    self.turns[next].notify_one();
+                    self.compactions[next].notify_one();
                 }
             }
             None => {
@@ -209,15 +213,15 @@ impl Steps {
             }
         }
         while state.turn != me || state.failed.is_some() {
-            self.turns[me].wait(&mut state);
+            self.compactions[me].wait(&mut state);
         }
         std::mem::take(&mut state.threads[me].timed_out)
     }
 
-    fn ready_again(&self, is_meant: impl Fn(Stands) -> bool) {
+    fn ready_again(&self, is_meant: impl Fn(ThreadStatus) -> bool) {
         for thread in &mut self.state.lock().threads {
             if is_meant(thread.stands) {
-                thread.stands = Stands::Ready;
+                thread.stands = ThreadStatus::Ready;
             }
         }
     }
@@ -231,6 +235,6 @@ fn me() -> Option<(Arc<Steps>, usize)> {
 /// Ends a step, if the thread is part of a run.
 pub(crate) fn pause() {
     if let Some((steps, me)) = me() {
-        steps.end_step(me, Stands::Ready);
+        steps.end_step(me, ThreadStatus::Ready);
     }
 }

@@ -1,30 +1,30 @@
-//! Walking over a sorted run of disjoint tables, in both directions.
+//! Iterates over a sorted run of disjoint tables, in both directions.
 
 use std::sync::Arc;
 
 use weft_ops::block::{Block, BlockCursor, BlockError};
 use weft_ops::key::{SeqNo, Stamp};
 
-use super::pieces::Pieces;
 use super::read::{Opened, Table};
+use super::readahead::Readahead;
 use crate::error::LsmError;
 
 /// Where a cursor's blocks come from.
 pub(crate) enum Blocks {
-    /// The cache, where they stay.
+    /// The cache, which keeps them.
     Cached,
-    /// The disk, in pieces, unless the cache happens to have them; they do not stay.
-    Once(Box<Pieces>),
+    /// The disk, with readahead, unless the cache has them; they are not cached.
+    Once(Box<Readahead>),
 }
 
 /// A cursor over tables whose keys ascend from table to table: those of a level, or a single one.
 pub(crate) struct RunCursor {
     tables: Vec<Arc<Table>>,
-    /// The present table and block; a cursor in it if there is a present entry.
+    /// The current table and block; a cursor in it if there is a current entry.
     table: usize,
     block: usize,
     cursor: Option<BlockCursor>,
-    /// The table with this number, which thereby stays open while the cursor reads it.
+    /// The table with this number, kept open while the cursor reads it.
     opened: Option<(usize, Arc<Opened>)>,
     blocks: Blocks,
 }
@@ -113,7 +113,7 @@ impl RunCursor {
         }
     }
 
-    /// The present table, open. `None` behind the last one.
+    /// The current table, open. `None` after the last one.
     fn opened(&mut self) -> Result<Option<(&Table, &Opened)>, LsmError> {
         let Some(table) = self.tables.get(self.table) else {
             return Ok(None);
@@ -128,7 +128,7 @@ impl RunCursor {
         Ok(self.opened.as_ref().map(|(_, opened)| (&**table, &**opened)))
     }
 
-    /// The present block. `None` behind the last one of the table, and behind the last table.
+    /// The current block. `None` after the last one of the table, and after the last table.
     fn read_block(&mut self) -> Result<Option<Block>, LsmError> {
         if self.opened()?.is_none() {
             return Ok(None);
@@ -142,8 +142,8 @@ impl RunCursor {
         }
     }
 
-    /// From the present block on, the first entry that `position` finds. (The entries of one key may fill
-    /// more than a block, so that a search goes on in the next.)
+    /// From the current block on, the first entry that `position` finds. (The entries of one key may span
+    /// blocks, so that a search continues in the next.)
     fn load_forward(
         &mut self,
         position: impl Fn(&mut BlockCursor) -> Result<(), BlockError>,
@@ -192,7 +192,7 @@ impl RunCursor {
         }
     }
 
-    /// Says where a bad block is; the cursor stands nowhere then.
+    /// The error that says where the corrupt block is; the cursor is invalid then.
     fn failed(&mut self, error: BlockError) -> LsmError {
         self.cursor = None;
         let number = self.block;

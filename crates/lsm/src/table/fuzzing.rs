@@ -13,11 +13,11 @@ use weft_ops::hash64;
 use weft_ops::key::{EntryKind, SeqNo, Stamp};
 use weft_ops::merge::RangeTombstone;
 
+use super::file_writer::{TableIo, TableSink};
 use super::format::{
     FOOTER_BYTES, Footer, MAGIC, Section, TableProperties, UpperBound, VERSION, ValueFileUse, decode_index,
     encode_index, table_name, unseal,
 };
-use super::out::{TableIo, TableSink};
 use super::{Blocks, RunCursor, Table, TableFiles, TableMeta, TableWriter};
 use crate::fuzzing::{dir, disk_with, put_crc, shared};
 use crate::values::Pointer;

@@ -11,33 +11,33 @@
 //! footer       92 bytes: magic, version, where the sections lie, file number, crc
 //! ```
 //!
-//! The index repeats each block's checksum, so that a block that is whole but not the one that was written
-//! there is found out too. `docs/formats/sstable.md` has the bytes.
+//! The index repeats each block's checksum, so that a valid block that is not the one written there is
+//! detected too. `docs/formats/sstable.md` has the bytes.
 //!
 //! # Invariants
 //!
-//! 1. A table is written whole, synced and named durably before the manifest speaks of it.
-//! 2. Every byte that is read is covered by a checksum that is looked at before it is believed.
-//! 3. A bad section is an error for those who need it, and for nobody else.
+//! 1. A table is written completely, synced, and its name made durable before the manifest mentions it.
+//! 2. Every byte that is read is covered by a checksum that is verified before it is used.
+//! 3. A corrupt section is an error only for reads that need it.
 
+mod bulk_read;
 mod cursor;
+mod file_writer;
 mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod open;
-mod out;
-mod pieces;
 mod read;
-mod source;
+mod readahead;
 mod write;
 
+pub(crate) use bulk_read::BulkReader;
 pub(crate) use cursor::{Blocks, RunCursor};
+pub(crate) use file_writer::TableSink;
+pub use file_writer::{IoCounts, TableIo};
 #[cfg(test)]
 pub(crate) use format::ValueFileUse;
 pub(crate) use format::{IndexEntry, TableProperties, UpperBound, table_name, table_number};
-pub(crate) use out::TableSink;
-pub use out::{IoCounts, TableIo};
-pub(crate) use pieces::Pieces;
 pub(crate) use read::{Opened, Table, TableFiles, TableMeta};
-pub(crate) use source::Source;
+pub(crate) use readahead::Readahead;
 pub(crate) use write::{SYNC_TABLE, TableWriter};

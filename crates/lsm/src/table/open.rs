@@ -1,10 +1,9 @@
-//! Which tables are open: what is kept in memory of them is counted, and bounded.
+//! Open tables: the memory for their metadata is counted and bounded.
 //!
 //! An open table costs memory for its index, filter and range tombstones, and a file handle. The budget is
-//! that of what is read ([`crate::LsmOptions::block_cache_bytes`]): open tables come first, up to
-//! seven eighths of it, and blocks have what is left. Beyond that a hand passes over the open tables in a
-//! circle, as in the block cache, and closes those that were not used since it passed them last. Who reads a
-//! table keeps it while he does, closed or not.
+//! that for reads ([`crate::LsmOptions::block_cache_bytes`]): open tables may use up to seven eighths of it,
+//! and blocks get the rest. Beyond that a CLOCK hand goes round the open tables, as in the block cache, and
+//! closes those not used since its last round. A reader keeps its table while it reads, closed or not.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::read::Opened;
 
-/// A table's place: empty while it is closed.
+/// The slot of a table: empty while the table is closed.
 #[derive(Default)]
 pub(crate) struct OpenSlot {
     opened: RwLock<Option<Arc<Opened>>>,
@@ -45,7 +44,7 @@ struct Ring {
 }
 
 impl OpenTables {
-    /// Tables that take at most `bytes_max` bytes; one may always be open.
+    /// A budget of `bytes_max` bytes; one table may always be open.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
@@ -59,14 +58,14 @@ impl OpenTables {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Puts a table that was opened into its place, and closes others if they are too many.
+    /// Puts an opened table into its slot, and closes others if there are too many.
     pub(super) fn admit(&self, slot: &Arc<OpenSlot>, opened: &Arc<Opened>) {
         let mut ring = self.ring.lock();
         *slot.opened.write() = Some(Arc::clone(opened));
         slot.used.store(true, Ordering::Relaxed);
         ring.slots.push((Arc::downgrade(slot), opened.memory_bytes()));
         let mut bytes = self.bytes() + opened.memory_bytes();
-        // Twice round: the first pass may find all of them used.
+        // Twice round: in the first round all of them may be in use.
         let mut steps = 2 * ring.slots.len();
         while bytes > self.bytes_max && ring.slots.len() > 1 && steps > 0 {
             steps -= 1;

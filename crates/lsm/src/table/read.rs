@@ -1,4 +1,4 @@
-//! Reading a table: its sections once, its blocks as they are needed.
+//! Reads a table: its sections once, its blocks as needed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use weft_ops::block::{Block, BlockError};
 use weft_ops::filter::Filter;
 use weft_ops::merge::RangeTombstone;
 
+use super::file_writer::{IoCounts, TableIo};
 use super::format::{
     FOOTER_BYTES, Footer, IndexEntry, Section, TableProperties, decode_index, decode_tombstones, table_name,
     unseal,
 };
 use super::open::{OpenSlot, OpenTables};
-use super::out::{IoCounts, TableIo};
 use crate::cache::BlockCache;
 use crate::error::{CorruptKind, LsmError, corrupt, io_error};
 use crate::obsolete::Obsolete;
@@ -29,24 +29,24 @@ use crate::values::{FOOTER_BYTES as VALUES_FOOTER_BYTES, Pointer, ValueFile, Val
 pub(crate) struct TableMeta {
     /// Number of its file.
     pub number: u64,
-    /// The level for which it was made: names its directory, also after it was moved further down.
+    /// The level for which it was written: determines its directory, even after it was moved further down.
     pub level: usize,
     pub file_bytes: u64,
     pub properties: TableProperties,
 }
 
-/// Where tables lie, and what all of them share.
+/// Directories of tables, and what all tables share.
 pub(crate) struct TableFiles {
     pub disk: Arc<dyn Disk>,
     /// Directory of each level.
     pub dirs: Vec<PathBuf>,
-    /// How tables of each level are written, and read by who reads them in pieces.
+    /// How tables of each level are written, and read by bulk scans.
     level_io: Vec<TableIo>,
     pub cache: BlockCache,
     pub open: OpenTables,
     pub values: Arc<ValueFiles>,
-    /// Memory for blocks and open tables together. Held while it is shared out, or the last to share would
-    /// not be the one who knows what is open.
+    /// Memory for blocks and open tables together. Held while it is divided, so that concurrent updates do
+    /// not divide it by outdated numbers.
     read_bytes: Mutex<usize>,
     pub io: Arc<IoCounts>,
     /// Files of tables and values that nobody reads any more.
@@ -54,9 +54,8 @@ pub(crate) struct TableFiles {
 }
 
 impl TableFiles {
-    /// Tables in these directories and value files in `dir`, with `read_bytes` of memory for blocks and for
-    /// what is kept of tables. All go through the page cache until [`TableFiles::with_level_io`] says
-    /// otherwise.
+    /// Tables in these directories and value files in `dir`, with `read_bytes` of memory for blocks and open
+    /// tables. All I/O uses the page cache until [`TableFiles::with_level_io`] says otherwise.
     pub(crate) fn new(disk: Arc<dyn Disk>, dir: &Path, dirs: Vec<PathBuf>, read_bytes: usize) -> Self {
         let obsolete = Arc::new(Obsolete::new(Arc::clone(&disk)));
         let values = ValueFiles::new(Arc::clone(&disk), dir.to_owned(), Arc::clone(&obsolete));
@@ -74,12 +73,12 @@ impl TableFiles {
         }
     }
 
-    /// With this way of reading and writing for each level.
+    /// Sets the I/O mode of each level.
     pub(crate) fn with_level_io(self, level_io: Vec<TableIo>) -> Self {
         Self { level_io, ..self }
     }
 
-    /// Gives the blocks what open tables leave.
+    /// Gives the block cache what open tables leave.
     fn share_out(&self) {
         let read_bytes = self.read_bytes.lock();
         let left = read_bytes.saturating_sub(self.open.bytes());
@@ -94,7 +93,7 @@ impl TableFiles {
     }
 }
 
-/// A table. Its file is opened when it is first needed, and removed when it is obsolete and nobody has it.
+/// A table. Its file is opened when first needed, and removed when it is obsolete and nobody uses it.
 pub(crate) struct Table {
     meta: TableMeta,
     files: Arc<TableFiles>,
@@ -103,7 +102,7 @@ pub(crate) struct Table {
     slot: Arc<OpenSlot>,
     opening: Mutex<()>,
     obsolete: AtomicBool,
-    /// It was to be read past the cache, and that could not be done.
+    /// It should have been read directly, and that was not possible.
     refuses_direct: AtomicBool,
 }
 
@@ -144,7 +143,7 @@ impl Table {
         &self.files
     }
 
-    /// How it is read by who reads it in pieces.
+    /// How bulk scans read it.
     pub(super) fn io(&self) -> TableIo {
         if self.refuses_direct.load(Ordering::Relaxed) {
             return TableIo::Buffered;
@@ -168,7 +167,7 @@ impl Table {
         self.files.dir(self.meta.level).join(table_name(self.meta.number))
     }
 
-    /// The file goes when the last reader has left.
+    /// The file is removed when the last reader has left.
     pub(crate) fn set_obsolete(&self) {
         self.obsolete.store(true, Ordering::Relaxed);
     }
@@ -245,7 +244,7 @@ impl Table {
             return Err(corrupt(&name, file_bytes, CorruptKind::File, reason));
         }
         let read = |section: Section| -> Result<Bytes, LsmError> {
-            // The footer has been checked against the file's length, or is of known length.
+            // The footer was checked against the file's length, or has a known length.
             let mut bytes = vec![0; section.bytes as usize];
             file.read_exact_at(&mut bytes, section.offset)
                 .map_err(|error| read_failed(&name, section.offset, error))?;
@@ -366,7 +365,7 @@ impl Opened {
         read.map_err(|error| self.read_failed(offset, error))
     }
 
-    /// Why bytes of the file, which was found to have its length, could not be read.
+    /// The error for bytes of the file, whose length is known, that could not be read.
     pub(crate) fn read_failed(&self, offset: u64, error: io::Error) -> LsmError {
         read_failed(&self.name, offset, error)
     }

@@ -1,7 +1,7 @@
-//! Writing a table: finished blocks come in, the rest is made here.
+//! Writes a table: takes finished blocks and adds everything else.
 //!
-//! How bytes get into the file is a matter of its own (`out.rs`). Blocks that may hold pointers to large
-//! values are looked through for them, so that the table can list the value files that it needs.
+//! `file_writer.rs` does the file I/O. Blocks that may contain pointers to large values are scanned for them,
+//! so that the table can list the value files that it needs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,11 +13,11 @@ use weft_ops::filter::build_filter_of_parts;
 use weft_ops::key::{EntryKind, SeqNo};
 use weft_ops::merge::RangeTombstone;
 
+use super::file_writer::{TableFileWriter, TableSink};
 use super::format::{
     Footer, IndexEntry, Section, TableProperties, UpperBound, ValueFileUse, encode_index, encode_tombstones,
     seal, table_name,
 };
-use super::out::{TableOut, TableSink};
 use super::read::TableMeta;
 use crate::error::{CorruptKind, LsmError, corrupt};
 use crate::values::Pointer;
@@ -30,14 +30,14 @@ const HASHES_PART: usize = 1 << 13;
 
 /// Writes one table.
 pub(crate) struct TableWriter {
-    out: TableOut,
+    out: TableFileWriter,
     number: u64,
     level: usize,
     index: Vec<IndexEntry>,
     /// In parts of [`HASHES_PART`], so that none is moved when more come.
     hashes: Vec<Vec<u64>>,
     filter_bits_per_key: u32,
-    /// The stored filter, if somebody else built it.
+    /// The stored filter, if it was built elsewhere.
     filter: Option<Bytes>,
     tombstones: Vec<RangeTombstone>,
     lower: Option<Bytes>,
@@ -58,7 +58,7 @@ impl TableWriter {
         filter_bits_per_key: u32,
     ) -> Result<Self, LsmError> {
         Ok(Self {
-            out: TableOut::create(sink, dir.join(table_name(number)))?,
+            out: TableFileWriter::create(sink, dir.join(table_name(number)))?,
             number,
             level,
             index: Vec::new(),
@@ -115,7 +115,7 @@ impl TableWriter {
         self.out.append(block.bytes.clone())
     }
 
-    /// Adds up where the pointers of a block lead.
+    /// Counts where the pointers of a block lead.
     fn note_pointers(&mut self, stored: &Bytes) -> Result<(), LsmError> {
         let (name, at) = (table_name(self.number), self.bytes());
         let bad_block = |error: BlockError| corrupt(&name, at, CorruptKind::Block, error);
@@ -149,18 +149,18 @@ impl TableWriter {
         }
     }
 
-    /// Adds a range tombstone. They may come in any order.
+    /// Adds a range tombstone, in any order.
     pub(crate) fn add_tombstone(&mut self, tombstone: RangeTombstone) {
         self.tombstones.push(tombstone);
     }
 
-    /// No entry or range tombstone that comes is newer than this.
+    /// No entry or range tombstone will be newer than this.
     pub(crate) fn raise_last_seqno(&mut self, seqno: SeqNo) {
         self.last_seqno = self.last_seqno.max(seqno);
     }
 
-    /// The hashes of all keys, given away: [`TableWriter::set_filter`] is to follow, or
-    /// [`TableWriter::give_back_hashes`].
+    /// Moves the hashes of all keys out: [`TableWriter::set_filter`] or [`TableWriter::give_back_hashes`]
+    /// must follow.
     pub(crate) fn take_hashes(&mut self) -> Vec<Vec<u64>> {
         std::mem::take(&mut self.hashes)
     }
@@ -170,7 +170,7 @@ impl TableWriter {
         self.filter = Some(stored);
     }
 
-    /// The hashes that were taken: nobody else has built the filter.
+    /// Returns the hashes that were taken: the filter was not built elsewhere.
     pub(crate) fn give_back_hashes(&mut self, hashes: &[u64]) {
         self.hashes.clear();
         self.add_hashes(hashes);

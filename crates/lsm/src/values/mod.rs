@@ -1,4 +1,4 @@
-//! Value files: large values apart from the tables that point to them, in files that never change.
+//! Value files: large values, stored separately from the tables that point to them, in immutable files.
 //!
 //! A flush or an ingestion writes each value of at least [`crate::LsmOptions::large_value_bytes`] into a
 //! value file, and an entry of kind `LargeValue` into the table, whose value is a [`Pointer`]. Compactions
@@ -11,11 +11,11 @@
 //!
 //! # Invariants
 //!
-//! 1. A value file is written whole, synced and named durably before the manifest speaks of a table that
-//!    points into it.
+//! 1. A value file is written completely, synced, and its name made durable before the manifest mentions a
+//!    table that points into it.
 //! 2. A table lists the value files that its entries point into. The files that are needed are those listed
-//!    by the tables of some version that somebody has; nothing is counted across crashes.
-//! 3. Every byte that is read is covered by a checksum that pointer and record both have.
+//!    by the tables of live versions; no counts are kept across crashes.
+//! 3. Every byte that is read is covered by a checksum that both pointer and record have.
 //!
 //! Source: Lu et al., "WiscKey: Separating Keys from Values in SSD-conscious Storage", 2016, sections 3.1 to
 //! 3.3 (collection here goes by whole files); decision 0017.
@@ -29,5 +29,5 @@ mod write;
 
 pub(crate) use format::{FOOTER_BYTES, POINTER_BYTES, Pointer, values_name, values_number};
 pub(crate) use read::{ValueFile, ValueFiles};
-pub(crate) use scan::{ScanPlace, Scanned, ValueScan};
+pub(crate) use scan::{ScanPosition, Scanned, ValueScan};
 pub(crate) use write::{SYNC_VALUES, ValueWriter};

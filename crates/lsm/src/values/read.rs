@@ -1,10 +1,9 @@
-//! Reading values by their pointers; and which value files are still wanted.
+//! Reads values by their pointers, and tracks which value files are still needed.
 //!
-//! Tables share a [`ValueFile`] for each file that they list. It is marked as obsolete when the newest
-//! version has no table any more that lists it, and is free when the last table is dropped that does:
-//! readers of older versions keep theirs (`obsolete.rs` says when it goes then). A file's handle is opened
-//! when it is first needed; at most [`HANDLES_MAX`] are open, beyond that the one that was opened first is
-//! closed.
+//! Tables share a [`ValueFile`] for each file that they list. It is marked obsolete when no table of the
+//! newest version lists it any more, and is released when the last table that lists it is dropped: readers of
+//! older versions keep theirs (`obsolete.rs` says when it is removed). A file's handle is opened when first
+//! needed; at most [`HANDLES_MAX`] are open, beyond that the oldest is closed.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -44,7 +43,7 @@ impl ValueFiles {
         }
     }
 
-    /// The file with this number, one for all who ask.
+    /// The file with this number, shared by all users.
     pub(crate) fn share(self: &Arc<Self>, number: u64) -> Arc<ValueFile> {
         let mut shared = self.shared.lock();
         let known = shared.get(&number).and_then(Weak::upgrade);
@@ -60,7 +59,7 @@ impl ValueFiles {
         })
     }
 
-    /// Notes an opened handle, and closes others if they are too many.
+    /// Registers an opened handle, and closes others if there are too many.
     fn opened(&self, file: &Arc<ValueFile>) {
         let mut open = self.open.lock();
         open.retain(|other| other.strong_count() > 0);
@@ -94,7 +93,7 @@ impl ValueFile {
         self.files.dir.join(self.name())
     }
 
-    /// The file may go when the last table that lists it has gone.
+    /// The file may be removed when the last table that lists it is gone.
     pub(crate) fn set_obsolete(&self) {
         self.is_obsolete.store(true, Ordering::Relaxed);
     }

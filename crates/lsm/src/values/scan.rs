@@ -1,4 +1,4 @@
-//! Reading a value file from its beginning to its end: for checking, and for collecting.
+//! Scans a value file from beginning to end: for checks, and for collection.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use crate::error::{CorruptKind, LsmError, corrupt, io_error};
 /// Bytes that are read at once, if no record is longer.
 const READ_BYTES: usize = 1 << 20;
 
-/// Walks over the records of a file in their order.
+/// Iterates over the records of a file in order.
 pub(crate) struct ValueScan {
     file: Arc<ValueFile>,
     handle: Arc<dyn DiskFile>,
     footer: Footer,
-    place: ScanPlace,
+    place: ScanPosition,
     /// Bytes of the file from `buffer_at` on.
     buffer: Bytes,
     buffer_at: u64,
 }
 
-/// How far a scan has come.
+/// The position of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct ScanPlace {
+pub(crate) struct ScanPosition {
     /// Where the next record begins.
     pub offset: u64,
     /// Records before it.
@@ -37,7 +37,7 @@ pub(crate) struct Scanned {
     /// As inside the engine.
     pub key: Bytes,
     pub value: Bytes,
-    /// What leads to it.
+    /// The pointer to it.
     pub pointer: Pointer,
 }
 
@@ -68,24 +68,24 @@ impl ValueScan {
             file: Arc::clone(file),
             handle,
             footer,
-            place: ScanPlace::default(),
+            place: ScanPosition::default(),
             buffer: Bytes::new(),
             buffer_at: 0,
         })
     }
 
-    /// How far it has come.
-    pub(crate) const fn place(&self) -> ScanPlace {
+    /// The current position.
+    pub(crate) const fn place(&self) -> ScanPosition {
         self.place
     }
 
-    /// Goes on where a scan of the same file stood.
-    pub(crate) const fn go_to(&mut self, place: ScanPlace) {
+    /// Continues a scan of the same file at this position.
+    pub(crate) const fn go_to(&mut self, place: ScanPosition) {
         self.place = place;
     }
 
-    /// The next record; `None` behind the last one. After an error about a record the scan stands behind it
-    /// if its length can be believed, else at the end.
+    /// The next record; `None` after the last one. After an error about a record the scan continues after it
+    /// if its length is plausible, otherwise it is at the end.
     ///
     /// # Errors
     /// The disk's; a bad record; fewer or more of them than the footer names.
@@ -101,7 +101,7 @@ impl ValueScan {
             }
             return Ok(None);
         }
-        // Whatever fails: nothing more, unless the record's length turns out to be plausible.
+        // After any error: stop, unless the record's length turns out to be plausible.
         self.place.offset = u64::MAX;
         let left = self.footer.records_bytes - at;
         if left < RECORD_HEAD_BYTES as u64 {

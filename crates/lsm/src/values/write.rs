@@ -1,4 +1,4 @@
-//! Writing a value file: values come in, pointers go back.
+//! Writes a value file: takes values, returns pointers.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +10,13 @@ use crate::error::{LsmError, io_error};
 /// Sync of a value file's bytes, before its name counts.
 pub(crate) const SYNC_VALUES: SyncSite = SyncSite("lsm.values");
 
-/// Bytes from which on what was appended is written.
+/// Appended bytes are written from this size on.
 const WRITE_BYTES: usize = 1 << 20;
 /// Bytes after which what was written is sent on to the device, as with tables.
 const SEND_BYTES: u64 = 8 << 20;
 
-/// Writes one value file. Dropped before [`ValueWriter::keep`] it removes the file: nobody knows of it.
+/// Writes one value file. If it is dropped before [`ValueWriter::keep`] it removes the file: nobody knows of
+/// it.
 pub(crate) struct ValueWriter<'a> {
     disk: &'a dyn Disk,
     file: Box<dyn DiskFile>,
@@ -24,7 +25,7 @@ pub(crate) struct ValueWriter<'a> {
     buffer: Vec<u8>,
     /// Bytes before those in the buffer.
     written: u64,
-    /// Up to here the system has been asked to write.
+    /// The system has been asked to write up to here.
     sent: u64,
     record_count: u64,
     is_kept: bool,
@@ -63,7 +64,7 @@ impl<'a> ValueWriter<'a> {
         self.number
     }
 
-    /// Appends the value of a key (as inside the engine); the pointer leads to it once the file is finished.
+    /// Appends the value of a key (as inside the engine); the pointer is valid once the file is finished.
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<Pointer, LsmError> {
         let offset = self.bytes();
         let crc = put_record(&mut self.buffer, key, value);
@@ -111,7 +112,7 @@ impl<'a> ValueWriter<'a> {
         Ok(self.written)
     }
 
-    /// Somebody else takes care of the file from now on.
+    /// The caller owns the file from now on.
     pub(crate) fn keep(mut self) -> PathBuf {
         self.is_kept = true;
         std::mem::take(&mut self.path)

@@ -12,12 +12,12 @@ use crate::table::{TableMeta, TableProperties};
 /// the second was a level.
 const MAGIC: [u8; 4] = *b"WEM2";
 
-/// A change of the version; all of it happens or nothing.
+/// An atomic change of the version.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Edit {
-    /// Tables that come, with their level. A moved table is also among `removed`.
+    /// Added tables, with their level. A moved table is also among `removed`.
     pub added: Vec<(usize, TableMeta)>,
-    /// Numbers of the tables that go.
+    /// Numbers of removed tables.
     pub removed: Vec<u64>,
     /// All writes up to here are in tables.
     pub flushed: Option<SeqNo>,

@@ -12,19 +12,18 @@
 //! edit             begins with its version
 //! ```
 //!
-//! Record 0 holds the whole state. A manifest is made as `manifest-next.part`, synced, renamed, and its
-//! name is synced; only then older ones go. So a file with a manifest's name has a whole record 0, and the
-//! newest one counts.
+//! Record 0 holds the whole state. A manifest is created as `manifest-next.part`, synced, renamed, and its
+//! name is synced; only then older ones are removed. So a file with a manifest's name has a complete record
+//! 0, and the newest one counts.
 //!
 //! # Invariants
 //!
-//! 1. Every edit is synced before anybody acts on it: before a table or a log that it makes superfluous is
-//!    removed.
+//! 1. Every edit is synced before it takes effect: before a table or a log that it makes obsolete is removed.
 //! 2. Only the last record can be torn, because each is synced before the next is written. A bad record
 //!    before a good one is corruption.
-//! 3. A record whose write failed is cut off again, which takes no room: what a full disk refused never
-//!    counts. After a failed sync nothing follows in the file, and the next edit writes the state anew.
-//! 4. A last record that had been synced and is lost shows itself: what it made superfluous is gone, and
+//! 3. A record whose write failed is truncated, which needs no space: an edit refused by a full disk never
+//!    counts. After a failed sync nothing is appended to the file, and the next edit writes the state anew.
+//! 4. If the last record had been synced and is lost, this is detected: what it made obsolete is gone, and
 //!    the state before it names files that are missing.
 
 use std::collections::BTreeMap;
@@ -50,7 +49,7 @@ pub(crate) const SYNC_MANIFEST_DIR: SyncSite = SyncSite("lsm.manifest.dir");
 const HEADER_BYTES: usize = 24;
 const SECTOR_BYTES: u64 = 512;
 const UNFINISHED: &str = "manifest-next.part";
-/// A manifest that has grown beyond this, and beyond four times its first record, is written anew.
+/// A manifest that has grown beyond this, and beyond four times its first record, is rewritten.
 const BYTES_MAX: u64 = 1 << 20;
 
 pub(crate) fn manifest_name(number: u64) -> String {
@@ -78,7 +77,7 @@ impl ManifestState {
         for (level, meta) in &edit.added {
             self.tables.insert(meta.number, (*level, meta.clone()));
         }
-        // An empty memtable that is flushed behind an ingestion knows nothing of it.
+        // An empty memtable that is flushed after an ingestion does not know of it.
         self.flushed = self.flushed.max(edit.flushed.unwrap_or_default());
         self.first_log = edit.first_log.unwrap_or(self.first_log);
     }
@@ -96,13 +95,13 @@ impl ManifestState {
 
 /// Why an edit is not durable.
 #[derive(Debug)]
-pub(crate) struct Unwritten {
+pub(crate) struct AppendError {
     pub error: LsmError,
-    /// Whether it may count after a crash all the same, as long as no later edit is durable.
+    /// Whether it may still count after a crash, as long as no later edit is durable.
     pub may_count: bool,
 }
 
-impl From<LsmError> for Unwritten {
+impl From<LsmError> for AppendError {
     /// Of an error before the edit was written.
     fn from(error: LsmError) -> Self {
         Self {
@@ -112,13 +111,13 @@ impl From<LsmError> for Unwritten {
     }
 }
 
-impl From<Unwritten> for LsmError {
-    fn from(unwritten: Unwritten) -> Self {
+impl From<AppendError> for LsmError {
+    fn from(unwritten: AppendError) -> Self {
         unwritten.error
     }
 }
 
-/// The manifest that is written to.
+/// The current manifest file.
 pub(crate) struct Manifest {
     file: Box<dyn DiskFile>,
     dir: PathBuf,
@@ -128,7 +127,7 @@ pub(crate) struct Manifest {
     offset: u64,
     first_bytes: u64,
     state: ManifestState,
-    /// An edit whose fate is unknown: nothing may follow it in this file.
+    /// An edit with unknown outcome was written: nothing may follow it in this file.
     broken: bool,
 }
 
@@ -136,18 +135,18 @@ impl Manifest {
     /// Writes `state` into a new manifest and removes older ones.
     ///
     /// # Errors
-    /// The disk's. The new manifest may count only if the error is that of giving it its name.
+    /// The disk's. The new manifest can count only if naming it failed.
     pub(crate) fn create(
         disk: &dyn Disk,
         dir: &Path,
         number: u64,
         state: ManifestState,
-    ) -> Result<Self, Unwritten> {
+    ) -> Result<Self, AppendError> {
         let mut manifest = Self::write_unnamed(disk, dir, number, &state).inspect_err(|_| {
-            // What is left of it goes with the next attempt.
+            // The next attempt removes what is left of it.
             let _ = disk.remove(&dir.join(UNFINISHED));
         })?;
-        let unknown = |error: LsmError| Unwritten {
+        let unknown = |error: LsmError| AppendError {
             error,
             may_count: true,
         };
@@ -164,7 +163,7 @@ impl Manifest {
         let names = disk.list(dir).unwrap_or_default();
         let is_older = |name: &&String| manifest_number(name).is_some_and(|other| other < number);
         for name in names.iter().filter(is_older) {
-            // It counts no more: what stays goes with the next new manifest.
+            // It no longer counts: the next new manifest removes what is left.
             let _ = disk.remove(&dir.join(name));
         }
         Ok(manifest)
@@ -203,21 +202,21 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Makes an edit durable. `next_number` names the file if the manifest has to be written anew.
+    /// Makes an edit durable. `next_number` names the file if the manifest has to be rewritten.
     ///
     /// # Errors
-    /// The disk's. If the edit may count all the same, that is unknown until the next one succeeds, which
-    /// writes the whole state anew, without the edit that failed.
+    /// The disk's. If the edit may still count, this is unknown until the next one succeeds, which writes the
+    /// whole state without the failed edit.
     pub(crate) fn append(
         &mut self,
         disk: &dyn Disk,
         edit: &Edit,
         next_number: impl FnOnce() -> u64,
-    ) -> Result<(), Unwritten> {
+    ) -> Result<(), AppendError> {
         let mut state = self.state.clone();
         state.apply(edit);
         if self.broken || self.offset > BYTES_MAX.max(4 * self.first_bytes) {
-            // The new file may count from its renaming on, so the old one must not go on.
+            // The new file may count once it is renamed, so the old one must not continue.
             self.broken = true;
             *self = Self::create(disk, &self.dir, next_number(), state)?;
             return Ok(());
@@ -226,7 +225,7 @@ impl Manifest {
         if let Err(error) = self.write(edit, SYNC_MANIFEST) {
             self.broken = self.offset != offset || self.cut(offset).is_err();
             (self.offset, self.record) = (offset, record);
-            return Err(Unwritten {
+            return Err(AppendError {
                 error,
                 may_count: self.broken,
             });
@@ -235,7 +234,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Takes back what was written from `offset` on and never synced.
+    /// Truncates what was written from `offset` on and never synced.
     fn cut(&self, offset: u64) -> std::io::Result<()> {
         self.file.set_len(offset)?;
         self.file.sync(SYNC_MANIFEST)
@@ -267,8 +266,8 @@ impl Manifest {
     }
 }
 
-/// Makes the newest manifest durable as an earlier process left it, which may have died before its sync or of
-/// its failure: what is read then is what stays.
+/// Makes the newest manifest durable as an earlier process left it, which may have died before its sync or
+/// failed: what is read then is final.
 ///
 /// # Errors
 /// The disk's.
@@ -291,7 +290,7 @@ pub(crate) fn settle_manifest(disk: &dyn Disk, dir: &Path) -> Result<(), LsmErro
 /// Reads the newest manifest of a directory; `None` if there is none.
 ///
 /// # Errors
-/// A bad record that is not the torn end, naming file and offset.
+/// A bad record that is not the torn end, with file and offset.
 pub(crate) fn read_manifest(disk: &dyn Disk, dir: &Path) -> Result<Option<(u64, ManifestState)>, LsmError> {
     let names = disk.list(dir).map_err(io_error("listing", dir))?;
     let Some(number) = names.iter().filter_map(|name| manifest_number(name)).max() else {
@@ -310,7 +309,7 @@ pub(crate) fn read_manifest(disk: &dyn Disk, dir: &Path) -> Result<Option<(u64, 
         record += 1;
         offset = (offset + len).next_multiple_of(SECTOR_BYTES as usize);
     }
-    // Record 0 was synced before the file had its name; whatever stands before a good record was synced too.
+    // Record 0 was synced before the file had its name; everything before a good record was synced too.
     let mut later = offset + SECTOR_BYTES as usize;
     let mut lost = record == 0;
     while !lost && later < bytes.len() {

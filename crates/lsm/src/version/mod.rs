@@ -1,13 +1,13 @@
 //! Versions: which tables make up the state, level by level.
 //!
-//! A version never changes; a flush or a compaction makes the next one from an *edit*, which goes into the
-//! manifest first. Readers keep the version that they started with, and with it its tables.
+//! A version never changes; a flush or a compaction makes the next one from an *edit*, which is written to
+//! the manifest first. Readers keep the version that they started with, and with it its tables.
 //!
 //! # Invariants
 //!
-//! 1. Level 0 is sorted newest first; of two of its tables all entries of a key in the newer one are newer.
-//! 2. The tables of every other level are disjoint (no user key stands in two, and no range tombstone
-//!    reaches into another table) and sorted by key.
+//! 1. Level 0 is sorted newest first; of two of its tables, all entries of a key in the newer one are newer.
+//! 2. The tables of every other level are disjoint (no user key is in two, and no range tombstone extends
+//!    into another table) and sorted by key.
 //! 3. For each key, everything in a level is newer than everything in the levels below it.
 
 mod edit;
@@ -22,7 +22,7 @@ use crate::values::ValueFile;
 
 pub(crate) use edit::Edit;
 pub(crate) use manifest::{
-    Manifest, ManifestState, SYNC_MANIFEST, SYNC_MANIFEST_CREATE, SYNC_MANIFEST_DIR, Unwritten,
+    AppendError, Manifest, ManifestState, SYNC_MANIFEST, SYNC_MANIFEST_CREATE, SYNC_MANIFEST_DIR,
     manifest_name, manifest_number, read_manifest, settle_manifest,
 };
 
@@ -74,15 +74,15 @@ impl Version {
         tables.filter(|table| range.meets(table)).cloned().collect()
     }
 
-    /// The version after an edit. Tables that go are marked as obsolete, and so are value files that no table
-    /// lists any more: pointers into them come from tables of this version only.
+    /// The version after an edit. Removed tables are marked obsolete, and so are value files that no table
+    /// lists any more: only tables of this version point into them.
     pub(crate) fn apply(&self, edit: &Edit, files: &Arc<TableFiles>) -> Self {
         let mut next = self.clone();
         for tables in &mut next.levels {
             tables.retain(|table| !edit.removed.contains(&table.number()));
         }
         for (level, meta) in &edit.added {
-            // A table that only moves to another level keeps what is open of it.
+            // A table that only moves to another level keeps its open state.
             let moved = self.tables().find(|(_, table)| table.number() == meta.number);
             let table = match moved {
                 Some((_, table)) => Arc::clone(table),
@@ -132,13 +132,13 @@ impl Version {
     }
 }
 
-/// What the tables of a version say of a value file together.
+/// What the tables of a version together say about a value file.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueFileState {
     pub file: Arc<ValueFile>,
     /// Length of the file.
     pub file_bytes: u64,
-    /// Bytes of the records that some entry points to, whether a newer one hides it or not.
+    /// Bytes of the records that some entry points to, even if a newer one hides it.
     pub live_bytes: u64,
 }
 

@@ -50,7 +50,7 @@ impl CompactionExecutor for Harmful {
             4 => (self.harm)(&mut output),
             _ => Ok(()),
         };
-        let looked = |()| CheckedMerge::look_through(output, &task).map_err(flawed);
+        let looked = |()| CheckedMerge::validate(output, &task).map_err(flawed);
         done(harmed.and_then(looked));
     }
 }
@@ -249,7 +249,7 @@ impl FilterExecutor for BadFilters {
             _ => (self.harm)(stored),
         };
         let looked = |stored: Vec<u8>| {
-            let looked = CheckedFilter::look_through(stored.into(), hashes, bits_per_key);
+            let looked = CheckedFilter::validate(stored.into(), hashes, bits_per_key);
             looked.ok_or_else(|| flawed("hides a key"))
         };
         if let Some(built) = built {

@@ -9,18 +9,18 @@
 //!                                      compaction PE <--> controller
 //! ```
 //!
-//! Every box is a state machine of its own, stepped by one clock; a module that is ahead waits on the flags
-//! of the ring behind it. The unit merges by what its modules do: it never calls
-//! `weft_ops::merge::merge`, nor the golden readers and builders of entries, so that equal bytes mean
-//! something. From `weft_ops` it has the task's codec, the check of a block's header, checksum and hash.
+//! Every box is a state machine of its own, stepped by one clock; a module that is ahead waits for the flags
+//! of the ring behind it. The unit merges by what its modules do: it never calls `weft_ops::merge::merge`,
+//! nor the golden readers and builders of entries, so that equal output is meaningful. From `weft_ops` it
+//! uses the task's codec, the check of a block's header, checksum and hash.
 //!
-//! Cycles follow from [`ModelParams`] alone. They are *simulated*: time on hardware is cycles over a clock
-//! rate that no place and route has confirmed, and the processor time that the simulation takes means
+//! Cycles follow from [`ModelParams`] alone. They are *simulated*: time on hardware would be cycles divided
+//! by a clock rate that no place and route has confirmed, and the processor time of the simulation means
 //! nothing.
 //!
-//! What it takes: merges of at most as many runs as it has decoders, of keys and values within its limits,
-//! blocks without compression or with LZ4, at most 64 snapshots and 16 range tombstones; filters that its
-//! memory on the chip holds (`filter.rs`).
+//! It accepts merges of at most as many runs as it has decoders, of keys and values within its limits, blocks
+//! without compression or with LZ4, at most 64 snapshots and 16 range tombstones; and filters that fit its
+//! on-chip memory (`filter.rs`).
 //!
 //! Source: X-DB, "Detailed Design", "FPGA-based Compaction".
 

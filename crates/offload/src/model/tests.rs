@@ -281,7 +281,7 @@ fn cycles_follow_from_the_parameters() {
     assert!(total(|params| params.encode_bytes = 16) < base * 7 / 10);
     assert!(total(|params| params.memory_bytes = 4) > base * 3 / 2);
     assert!(total(|params| params.handshake_cycles = 100) > base * 2);
-    // Asked ahead of need, latency hardly shows.
+    // AttemptContext ahead of need, latency hardly shows.
     let slow_memory = total(|params| params.memory_latency_cycles = 600);
     assert!(slow_memory < base * 12 / 10, "{slow_memory} {base}");
     assert_eq!(base, total(|_| ()), "the same every time");

@@ -1,37 +1,37 @@
-//! What can be set about a scheduler.
+//! Settings of a scheduler.
 
 use crate::health::HealthPolicy;
 
 /// Settings of a scheduler. Every bound says what happens at it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SchedulerConfig {
-    /// Jobs that may wait for an executor. Beyond it `try_submit` gives the job back and `submit` waits:
-    /// whoever makes work feels it.
+    /// Jobs that may wait for an executor. Beyond it `try_submit` returns the job and `submit` waits:
+    /// back-pressure on the requester.
     pub queue_jobs_max: usize,
     /// Bytes of tasks that may wait. A job larger than this is taken when nothing else waits.
     pub queue_bytes_max: u64,
-    /// Jobs that may be in line for the CPU before units get no more: what units have in hand then may come
-    /// on top of it. At least 1.
-    pub cpu_line_jobs_max: usize,
+    /// Jobs that may be queued for the CPU before units get no more; the jobs that units have at that time
+    /// may be added. At least 1.
+    pub cpu_queue_jobs_max: usize,
     /// The share of jobs that run on two executors whose results are compared byte for byte, in millionths:
-    /// beside looking through each result, which does not see how entries are cut into blocks.
-    /// The second is another unit that takes the job, or else the CPU.
+    /// in addition to validating each result, which does not check how entries are divided into blocks. The
+    /// second executor is another unit that accepts the job, or else the CPU.
     pub compare_per_million: u32,
-    /// Nanoseconds from the moment a unit gets an attempt until it is given up. What the unit has in line
-    /// before it counts too.
+    /// Nanoseconds from the moment a unit gets an attempt until it is given up. Jobs queued at the unit
+    /// before it count too.
     pub deadline_ns: u64,
     /// Nanoseconds added for each KiB of task and stated result.
     pub deadline_ns_per_kib: u64,
-    /// Nanoseconds at least, after which the CPU begins a job that its unit takes unusually long for: twice
-    /// as long as for the slowest of its last 64 answers of the kind, or half of the time that it is allowed.
-    /// The CPU does so only on a thread that is idle, after what only the CPU can do, and not for jobs that
-    /// are compared. `u64::MAX`: never.
+    /// The least number of nanoseconds after which the CPU starts a job that its unit takes unusually long
+    /// for: twice as long as the slowest of its last 64 answers of the kind, or half of the allowed time. The
+    /// CPU does so only on an idle thread, after jobs that only the CPU can do, and not for jobs that are
+    /// compared. `u64::MAX`: never.
     pub hedge_floor_ns: u64,
     /// When units are taken out, and how they come back.
     pub health: HealthPolicy,
     /// Threads of the `cpu` unit; at least 1.
     pub cpu_threads: usize,
-    /// The part of a processor that each of them may take, above 0 and at most 1.
+    /// The fraction of a processor that each of them may use, above 0 and at most 1.
     pub cpu_share: f64,
     /// Whether the CPU takes a job when every unit for it is busy.
     pub cpu_helps: bool,
@@ -42,14 +42,13 @@ pub struct SchedulerConfig {
 }
 
 impl Default for SchedulerConfig {
-    /// 256 jobs or 256 MiB in line, 32 in that for the CPU; one job in 100 compared; half a second and 100 us
-    /// for each KiB, begun on the CPU too from 20 ms on; one whole CPU thread, which does not help; 4096
-    /// entries of timeline.
+    /// 256 jobs or 256 MiB queued, 32 for the CPU; one job in 100 compared; half a second and 100 us for each
+    /// KiB, hedged after at least 20 ms; one whole CPU thread, which does not help; 4096 entries of timeline.
     fn default() -> Self {
         SchedulerConfig {
             queue_jobs_max: 256,
             queue_bytes_max: 256 << 20,
-            cpu_line_jobs_max: 32,
+            cpu_queue_jobs_max: 32,
             compare_per_million: 10_000,
             deadline_ns: 500_000_000,
             deadline_ns_per_kib: 100_000,

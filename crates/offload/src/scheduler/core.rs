@@ -1,26 +1,26 @@
-//! The scheduler as a state machine: no thread, no waiting; time comes as an argument.
+//! The scheduler as a state machine: no threads, no waiting; time is an argument.
 //!
-//! A job's way:
+//! The states of a job:
 //!
 //! ```text
 //!   waiting --> attempt on a unit (two, when it is compared) --> result taken --> requester is told
 //!      |            | refused, late, damaged, malformed, broken, different
 //!      |            v
-//!      +-------> CPU: attempt on the CPU, whose result stands
-//!   (beyond every unit's limits, no unit in; unusually slow: beside the unit, whoever is first)
+//!      +-------> CPU: attempt on the CPU, whose result is final
+//!   (directly: beyond every unit's limits, no unit in; hedged: beside a slow unit, whichever is first)
 //! ```
 //!
 //! Invariants:
-//! 1. A job that was taken is told to its requester exactly once, whatever units answer: the result lives in
-//!    [`Done`], which tells on being dropped, too.
-//! 2. A result is taken from one unit only if it passed every check of [`crate::wire`] and, for a compared
-//!    job, a probe or a unit that is not in, equals another executor's; otherwise the CPU's result stands.
-//! 3. What is under way is bounded: units get nothing while the line for the CPU is full, so it holds at
-//!    most [`SchedulerConfig::cpu_line_jobs_max`] jobs and what the units had in hand. What waits is bounded
-//!    by the line that `submit` waits for.
+//! 1. The requester of an accepted job is told exactly once, whatever units answer: the obligation is a
+//!    [`Done`], which tells when it is dropped, too.
+//! 2. A single unit's result is taken only if it passed every check of [`crate::wire`] and validation and,
+//!    for a compared job, a probe or a unit that is not in, equals another executor's; otherwise the CPU's
+//!    result is final.
+//! 3. Jobs in progress are bounded: units get nothing while the CPU's queue is full, so it holds at most
+//!    [`SchedulerConfig::cpu_queue_jobs_max`] jobs and those that the units had. Waiting jobs are bounded by
+//!    the queue that `submit` waits for.
 //!
-//! Who gives jobs to units is in `dispatch.rs`, how their answers are checked in `judge.rs`, what is made of
-//! them in `settle.rs`.
+//! `dispatch.rs` gives jobs to units, `validation.rs` checks their answers, `settle.rs` acts on them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -33,17 +33,17 @@ use crate::job::{Job, JobKind};
 use crate::reason::{Reason, ReasonCounts};
 use crate::report::{Finished, JobError, JobReport, Output};
 use crate::scheduler::SchedulerConfig;
-use crate::scheduler::judge::{Asked, Judged, Unjudged};
-use crate::scheduler::pace::Paces;
+use crate::scheduler::service_time::ServiceTimes;
+use crate::scheduler::validation::{AttemptContext, PendingAnswer, ValidatedAnswer};
 use crate::ticket::{Cell, FinishedQueue};
 use crate::timeline::Timeline;
 use crate::unit::{Unit, Waker};
 use crate::wire::{Answer, AttemptId};
 use std::sync::Arc;
 
-/// Looks through what a unit answered to such a job and gives it back as what it was found to be; `None`
-/// makes the answer malformed. It must be cheap beside the job.
-pub type LookThrough = fn(&Job, Bytes) -> Option<Output>;
+/// Validates a unit's answer to a job and returns it with the type of a validated result; `None` makes the
+/// answer malformed. Must be cheap compared with the job.
+pub type Validator = fn(&Job, Bytes) -> Option<Output>;
 
 /// Where a result goes.
 pub(crate) enum Sink {
@@ -52,7 +52,7 @@ pub(crate) enum Sink {
     Call(Box<dyn FnOnce(Finished) + Send>),
 }
 
-/// The obligation to tell a requester. Dropped without a result, it tells that the scheduler was stopped.
+/// The obligation to tell a requester. Dropped without a result, it reports that the scheduler was stopped.
 pub(crate) struct Done {
     sink: Option<Sink>,
     kind: JobKind,
@@ -100,8 +100,8 @@ impl Drop for Done {
     }
 }
 
-/// A job as it comes out of the queue.
-pub(crate) struct Arrival {
+/// A job from the queue.
+pub(crate) struct NewJob {
     pub(crate) job: Job,
     /// Its checksum, if the job was sealed for units.
     pub(crate) crc: Option<u32>,
@@ -110,37 +110,37 @@ pub(crate) struct Arrival {
 }
 
 /// A unit's result that has passed the checks.
-pub(super) struct Kept {
+pub(super) struct UnitResult {
     pub(super) unit: usize,
-    /// `None`: the unit says that the task makes no sense.
+    /// `None`: the unit says that the task is invalid.
     pub(super) output: Option<Output>,
     pub(super) cycles: u64,
-    /// For how long it was unusually slow.
+    /// For how long it had been unusually slow.
     pub(super) overdue_by_ns: u64,
 }
 
 pub(super) struct JobState {
-    /// Shared with who judges an answer.
+    /// Shared with the thread that validates an answer.
     pub(super) job: Arc<Job>,
     pub(super) crc: Option<u32>,
     pub(super) submitted_ns: u64,
     pub(super) started_ns: Option<u64>,
     pub(super) done: Done,
-    /// Two executors are to give the same bytes. Drawn when the job is first looked at.
+    /// Two executors must give the same bytes. Drawn when the job is first considered.
     pub(super) compare: bool,
-    /// The first reason why the CPU's result is to stand.
+    /// The first reason why the CPU's result will be final.
     pub(super) reason: Option<Reason>,
-    /// Attempts on units that are under way.
+    /// Running attempts on units.
     pub(super) outstanding: u32,
-    /// It is in line for the CPU, or there.
+    /// It is queued for or running on the CPU.
     pub(super) at_cpu: bool,
-    /// It is so although its unit may still answer: who is first is told.
+    /// The CPU runs it although its unit may still answer: whichever is first is used.
     pub(super) hedged: bool,
     pub(super) cpu_tries: u32,
     pub(super) cpu_cycles: u64,
     /// What the CPU's result took.
     pub(super) cpu_took_ns: u64,
-    pub(super) kept: Vec<Kept>,
+    pub(super) kept: Vec<UnitResult>,
     pub(super) cpu_result: Option<Result<Output, JobError>>,
 }
 
@@ -154,27 +154,27 @@ pub(super) struct Attempt {
     pub(super) bytes_in: u64,
     pub(super) started_ns: u64,
     pub(super) deadline_ns: u64,
-    /// From when on it is unusually slow; `u64::MAX` for never.
+    /// When it becomes unusually slow; `u64::MAX` for never.
     pub(super) overdue_ns: u64,
-    /// The CPU is to begin its job, too, from then on.
+    /// The CPU is to start its job as well from then on.
     pub(super) may_hedge: bool,
-    /// Its size, see `pace.rs`.
+    /// Its size, see `service_time.rs`.
     pub(super) kib: u64,
-    /// Set when its job is told without it.
-    pub(super) unneeded: Option<Unneeded>,
+    /// Set when the requester is told without it.
+    pub(super) superseded: Option<Superseded>,
 }
 
-/// What an attempt on a unit is judged by once its job was told without it. It keeps the task until the unit
-/// has answered or is given up, so at most as many are kept as units hold.
-pub(super) struct Unneeded {
+/// How to judge a unit's attempt after the requester was told without it. It keeps the task until the unit
+/// has answered or is given up, so there are at most as many as units hold.
+pub(super) struct Superseded {
     pub(super) job: Arc<Job>,
-    /// Whether the CPU found that the task makes sense; `None` if it broke down itself.
+    /// Whether the CPU found the task valid; `None` if it failed itself.
     pub(super) makes_sense: Option<bool>,
-    /// The CPU had begun the job because the unit was unusually slow, and was first.
+    /// The CPU had been started because the unit was unusually slow, and was first.
     pub(super) hedge_lost: bool,
 }
 
-/// How an attempt ended that nobody waits for any more.
+/// How an attempt ended whose result is not needed any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     Answered,
@@ -184,12 +184,12 @@ pub(super) enum Ended {
 pub(super) struct UnitSlot {
     pub(super) unit: Box<dyn Unit>,
     pub(super) health: Health,
-    /// A bit for each row of the timeline that has an attempt under way; beyond 64 they share the last.
+    /// A bit for each row of the timeline with a running attempt; beyond 64 they share the last.
     pub(super) lanes: u64,
     /// The job with which it is being probed.
     pub(super) probe: Option<u64>,
     pub(super) counters: UnitCounters,
-    pub(super) paces: Paces,
+    pub(super) paces: ServiceTimes,
 }
 
 impl UnitSlot {
@@ -199,14 +199,14 @@ impl UnitSlot {
     }
 }
 
-/// Attempts whose end is remembered, to tell late answers from duplicates and from nonsense.
+/// Ended attempts that are remembered, to tell late answers from duplicates and from invalid ones.
 const ENDED_KEPT: usize = 4096;
-/// Attempts on the CPU whose answers came back damaged, before the job is given up.
+/// Attempts on the CPU with damaged answers before the job is given up.
 pub(super) const CPU_TRIES_MAX: u32 = 3;
 
 pub(crate) struct Core {
     pub(super) config: SchedulerConfig,
-    look: LookThrough,
+    look: Validator,
     pub(super) chance: Prng,
     /// The CPU is the last one.
     pub(super) units: Vec<UnitSlot>,
@@ -224,27 +224,27 @@ pub(crate) struct Core {
     pub(super) compared: u64,
     pub(super) errors: u64,
     pub(super) told: u64,
-    /// Jobs, and bytes of theirs, that left the line since the last step.
-    pub(super) left_line: (usize, u64),
+    /// Jobs, and their bytes, that left the queue since the last step.
+    pub(super) dequeued: (usize, u64),
     pub(super) timeline: Timeline,
     pub(super) finished: Vec<(Done, Finished)>,
     polled: Vec<Answer>,
 }
 
-/// What a step brought.
+/// The result of a step.
 pub(crate) struct Step {
-    /// To be told, outside of any lock.
+    /// To be told outside of any lock.
     pub(crate) finished: Vec<(Done, Finished)>,
     /// Jobs and bytes that left the line.
-    pub(crate) left_line: (usize, u64),
-    /// When the next step is due even if nobody wakes the scheduler.
+    pub(crate) dequeued: (usize, u64),
+    /// When the next step is due even if nothing wakes the scheduler.
     pub(crate) next_ns: Option<u64>,
 }
 
 impl Core {
     pub(crate) fn new(
         config: SchedulerConfig,
-        look: LookThrough,
+        look: Validator,
         cpu: Box<dyn Unit>,
         units: Vec<Box<dyn Unit>>,
         waker: &Waker,
@@ -258,7 +258,7 @@ impl Core {
                 lanes: 0,
                 probe: None,
                 counters,
-                paces: Paces::default(),
+                paces: ServiceTimes::default(),
             }
         });
         Core {
@@ -280,7 +280,7 @@ impl Core {
             compared: 0,
             errors: 0,
             told: 0,
-            left_line: (0, 0),
+            dequeued: (0, 0),
             timeline: Timeline::new(config.timeline_entries_max),
             finished: Vec::new(),
             polled: Vec::new(),
@@ -288,7 +288,7 @@ impl Core {
     }
 
     /// What looks through answers.
-    pub(crate) fn look(&self) -> LookThrough {
+    pub(crate) fn look(&self) -> Validator {
         self.look
     }
 
@@ -297,25 +297,25 @@ impl Core {
         self.units.len().saturating_sub(1)
     }
 
-    /// Takes new jobs, and what units have answered: to be judged, outside of any latch, and to be brought to
+    /// Takes new jobs and units' answers: these are to be validated outside of any latch and passed to
     /// [`Core::step`]. Never waits.
-    pub(crate) fn gather(&mut self, arrivals: impl IntoIterator<Item = Arrival>) -> Vec<Unjudged> {
+    pub(crate) fn gather(&mut self, arrivals: impl IntoIterator<Item = NewJob>) -> Vec<PendingAnswer> {
         for arrival in arrivals {
             self.arrive(arrival);
         }
         self.poll_units()
     }
 
-    /// Takes judged answers, gives up what was late at `gathered_ns`, just before they were gathered, and
-    /// gives units work at `now_ns`. Never waits.
+    /// Takes validated answers, gives up attempts that were late at `gathered_ns`, just before the answers
+    /// were gathered, and gives units work at `now_ns`. Never waits.
     ///
-    /// A unit may have answered while others' answers were judged. That is seen at the next gathering, and
-    /// before it nobody is given up for the time between.
+    /// A unit may have answered while other answers were validated. The next gathering notices, and no
+    /// attempt is given up before that.
     pub(crate) fn step(
         &mut self,
         gathered_ns: u64,
         now_ns: u64,
-        answers: impl IntoIterator<Item = Judged>,
+        answers: impl IntoIterator<Item = ValidatedAnswer>,
     ) -> Step {
         for answer in answers {
             self.take_answer(answer, gathered_ns);
@@ -325,12 +325,12 @@ impl Core {
         self.hedge(gathered_ns, now_ns);
         Step {
             finished: std::mem::take(&mut self.finished),
-            left_line: std::mem::take(&mut self.left_line),
+            dequeued: std::mem::take(&mut self.dequeued),
             next_ns: self.next_ns(now_ns),
         }
     }
 
-    fn arrive(&mut self, arrival: Arrival) {
+    fn arrive(&mut self, arrival: NewJob) {
         let id = self.next_job;
         self.next_job += 1;
         let compare = self
@@ -357,7 +357,7 @@ impl Core {
         self.waiting.push_back(id);
     }
 
-    fn poll_units(&mut self) -> Vec<Unjudged> {
+    fn poll_units(&mut self) -> Vec<PendingAnswer> {
         let mut found = Vec::new();
         let mut answers = std::mem::take(&mut self.polled);
         for (unit, slot) in self.units.iter_mut().enumerate() {
@@ -367,22 +367,22 @@ impl Core {
                 let attempt = attempt.filter(|attempt| attempt.unit == unit);
                 let asked = attempt.map(|attempt| {
                     let job = self.jobs.get(&attempt.job).map(|state| &state.job);
-                    let unneeded = attempt.unneeded.as_ref().map(|unneeded| &unneeded.job);
-                    Asked {
+                    let superseded = attempt.superseded.as_ref().map(|superseded| &superseded.job);
+                    AttemptContext {
                         kind: attempt.kind,
                         crc: attempt.crc,
                         in_process: slot.unit.spec().in_process,
-                        job: job.or(unneeded).cloned(),
+                        job: job.or(superseded).cloned(),
                     }
                 });
-                found.push(Unjudged { unit, answer, asked });
+                found.push(PendingAnswer { unit, answer, asked });
             }
         }
         self.polled = answers;
         found
     }
 
-    /// Ends an attempt: its unit has room again, and its number is remembered for a while.
+    /// Ends an attempt: its unit has a free place again, and its number is remembered for a while.
     pub(super) fn end_attempt(&mut self, id: AttemptId, how: Ended, now_ns: u64) -> Option<Attempt> {
         let attempt = self.attempts.remove(&id)?;
         if let Some(slot) = self.units.get_mut(attempt.unit) {
@@ -397,7 +397,7 @@ impl Core {
         Some(attempt)
     }
 
-    /// An answer of `unit` for an attempt that it does not hold.
+    /// Counts an answer of `unit` for an attempt that it does not hold.
     pub(super) fn count_stray(&mut self, unit: usize, id: AttemptId) {
         let how = self.ended.get(&id).filter(|(owner, _)| *owner == unit);
         let how = how.map(|(_, how)| *how);
@@ -411,10 +411,10 @@ impl Core {
         }
     }
 
-    /// The next deadline, or the next time at which a unit on simulated time is to be polled. A unit that
-    /// answers a stray does not make the scheduler run hot: the time is in the future.
+    /// The next deadline, or the next time to poll a unit on simulated time. Always in the future, so that a
+    /// unit that keeps answering strays does not make the scheduler spin.
     fn next_ns(&self, now_ns: u64) -> Option<u64> {
-        // A CPU that is busy says when it is not.
+        // A busy CPU calls the waker when it is free.
         let (idle, jobs_wait) = (self.cpu_idle(), !self.waiting.is_empty());
         let matters = |attempt: &Attempt| attempt.may_hedge || jobs_wait && attempt.overdue_ns > now_ns;
         let due = |attempt: &Attempt| match idle && matters(attempt) {

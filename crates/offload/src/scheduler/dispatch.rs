@@ -1,24 +1,25 @@
-//! Giving jobs to units: who takes what, who is busy, who is on probation, what goes to the CPU at once.
+//! Gives jobs to units: which unit takes which job, which are busy or on probation, what goes to the CPU
+//! directly.
 //!
-//! The line is served in order, but a job whose units are busy does not hold up one behind it whose units
-//! are free. Among free units the one with the smallest part of its depth in use gets the job.
+//! The queue is served in order, but a job whose units are busy does not delay one behind it whose units are
+//! free. Among free units the one with the smallest used fraction of its depth gets the job.
 //!
-//! Units that fail faster than the CPU does their jobs again would fill the CPU's line without end. So nobody
-//! gets a job while that line is full: jobs stay where they wait, and whoever submits feels it.
+//! Units that fail faster than the CPU redoes their jobs would fill the CPU's queue without limit. So nobody
+//! gets a job while that queue is full: jobs stay where they wait, and their requesters feel it.
 //!
-//! Answers that are lost hold their units' places until the deadline. So an idle CPU takes a job if all that
+//! Lost answers occupy their units' places until the deadline. So an idle CPU takes a job if everything that
 //! its units hold is unusually slow.
 
 use bytes::Bytes;
 
 use crate::reason::Reason;
 use crate::scheduler::core::{Attempt, Core, Ended};
-use crate::scheduler::pace::kib;
+use crate::scheduler::service_time::kib;
 use crate::unit::Fit;
 use crate::wire::{AttemptId, Request, request_crc};
 use crate::{health::Standing, job::Excess};
 
-/// What is to become of a job in line.
+/// What to do with a queued job.
 enum Choice {
     /// Its units are busy.
     Wait,
@@ -53,18 +54,18 @@ impl Core {
         self.units.iter().any(|slot| slot.free() > 0)
     }
 
-    /// What fails now will find a place in the CPU's line.
+    /// A job that fails now will find space in the CPU's queue.
     fn for_cpu_has_room(&self) -> bool {
-        self.for_cpu.len() < self.config.cpu_line_jobs_max.max(1)
+        self.for_cpu.len() < self.config.cpu_queue_jobs_max.max(1)
     }
 
-    /// The CPU has room beyond what is in line for it.
+    /// The CPU has space beyond what is queued for it.
     pub(super) fn cpu_free(&self) -> bool {
         let free = self.units.last().map_or(0, |cpu| cpu.free());
         free > self.for_cpu.len()
     }
 
-    /// A thread of the CPU has nothing to do, and nothing is in line for it.
+    /// A CPU thread is idle, and nothing is queued for it.
     pub(super) fn cpu_idle(&self) -> bool {
         let held = self.units.last().map_or(0, |cpu| cpu.counters.in_flight);
         held + self.for_cpu.len() < self.config.cpu_threads.max(1)
@@ -124,8 +125,8 @@ impl Core {
         }
     }
 
-    /// All that these units hold is unusually slow, and none of it is still to be begun on the CPU: what has
-    /// waited longer comes first there.
+    /// Everything that these units hold is unusually slow, and none of it is still to be started on the CPU:
+    /// what has waited longer comes first there.
     fn all_overdue(&self, units: &[usize], now_ns: u64) -> bool {
         let mut held = self.attempts.values();
         held.all(|attempt| {
@@ -146,8 +147,8 @@ impl Core {
             return;
         };
         state.started_ns = Some(now_ns);
-        self.left_line.0 += 1;
-        self.left_line.1 += state.job.task_bytes();
+        self.dequeued.0 += 1;
+        self.dequeued.1 += state.job.task_bytes();
         let cpu = self.cpu();
         match choice {
             Choice::Wait => {}
@@ -160,7 +161,7 @@ impl Core {
             }
             Choice::Units(first, None) => self.attempt(id, *first, now_ns),
             Choice::Units(first, Some(second)) => {
-                // Counted before either is tried: a refusal of the first must not end the job.
+                // Counted before either is tried: a refusal by the first must not end the job.
                 if *second == cpu {
                     self.send_to_cpu(id);
                     self.attempt(id, *first, now_ns);
@@ -183,7 +184,7 @@ impl Core {
         }
     }
 
-    /// Puts a job in line for the CPU, unless it is there.
+    /// Queues a job for the CPU, unless it is queued already.
     pub(super) fn send_to_cpu(&mut self, id: u64) {
         if let Some(state) = self.jobs.get_mut(&id)
             && !state.at_cpu
@@ -194,7 +195,7 @@ impl Core {
         }
     }
 
-    /// Takes a job from the CPU that is over, unless it has begun it.
+    /// Withdraws a finished job from the CPU, unless the CPU has started it.
     pub(super) fn withdraw_from_cpu(&mut self, id: u64, now_ns: u64) {
         self.for_cpu.retain(|job| *job != id);
         let cpu = self.cpu();
@@ -207,7 +208,7 @@ impl Core {
         }
     }
 
-    /// Gives the CPU what is in line for it, as far as it has room.
+    /// Gives the CPU what is queued for it, as far as it has space.
     pub(super) fn feed_cpu(&mut self, now_ns: u64) {
         let cpu = self.cpu();
         while self.units.get(cpu).is_some_and(|slot| slot.free() > 0) {
@@ -221,7 +222,7 @@ impl Core {
         }
     }
 
-    /// One attempt on a unit; a refusal is a failure like any other.
+    /// One attempt on a unit; a refusal counts as a failure.
     fn attempt(&mut self, id: u64, unit: usize, now_ns: u64) {
         if let Some(state) = self.jobs.get_mut(&id) {
             state.outstanding += 1;
@@ -294,7 +295,7 @@ impl Core {
             // A job with a second executor has it from the start.
             may_hedge: may_hedge && !state.compare && overdue_ns < u64::MAX,
             kib,
-            unneeded: None,
+            superseded: None,
         };
         let taken = slot.unit.submit(request).is_ok();
         self.attempts.insert(attempt, record);

@@ -7,8 +7,8 @@
 //!                               units, the CPU as the last one
 //! ```
 //!
-//! One thread drives all units; it sleeps until a job comes, a unit calls its waker, or a deadline passes.
-//! No thread waits for a job. [`Scheduler::manual`] has no thread: whoever calls [`Scheduler::step`] drives
+//! One thread drives all units; it sleeps until a job arrives, a unit calls its waker, or a deadline passes.
+//! No thread waits for a job. [`Scheduler::manual`] has no thread: the caller of [`Scheduler::step`] drives
 //! it, and under a manual clock a run is a function of its inputs.
 //!
 //! Source: X-DB, "Asynchronous Scheduling Logic Design" (Task Queue, Finished Queue, a thread pool that
@@ -17,9 +17,9 @@
 pub(crate) mod config;
 pub(crate) mod core;
 mod dispatch;
-mod judge;
-mod pace;
+mod service_time;
 mod settle;
+mod validation;
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,23 +30,23 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use weft_base::{Clock, blocking};
 
-use self::core::{Arrival, Core, Done, Sink};
+use self::core::{Core, Done, NewJob, Sink};
 use crate::counters::Counters;
 use crate::job::Job;
 use crate::model::{ModelEngine, ModelParams};
-use crate::operation::{Golden, look_through};
+use crate::operation::{Golden, validate};
 use crate::report::Finished;
 use crate::ticket::{FinishedQueue, Ticket};
 use crate::unit::{Engine, Fit, PoolUnit, Unit, UnitSpec, Waker};
 use crate::wire::request_crc;
 
 pub use config::SchedulerConfig;
-pub use core::LookThrough;
+pub use core::Validator;
 
-/// Gives jobs to units, checks what they answer, and redoes on the CPU what fails. Shared by reference.
+/// Gives jobs to units, validates their answers, and redoes on the CPU what fails. Shared by reference.
 ///
-/// Dropping it ends its thread, after what the CPU's threads have in hand; jobs that are not finished are
-/// told [`crate::JobError::Stopped`].
+/// Dropping it ends its thread, after the jobs that the CPU's threads are running; unfinished jobs end with
+/// [`crate::JobError::Stopped`].
 pub struct Scheduler {
     shared: Arc<Shared>,
     driver: Option<JoinHandle<()>>,
@@ -55,21 +55,21 @@ pub struct Scheduler {
 struct Shared {
     config: SchedulerConfig,
     clock: Arc<dyn Clock>,
-    /// What the units are, the CPU not among them.
+    /// The specifications of the units, without the CPU.
     specs: Vec<UnitSpec>,
-    line: Mutex<Line>,
-    /// There is room in the line again.
+    line: Mutex<JobQueue>,
+    /// There is space in the queue again.
     room: Condvar,
     signal: Arc<Signal>,
-    /// Locked by who drives, and for a moment by who reads counters.
+    /// Locked by the driver, and briefly by readers of counters.
     core: Mutex<Core>,
 }
 
 /// Jobs between submission and their first executor: those that the core has not seen, and the number of
 /// those that it has.
 #[derive(Default)]
-struct Line {
-    arrived: VecDeque<Arrival>,
+struct JobQueue {
+    arrived: VecDeque<NewJob>,
     jobs: usize,
     bytes: u64,
     full: u64,
@@ -77,7 +77,7 @@ struct Line {
     stopped: bool,
 }
 
-/// How long who waits for room does not ask whether he still wants it.
+/// How often a caller that waits for space checks whether it should give up.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Wakes the driver.
@@ -98,7 +98,7 @@ impl Signal {
         self.changed.notify_one();
     }
 
-    /// Sleeps until woken, for at most `limit`. False when it is all over.
+    /// Sleeps until woken, for at most `limit`. False when the scheduler has stopped.
     fn sleep(&self, limit: Option<Duration>) -> bool {
         let mut state = self.state.lock();
         let idle = |state: &mut (bool, bool)| !state.0 && !state.1;
@@ -130,10 +130,10 @@ impl Scheduler {
     ) -> io::Result<Scheduler> {
         let threads = config.cpu_threads.max(1);
         let engines = (0..threads).map(|_| Box::new(Golden) as Box<dyn Engine>);
-        // One more than there are threads, so that a finished job's thread has the next one at hand.
+        // One more than there are threads, so that a thread that finishes a job has the next one ready.
         let spec = UnitSpec::cpu(threads + 1);
         let cpu = PoolUnit::new(spec, engines.collect(), config.cpu_share, &clock)?;
-        Scheduler::with_cpu(config, clock, look_through, Box::new(cpu), units)
+        Scheduler::with_cpu(config, clock, validate, Box::new(cpu), units)
     }
 
     /// A scheduler without units: its `cpu` unit, one thread, does everything.
@@ -145,7 +145,7 @@ impl Scheduler {
     }
 
     /// A scheduler over one unit that simulates X-DB's on a thread of this process. The simulation is slower
-    /// than the unit would be, so no attempt is late or slow.
+    /// than the unit would be, so no attempt counts as late or slow.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -161,15 +161,15 @@ impl Scheduler {
         Scheduler::new(config, clock, vec![Box::new(unit)])
     }
 
-    /// A scheduler with a thread of its own. `cpu` is the executor of last resort and ought to take every
-    /// kind without limit; `look` looks through each answer before it is believed.
+    /// A scheduler with a thread of its own. `cpu` is the executor of last resort and should accept every
+    /// kind without limit; `validate` validates each answer.
     ///
     /// # Errors
     /// When the system gives no thread, or `cpu` takes nothing.
     pub fn with_cpu(
         config: SchedulerConfig,
         clock: Arc<dyn Clock>,
-        look: LookThrough,
+        look: Validator,
         cpu: Box<dyn Unit>,
         units: Vec<Box<dyn Unit>>,
     ) -> io::Result<Scheduler> {
@@ -191,7 +191,7 @@ impl Scheduler {
     pub fn manual(
         config: SchedulerConfig,
         clock: Arc<dyn Clock>,
-        look: LookThrough,
+        look: Validator,
         cpu: Box<dyn Unit>,
         units: Vec<Box<dyn Unit>>,
     ) -> io::Result<Scheduler> {
@@ -208,7 +208,7 @@ impl Scheduler {
             config,
             clock,
             specs,
-            line: Mutex::new(Line::default()),
+            line: Mutex::new(JobQueue::default()),
             room: Condvar::new(),
             signal,
             core: Mutex::new(core),
@@ -216,14 +216,14 @@ impl Scheduler {
         Ok(Scheduler { shared, driver: None })
     }
 
-    /// Takes new jobs and answers, gives up what is late, gives units work; tells requesters. Returns how
-    /// long nothing will happen unless somebody wakes it. Never waits for a unit.
+    /// Takes new jobs and answers, gives up late attempts, gives units work; tells requesters. Returns how
+    /// long nothing will happen unless something wakes it. Never waits for a unit.
     pub fn step(&self) -> Option<Duration> {
         self.shared.step()
     }
 
-    /// Puts a job in line, waiting while the line is full. With [`Scheduler::manual`] and a full line that
-    /// is forever, unless another thread drives.
+    /// Queues a job and waits while the queue is full. With [`Scheduler::manual`] and a full queue that is
+    /// for ever, unless another thread drives.
     pub fn submit(&self, job: Job) -> Ticket {
         let (ticket, cell) = Ticket::new();
         self.put(job, Sink::Ticket(cell));
@@ -235,10 +235,10 @@ impl Scheduler {
         self.put(job, Sink::Queue(queue.clone(), tag));
     }
 
-    /// As [`Scheduler::submit`], but gives up waiting for a place once `is_given_up` says so, which is asked
-    /// every now and then: then `done` is told [`crate::JobError::Stopped`] at once. Else it gets the result,
-    /// on the thread that drives the units. It must be short and must not submit; a panic of it stops the
-    /// scheduler.
+    /// As [`Scheduler::submit`], but gives up waiting for space once `is_given_up` returns true, which is
+    /// polled in the meantime: then `done` gets [`crate::JobError::Stopped`] at once. Otherwise it gets the
+    /// result, on the thread that drives the units. It must be short and must not submit; a panic in it stops
+    /// the scheduler.
     pub fn submit_with(
         &self,
         job: Job,
@@ -248,10 +248,10 @@ impl Scheduler {
         self.put_unless(job, Sink::Call(Box::new(done)), Some(is_given_up));
     }
 
-    /// Puts a job in line if there is room.
+    /// Queues a job if there is space.
     ///
     /// # Errors
-    /// The job, when the line is full.
+    /// The job, if the queue is full.
     pub fn try_submit(&self, job: Job) -> Result<Ticket, Job> {
         let (ticket, cell) = Ticket::new();
         self.try_put(job, Sink::Ticket(cell)).map(|()| ticket)
@@ -260,7 +260,7 @@ impl Scheduler {
     /// As [`Scheduler::try_submit`]; the result goes to `queue` with `tag`.
     ///
     /// # Errors
-    /// The job, when the line is full.
+    /// The job, if the queue is full.
     pub fn try_submit_to(&self, job: Job, queue: &FinishedQueue, tag: u64) -> Result<(), Job> {
         self.try_put(job, Sink::Queue(queue.clone(), tag))
     }
@@ -279,7 +279,7 @@ impl Scheduler {
         counters
     }
 
-    /// What each unit did when, as a Chrome trace (JSON), as far back as the timeline goes.
+    /// What each unit did and when, as a Chrome trace (JSON), as far back as the timeline goes.
     #[must_use]
     pub fn chrome_trace(&self) -> String {
         self.shared.core.lock().chrome_trace()
@@ -297,7 +297,7 @@ impl Scheduler {
             let has_place =
                 blocking::section(|| self.shared.wait_for_room(&mut line, &arrival.job, is_given_up));
             if !has_place {
-                // Dropped outside of the latch, the arrival tells its requester so.
+                // Dropped outside of the latch, the job tells its requester.
                 drop(line);
                 return;
             }
@@ -330,9 +330,9 @@ impl Scheduler {
     }
 }
 
-impl Line {
-    /// Gives the arrival back when it is all over; dropped outside of the latch, it tells its requester so.
-    fn add(&mut self, arrival: Arrival) -> Option<Arrival> {
+impl JobQueue {
+    /// Returns the job if the scheduler has stopped; dropped outside of the latch, it tells its requester.
+    fn add(&mut self, arrival: NewJob) -> Option<NewJob> {
         if self.stopped {
             return Some(arrival);
         }
@@ -345,13 +345,13 @@ impl Line {
 }
 
 impl Shared {
-    fn seal(&self, job: Job, sink: Sink) -> Arrival {
-        // On the requester's thread, and not for jobs that only the CPU will see.
+    fn seal(&self, job: Job, sink: Sink) -> NewJob {
+        // On the requester's thread, and not for jobs that only the CPU will get.
         let for_units = self
             .specs
             .iter()
             .any(|spec| !spec.in_process && spec.fit(&job) == Fit::Accepted);
-        Arrival {
+        NewJob {
             crc: for_units.then(|| request_crc(job.kind, job.payload())),
             submitted_ns: self.clock.monotonic_nanos(),
             done: Done::new(sink, &job),
@@ -359,15 +359,15 @@ impl Shared {
         }
     }
 
-    fn has_room(&self, line: &Line, job: &Job) -> bool {
+    fn has_room(&self, line: &JobQueue, job: &Job) -> bool {
         let bytes = line.bytes.saturating_add(job.task_bytes());
         line.jobs == 0 || (line.jobs < self.config.queue_jobs_max && bytes <= self.config.queue_bytes_max)
     }
 
-    /// Waits until there is room for a job, or all is over. False if it is given up before.
+    /// Waits until there is space for a job, or the scheduler has stopped. False if it is given up before.
     fn wait_for_room(
         &self,
-        line: &mut MutexGuard<'_, Line>,
+        line: &mut MutexGuard<'_, JobQueue>,
         job: &Job,
         is_given_up: Option<&dyn Fn() -> bool>,
     ) -> bool {
@@ -376,7 +376,7 @@ impl Shared {
                 self.room.wait(line);
                 continue;
             };
-            // Asked outside of the latch, for it may take others.
+            // Called outside of the latch, since it may take others.
             if MutexGuard::unlocked(line, is_given_up) {
                 return false;
             }
@@ -389,7 +389,7 @@ impl Shared {
 
     fn step(&self) -> Option<Duration> {
         let mut core = self.core.lock();
-        // What is answered after this was not late by now, however long judging takes.
+        // An answer that arrives after this was not late, however long validation takes.
         let gathered_ns = self.clock.monotonic_nanos();
         let arrived = std::mem::take(&mut self.line.lock().arrived);
         let answers = core.gather(arrived);
@@ -397,16 +397,16 @@ impl Shared {
         if !answers.is_empty() {
             let look = core.look();
             let judge = || judged.extend(answers.into_iter().map(|answer| answer.judge(look)));
-            // Nobody who reads counters waits for an answer to be read.
+            // Readers of counters do not wait for validation.
             MutexGuard::unlocked(&mut core, judge);
         }
         let now_ns = self.clock.monotonic_nanos();
         let step = core.step(gathered_ns, now_ns, judged);
         drop(core);
-        if step.left_line.0 > 0 {
+        if step.dequeued.0 > 0 {
             let mut line = self.line.lock();
-            line.jobs = line.jobs.saturating_sub(step.left_line.0);
-            line.bytes = line.bytes.saturating_sub(step.left_line.1);
+            line.jobs = line.jobs.saturating_sub(step.dequeued.0);
+            line.bytes = line.bytes.saturating_sub(step.dequeued.1);
             drop(line);
             self.room.notify_all();
         }
@@ -420,7 +420,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Takes nothing more, and tells every requester so that still waits.
+    /// Accepts nothing more, and tells every waiting requester.
     fn stop(&self) {
         let mut line = self.line.lock();
         line.stopped = true;
@@ -432,7 +432,7 @@ impl Shared {
     }
 }
 
-/// Whatever ends the driver, a panic too, nobody goes on waiting for it.
+/// However the driver ends, a panic included, nobody keeps waiting for it.
 struct StopOnExit(Arc<Shared>);
 
 impl Drop for StopOnExit {
@@ -445,7 +445,7 @@ impl Drop for Scheduler {
     fn drop(&mut self) {
         self.shared.signal.end();
         if let Some(driver) = self.driver.take() {
-            // If it panicked, it has stopped the scheduler on its way out.
+            // If it panicked, it has stopped the scheduler.
             let _ = driver.join();
         }
         self.shared.stop();

@@ -1,17 +1,17 @@
-//! What is made of answers: comparison, blame, redoing, telling the requester.
+//! Acts on answers: comparison, blame, redoing, telling the requester.
 
 use crate::health::{Change, Standing};
 use crate::reason::Reason;
 use crate::report::{Finished, JobError, JobReport, Output};
-use crate::scheduler::core::{Attempt, CPU_TRIES_MAX, Core, Ended, JobState, Kept, Unneeded};
-use crate::scheduler::judge::Judged;
+use crate::scheduler::core::{Attempt, CPU_TRIES_MAX, Core, Ended, JobState, Superseded, UnitResult};
+use crate::scheduler::validation::ValidatedAnswer;
 use crate::timeline::{Entry, Mark, Span};
 use crate::wire::AttemptId;
 
 impl Core {
-    /// Takes what a unit answered; ignores and counts what nobody waits for.
-    pub(super) fn take_answer(&mut self, judged: Judged, now_ns: u64) {
-        let Judged {
+    /// Takes a unit's answer; ignores and counts an unexpected one.
+    pub(super) fn take_answer(&mut self, judged: ValidatedAnswer, now_ns: u64) {
+        let ValidatedAnswer {
             unit,
             attempt: id,
             verdict,
@@ -27,8 +27,8 @@ impl Core {
         let (job, kind, kib) = (attempt.job, attempt.kind, attempt.kib);
         let took_ns = now_ns.saturating_sub(attempt.started_ns);
         let overdue_by_ns = now_ns.saturating_sub(attempt.overdue_ns);
-        let unneeded = attempt.unneeded.as_ref();
-        let done = match unneeded.is_some_and(|unneeded| unneeded.hedge_lost) {
+        let superseded = attempt.superseded.as_ref();
+        let done = match superseded.is_some_and(|superseded| superseded.hedge_lost) {
             true => Reason::Slow.name(),
             false => "done",
         };
@@ -42,8 +42,8 @@ impl Core {
             slot.counters.cycles += cycles;
             slot.paces.answered(kind, kib, took_ns);
         }
-        if let Some(unneeded) = ended.and_then(|attempt| attempt.unneeded) {
-            self.take_unneeded(unit, job, verdict, &unneeded, now_ns);
+        if let Some(superseded) = ended.and_then(|attempt| attempt.superseded) {
+            self.take_superseded(unit, job, verdict, &superseded, now_ns);
             return;
         }
         if unit == self.cpu() {
@@ -53,13 +53,13 @@ impl Core {
             self.take_cpu_answer(job, verdict, output);
         } else {
             match verdict {
-                // Whether a task makes sense is for the CPU to say; until then nobody is to blame.
+                // Only the CPU decides whether a task is valid; until then nobody is to blame.
                 Ok(()) | Err(Reason::CalledInvalid) => {
                     self.doubt(unit, job, now_ns);
                     if let Some(state) = self.jobs.get_mut(&job) {
                         state.outstanding -= 1;
                         state.reason = state.reason.or(verdict.err());
-                        state.kept.push(Kept {
+                        state.kept.push(UnitResult {
                             unit,
                             cycles,
                             overdue_by_ns,
@@ -77,7 +77,7 @@ impl Core {
         self.conclude(job, now_ns);
     }
 
-    /// A unit that is not in is not believed on a checksum, whenever it was given the job. A compared job, as
+    /// A unit that is not in is not trusted on a checksum, whenever it was given the job. A compared job, as
     /// a probe is, has its second result anyway.
     fn doubt(&mut self, unit: usize, job: u64, now_ns: u64) {
         let slot = self.units.get_mut(unit);
@@ -86,32 +86,32 @@ impl Core {
             && !is_in
             && !state.compare
         {
-            // The CPU has perhaps begun it already: that is no race any more.
+            // The CPU may have started it already: that is no hedge any more.
             (state.compare, state.hedged) = (true, false);
             self.send_to_cpu(job);
         }
     }
 
-    /// An answer to a job that was told without it: it says of the unit what it would have said in time, and
-    /// that the unit is slow if it was unusually so.
-    fn take_unneeded(
+    /// An answer to a job whose requester was told without it: it says about the unit what it would have said
+    /// in time, and that the unit is slow if it was unusually so.
+    fn take_superseded(
         &mut self,
         unit: usize,
         job: u64,
         verdict: Result<(), Reason>,
-        unneeded: &Unneeded,
+        superseded: &Superseded,
         now_ns: u64,
     ) {
-        let failure = match (verdict, unneeded.makes_sense) {
+        let failure = match (verdict, superseded.makes_sense) {
             (Ok(()), Some(true)) | (Err(Reason::CalledInvalid), Some(false)) => None,
             (Ok(()), Some(false)) => Some(Reason::Mismatch),
-            // Neither right nor wrong.
+            // Neither success nor failure.
             (Ok(()) | Err(Reason::CalledInvalid), None) => return,
             (Err(reason), _) => Some(reason),
         };
         match failure {
             Some(reason) => self.unit_failed(unit, job, reason, now_ns),
-            None if unneeded.hedge_lost => {
+            None if superseded.hedge_lost => {
                 if let Some(slot) = self.units.get_mut(unit) {
                     slot.counters.slow += 1;
                 }
@@ -150,7 +150,7 @@ impl Core {
         }
     }
 
-    /// An attempt on a unit came to nothing: the CPU's result is to stand.
+    /// An attempt on a unit failed: the CPU's result will be final.
     pub(super) fn attempt_failed(&mut self, job: u64, unit: usize, reason: Reason, now_ns: u64) {
         if let Some(slot) = self.units.get_mut(unit)
             && slot.probe == Some(job)
@@ -184,8 +184,8 @@ impl Core {
         }
     }
 
-    /// Begins jobs on the CPU that units took unusually long for at `gathered_ns`, as far as threads of it
-    /// have nothing else to do. What only the CPU can do has its place already.
+    /// Starts jobs on the CPU that units were unusually slow with at `gathered_ns`, as far as CPU threads are
+    /// idle. Jobs that only the CPU can do come first.
     pub(super) fn hedge(&mut self, gathered_ns: u64, now_ns: u64) {
         let due = |attempt: &&mut Attempt| attempt.may_hedge && attempt.overdue_ns <= gathered_ns;
         let mut slow: Vec<(u64, u64)> = Vec::new();
@@ -213,7 +213,7 @@ impl Core {
         }
     }
 
-    /// Goes on with a job as far as what is known allows.
+    /// Advances a job as far as the results allow.
     fn conclude(&mut self, job: u64, now_ns: u64) {
         let Some(state) = self.jobs.get(&job) else {
             return;
@@ -262,8 +262,8 @@ impl Core {
         self.tell(state, Ok(output), (unit, cycles), compared, now_ns);
     }
 
-    /// The CPU's result stands; units that gave another one are to blame. If the CPU has none to compare with
-    /// because it broke down itself, nothing is known of them.
+    /// The CPU's result is final; units that gave another one are to blame. If the CPU failed itself, nothing
+    /// is known about them.
     fn conclude_by_cpu(&mut self, job: u64, now_ns: u64) {
         let Some(mut state) = self.jobs.remove(&job) else {
             return;
@@ -275,12 +275,12 @@ impl Core {
         let known = !result.as_ref().is_err_and(is_of_cpu);
         if state.outstanding > 0 {
             let hedge_lost = state.hedged && state.reason.is_none();
-            let unneeded = || Unneeded {
+            let superseded = || Superseded {
                 job: state.job.clone(),
                 makes_sense: known.then_some(result.is_ok()),
                 hedge_lost,
             };
-            self.mark_unneeded(job, unneeded, now_ns);
+            self.mark_superseded(job, superseded, now_ns);
             if state.hedged {
                 state.reason.get_or_insert(Reason::Slow);
             }
@@ -293,9 +293,9 @@ impl Core {
                 _ => false,
             };
             if !known {
-                // Neither right nor wrong.
+                // Neither success nor failure.
             } else if same {
-                // A probe is not raced against; this is how the race would have ended.
+                // A probe is not hedged; this is how the hedge would have ended.
                 if self.is_probe(kept.unit, job) && kept.overdue_by_ns > state.cpu_took_ns {
                     self.unit_compared(kept.unit);
                     self.unit_slow(kept.unit, job, now_ns);
@@ -323,19 +323,19 @@ impl Core {
         self.tell(state, result, by, compared, now_ns);
     }
 
-    /// A job is told without the attempts that units still have. What they have not begun is taken back: it
-    /// says nothing of them.
-    fn mark_unneeded(&mut self, job: u64, unneeded: impl Fn() -> Unneeded, now_ns: u64) {
+    /// The requester is told without the attempts that units still have. Those not started are withdrawn:
+    /// they say nothing about the unit.
+    fn mark_superseded(&mut self, job: u64, superseded: impl Fn() -> Superseded, now_ns: u64) {
         let cpu = self.cpu();
         let mut withdrawn = Vec::new();
         let attempts = self.attempts.iter_mut();
         for (id, attempt) in attempts.filter(|(_, attempt)| attempt.job == job && attempt.unit != cpu) {
-            let unneeded = unneeded();
+            let superseded = superseded();
             if let Some(slot) = self.units.get_mut(attempt.unit) {
-                slot.counters.hedges_lost += u64::from(unneeded.hedge_lost);
+                slot.counters.hedges_lost += u64::from(superseded.hedge_lost);
                 withdrawn.extend(slot.unit.withdraw(*id).then_some(*id));
             }
-            attempt.unneeded = Some(unneeded);
+            attempt.superseded = Some(superseded);
         }
         for id in withdrawn {
             self.end_span(id, Ended::GivenUp, "withdrawn", (0, 0), now_ns);
@@ -372,7 +372,7 @@ impl Core {
         self.finished.push((state.done, Finished { result, report }));
     }
 
-    /// A unit's result was taken. On probation only the probe counts for it.
+    /// A unit's result was taken. On probation only the probe counts.
     fn unit_right(&mut self, unit: usize, job: u64, compared: bool, now_ns: u64) {
         let Some(slot) = self.units.get_mut(unit) else {
             return;
@@ -396,8 +396,8 @@ impl Core {
         }
     }
 
-    /// A unit was right, but the CPU, which had begun the job because of it, was first; or would have been.
-    /// On probation only the probe counts.
+    /// A unit was right, but the CPU, started because of its slowness, was first; or would have been. On
+    /// probation only the probe counts.
     fn unit_slow(&mut self, unit: usize, job: u64, now_ns: u64) {
         let Some(slot) = self.units.get_mut(unit) else {
             return;
@@ -410,9 +410,9 @@ impl Core {
         self.note_change(unit, change, now_ns);
     }
 
-    /// Something speaks against a unit, or shows that a job was not for it. What it was given before its
-    /// probation may end as late as its deadline, and that it was refused or lost says nothing of the unit as
-    /// it is now. A wrong answer does, whatever job it is for.
+    /// Something speaks against a unit, or shows that a job was not for it. A job that it was given before
+    /// its probation may end as late as its deadline, and if it was refused or lost, that says nothing about
+    /// the unit as it is now. A wrong answer does, whatever job it is for.
     pub(super) fn unit_failed(&mut self, unit: usize, job: u64, reason: Reason, now_ns: u64) {
         let Some(slot) = self.units.get_mut(unit) else {
             return;
@@ -472,7 +472,7 @@ impl Core {
     }
 }
 
-/// Whether the CPU itself is at fault, so that nothing is known of the job.
+/// Whether the CPU itself is at fault, so that nothing is known about the job.
 fn is_of_cpu(error: &JobError) -> bool {
     matches!(error, JobError::Broken(_) | JobError::CpuDamaged)
 }

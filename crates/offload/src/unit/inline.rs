@@ -1,8 +1,8 @@
-//! A unit that computes within the poll, at a time of the injected clock.
+//! A unit that computes within the poll, on the injected clock.
 //!
-//! Under a manual clock a run is a function of its inputs alone: which job is answered when, which deadline
-//! passes. The answer is due a fixed time, plus a time for each byte, after the submission; requests are
-//! done one after the other, as by a unit with one pipeline.
+//! Under a manual clock a run is a function of its inputs alone: which job is answered when, and which
+//! deadline passes. The answer is due a fixed time, plus a time for each byte, after the submission; requests
+//! are done one after another, as by a unit with one pipeline.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use weft_base::Clock;
 use super::{Engine, Refusal, Unit, UnitSpec, Waker, answer};
 use crate::wire::{Answer, AttemptId, Request};
 
-/// How long a job takes on simulated time.
+/// The simulated duration of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct SimulatedSpeed {
     /// Nanoseconds for each job.
     pub job_ns: u64,
     /// Nanoseconds for each KiB of payload.
@@ -26,15 +26,20 @@ pub struct InlineUnit {
     spec: UnitSpec,
     engine: Box<dyn Engine>,
     clock: Arc<dyn Clock>,
-    pace: Pace,
-    /// With the time at which each is done, ascending.
+    pace: SimulatedSpeed,
+    /// Requests with the time at which each is done, ascending.
     line: VecDeque<(u64, Request)>,
 }
 
 impl InlineUnit {
     /// A unit that is idle.
     #[must_use]
-    pub fn new(spec: UnitSpec, engine: Box<dyn Engine>, clock: Arc<dyn Clock>, pace: Pace) -> InlineUnit {
+    pub fn new(
+        spec: UnitSpec,
+        engine: Box<dyn Engine>,
+        clock: Arc<dyn Clock>,
+        pace: SimulatedSpeed,
+    ) -> InlineUnit {
         InlineUnit {
             spec,
             engine,
@@ -78,7 +83,7 @@ impl Unit for InlineUnit {
     }
 
     fn withdraw(&mut self, attempt: AttemptId) -> bool {
-        // The first is under way.
+        // The first is running.
         let mut line = self.line.iter().skip(1);
         let waits = line.any(|(_, request)| request.attempt == attempt);
         if waits {

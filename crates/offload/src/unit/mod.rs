@@ -1,9 +1,10 @@
-//! What a unit is: it says what it accepts, takes requests without waiting, and is asked for answers.
+//! The interface of a unit: it states what it accepts, takes requests without waiting, and is polled for
+//! answers.
 //!
-//! The interface is that of a queue pair on a device: [`Unit::submit`] puts a descriptor in, [`Unit::poll`]
-//! takes finished ones out, and the [`Waker`] is the interrupt that says when a poll is worth it. Nobody
-//! waits for one job. A unit that has a thread of its own, or a device behind it, calls the waker; a unit
-//! that runs on simulated time says when it wants to be polled next.
+//! The interface is that of a queue pair on a device: [`Unit::submit`] enqueues a descriptor, [`Unit::poll`]
+//! takes finished ones, and the [`Waker`] is the interrupt that says when to poll. Nobody waits for one job.
+//! A unit with a thread of its own, or a device behind it, calls the waker; a unit on simulated time says
+//! when it wants to be polled next.
 //!
 //! - [`pool`]: threads of this process that compute: the `cpu` unit, and simulated devices.
 
@@ -23,25 +24,25 @@ use crate::wire::{Answer, AttemptId, Request, ReturnCode};
 pub use inline::InlineUnit;
 pub use pool::PoolUnit;
 
-/// Is called when a unit has an answer. Cheap, callable from any thread, never waits.
+/// Called when a unit has an answer. Cheap, callable from any thread, never waits.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// What a unit is and takes.
+/// A unit's name and what it accepts.
 #[derive(Clone, Debug)]
 pub struct UnitSpec {
     /// Its name in reports, counters and the timeline; unique within a scheduler.
     pub name: String,
     /// The kinds that it accepts, each with its limits.
     pub accepts: Vec<(JobKind, Limits)>,
-    /// Requests that it may hold at a time, running ones included: two or more keep it busy between polls.
-    /// A unit with depth 0 takes nothing.
+    /// Requests that it may hold at a time, running ones included: two or more keep it busy between polls. A
+    /// unit with depth 0 accepts nothing.
     pub depth: usize,
-    /// It works in this process's memory: it takes tasks as they are and gives results as they are. Nothing
-    /// is sent, so there is nothing to encode and to checksum on the way.
+    /// It works in this process's memory: it takes tasks and gives results without encoding. Nothing is sent,
+    /// so there is nothing to encode or checksum.
     pub in_process: bool,
 }
 
-/// What a unit thinks of a job.
+/// Whether a unit accepts a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fit {
     /// It takes it.
@@ -87,7 +88,7 @@ impl UnitSpec {
 /// Why a unit did not take a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// It has no room, although fewer than its depth are known to be there.
+    /// It has no space, although it should have according to its depth.
     Busy,
     /// It does not work at present.
     Dead,
@@ -95,46 +96,45 @@ pub enum Refusal {
 
 /// Something that does jobs. Calls never wait; they come from one thread at a time.
 pub trait Unit: Send {
-    /// What it is and takes; does not change.
+    /// Its name and what it accepts; constant.
     fn spec(&self) -> &UnitSpec;
 
-    /// From now on, `waker` is to be called when a poll would find an answer.
+    /// From now on, call `waker` when a poll would find an answer.
     fn set_waker(&mut self, waker: Waker);
 
     /// Starts a request, or puts it in line.
     ///
     /// # Errors
-    /// When it does not take it; there will be no answer then.
+    /// If it does not take the request; there will be no answer then.
     fn submit(&mut self, request: Request) -> Result<(), Refusal>;
 
-    /// Appends the answers that have come since the last poll. They are not checked yet: a unit may answer
-    /// anything, in any order, also what nobody asked.
+    /// Appends the answers that have arrived since the last poll. They are unchecked: a unit may answer
+    /// anything, in any order, even what nobody asked.
     fn poll(&mut self, answers: &mut Vec<Answer>);
 
-    /// Nobody waits for this attempt any more. The unit may drop it or go on; an answer is ignored.
+    /// The attempt is not needed any more. The unit may drop it or go on; an answer is ignored.
     fn forget(&mut self, attempt: AttemptId);
 
-    /// Takes back a request that has not been begun. True: it had not, there will be no answer, and its place
-    /// is free. False: as if it had not been asked.
+    /// Withdraws a request that has not been started. True: it had not, there will be no answer, and its
+    /// place is free. False: no effect.
     fn withdraw(&mut self, _: AttemptId) -> bool {
         false
     }
 
-    /// When, on the scheduler's clock, a poll is worth it although no waker will be called; for units on
-    /// simulated time.
+    /// When, on the scheduler's clock, to poll although no waker will be called; for units on simulated time.
     fn next_event_ns(&self) -> Option<u64> {
         None
     }
 }
 
-/// What a computation yields.
+/// The outcome of a computation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
     /// How it went.
     pub code: ReturnCode,
     /// The result, or a message.
     pub output: Output,
-    /// Cycles, real or simulated, that a unit took; 0 where nobody counts.
+    /// Cycles, real or simulated, that a unit took; 0 if it does not count them.
     pub cycles: u64,
 }
 
@@ -150,7 +150,7 @@ pub trait Engine: Send {
     }
 }
 
-/// Receives, computes, seals: what every unit made of an [`Engine`] does with a request. A panic of the
+/// Receives, computes, seals: what every unit based on an [`Engine`] does with a request. A panic of the
 /// engine becomes [`ReturnCode::Broken`].
 pub(crate) fn answer(engine: &mut dyn Engine, request: &Request) -> Answer {
     if let Some(task) = &request.task {

@@ -1,9 +1,9 @@
 //! A unit whose jobs are computed by threads of this process: the `cpu` unit, and simulated devices.
 //!
-//! The number of threads and their share of the processor are stated and kept: after a job of `t` the thread
-//! rests `t * (1/share - 1)`, so that a pool with share 0.25 takes at most a quarter of each of its threads'
-//! processors, averaged over its jobs. Threads sleep when there is nothing to do. Requests beyond the depth
-//! are refused. Dropping the unit ends the threads after the jobs that they are in; what waits is
+//! The number of threads and their share of the processor are stated and enforced: after a job of `t` the
+//! thread pauses for `t * (1/share - 1)`, so that a pool with share 0.25 uses at most a quarter of each of
+//! its threads' processors, averaged over its jobs. Threads sleep when there is nothing to do. Requests
+//! beyond the depth are refused. Dropping the unit ends the threads after their current jobs; queued ones are
 //! dropped.
 
 use std::collections::VecDeque;
@@ -27,22 +27,22 @@ pub struct PoolUnit {
 
 struct Shared {
     state: Mutex<State>,
-    /// Something was put in line, or the pool ends.
+    /// A request was queued, or the pool ends.
     more: Condvar,
-    /// The pool ends: what threads at rest listen to.
+    /// The pool ends: interrupts pauses.
     ended: Condvar,
 }
 
 struct State {
     line: VecDeque<Request>,
     done: Vec<Answer>,
-    /// In line, running, or done and not polled.
+    /// Queued, running, or done and not polled.
     held: usize,
     waker: Option<Waker>,
     ends: bool,
 }
 
-/// The largest rest after one job: a job that took long must not make its thread deaf.
+/// The longest pause after one job: a thread must stay responsive after a long job.
 const REST_NS_MAX: u64 = 1_000_000_000;
 
 impl PoolUnit {
@@ -116,7 +116,7 @@ fn work(shared: &Shared, mut engine: Box<dyn Engine>, share: f64, clock: &dyn Cl
     }
 }
 
-/// Rests for the share's sake; the end of the pool ends the rest.
+/// Pauses to keep the share; the end of the pool ends the pause.
 fn rest(shared: &Shared, took_ns: u64, share: f64) {
     let rest = Duration::from_nanos(rest_ns(took_ns, share));
     if !rest.is_zero() {
@@ -176,7 +176,7 @@ impl Drop for PoolUnit {
         self.shared.more.notify_all();
         self.shared.ended.notify_all();
         for thread in self.threads.drain(..) {
-            // An engine's panic was caught where it happened; there is nothing to learn from the join.
+            // An engine's panic was caught where it happened; the join has nothing to report.
             let _ = thread.join();
         }
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use weft_base::{Clock, ManualClock, Prng};
 use weft_offload::faults::{Fault, FaultCounts, FaultPlan, FaultyUnit};
 use weft_offload::model::{ModelEngine, ModelParams};
-use weft_offload::operation::{Golden, look_through};
+use weft_offload::operation::{Golden, validate};
 use weft_offload::reason::Blame;
 use weft_offload::unit::inline::InlineUnit;
 use weft_offload::wire::ReturnCode;
@@ -43,7 +43,7 @@ impl Lab {
         let cpu = InlineUnit::new(UnitSpec::cpu(2), Box::new(Golden), shared.clone(), CPU_PACE);
         Lab {
             clock,
-            scheduler: Scheduler::manual(settings, shared, look_through, Box::new(cpu), units).unwrap(),
+            scheduler: Scheduler::manual(settings, shared, validate, Box::new(cpu), units).unwrap(),
             faults,
             queue: FinishedQueue::new(),
         }

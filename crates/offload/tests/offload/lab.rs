@@ -8,11 +8,11 @@ use weft_base::{Clock, ManualClock};
 use weft_offload::counters::Counters;
 use weft_offload::faults::{Fault, FaultCounts, FaultPlan, FaultTimes, FaultyUnit};
 use weft_offload::job::{Job, JobKind, Limits, Shape, Task};
-use weft_offload::unit::inline::{InlineUnit, Pace};
+use weft_offload::unit::inline::{InlineUnit, SimulatedSpeed};
 use weft_offload::wire::ReturnCode;
 use weft_offload::{
-    Engine, Finished, FinishedQueue, LookThrough, Outcome, Output, Reason, Scheduler, SchedulerConfig, Unit,
-    UnitSpec,
+    Engine, Finished, FinishedQueue, Outcome, Output, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec,
+    Validator,
 };
 
 /// The function that every sound unit of these tests computes.
@@ -67,11 +67,11 @@ impl Engine for Breaks {
     }
 }
 
-pub const UNIT_PACE: Pace = Pace {
+pub const UNIT_PACE: SimulatedSpeed = SimulatedSpeed {
     job_ns: 10_000,
     kib_ns: 1_000,
 };
-pub const CPU_PACE: Pace = Pace {
+pub const CPU_PACE: SimulatedSpeed = SimulatedSpeed {
     job_ns: 100_000,
     kib_ns: 10_000,
 };
@@ -184,7 +184,7 @@ impl Lab {
     /// The same with units made by the caller, whose faults it does not count.
     pub fn of_units(
         config: SchedulerConfig,
-        look: LookThrough,
+        look: Validator,
         engine: Box<dyn Engine>,
         units: impl FnOnce(&Arc<dyn Clock>) -> Vec<Box<dyn Unit>>,
     ) -> Lab {

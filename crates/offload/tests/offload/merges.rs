@@ -10,10 +10,10 @@ use weft_base::{Clock, ManualClock, Prng, SystemClock};
 use weft_offload::faults::{Fault, FaultPlan, FaultTimes, FaultyUnit};
 use weft_offload::job::Task;
 use weft_offload::model::{ModelEngine, ModelParams};
-use weft_offload::operation::{Golden, look_through};
+use weft_offload::operation::{Golden, validate};
 use weft_offload::reason::Blame;
 use weft_offload::unit::PoolUnit;
-use weft_offload::unit::inline::{InlineUnit, Pace};
+use weft_offload::unit::inline::{InlineUnit, SimulatedSpeed};
 use weft_offload::wire::AttemptId;
 use weft_offload::wire::{Request, ReturnCode, request_crc};
 use weft_offload::{
@@ -110,7 +110,7 @@ fn cpu_spec() -> UnitSpec {
 /// Every unit there is, on real threads or within the poll.
 fn all_units() -> Vec<Box<dyn Unit>> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let pace = Pace { job_ns: 0, kib_ns: 0 };
+    let pace = SimulatedSpeed { job_ns: 0, kib_ns: 0 };
     let model = |decoders| {
         Box::new(ModelEngine {
             params: params(decoders),
@@ -167,7 +167,7 @@ proptest! {
                 ReturnCode::Done => {
                     merged += 1;
                     prop_assert_eq!(&answers[0].output, &golden);
-                    prop_assert!(look_through(&job, answers[0].output.clone()).is_some());
+                    prop_assert!(validate(&job, answers[0].output.clone()).is_some());
                 }
                 ReturnCode::BeyondLimits => prop_assert!(number > 1),
                 other => prop_assert!(false, "unit {} says {:?}", number, other),
@@ -185,11 +185,11 @@ proptest! {
         let mut frame = output.encode();
         let place = at.index(frame.len());
         frame[place] ^= 1 << bit;
-        prop_assert!(look_through(&job, frame.clone().into()).is_none(), "the frame's checksum");
+        prop_assert!(validate(&job, frame.clone().into()).is_none(), "the frame's checksum");
         let end = frame.len() - 4;
         let crc = weft_ops::crc32c(&frame[..end]);
         frame[end..].copy_from_slice(&crc.to_le_bytes());
-        let _ = look_through(&job, frame.into());
+        let _ = validate(&job, frame.into());
     }
 }
 
@@ -208,7 +208,7 @@ fn wrong_keys_of_blocks_are_implausible() {
         };
         let output = merge(&task).unwrap();
         let job = Job::merge(task.clone(), 0, 0);
-        assert!(look_through(&job, output.encode().into()).is_some(), "{seed}");
+        assert!(validate(&job, output.encode().into()).is_some(), "{seed}");
         if output.blocks.is_empty() {
             continue;
         }
@@ -216,7 +216,7 @@ fn wrong_keys_of_blocks_are_implausible() {
         let refused = |harm: &dyn Fn(&mut weft_ops::merge::MergeOutput)| {
             let mut harmed = output.clone();
             harm(&mut harmed);
-            look_through(&job, harmed.encode().into()).is_none()
+            validate(&job, harmed.encode().into()).is_none()
         };
         let longer = |key: &Bytes| Bytes::from([key.as_ref(), b"0"].concat());
         let last = output.blocks.len() - 1;
@@ -257,7 +257,7 @@ fn wrong_keys_of_blocks_are_implausible() {
         }
         let unbounded = merge(&whole).unwrap();
         if unbounded.entries_in != output.entries_in && unbounded.blocks != output.blocks {
-            assert!(look_through(&job, unbounded.encode().into()).is_none(), "{seed}");
+            assert!(validate(&job, unbounded.encode().into()).is_none(), "{seed}");
         }
     }
     assert!(seen > 200 && hashed > 70, "{seen}, {hashed}");
@@ -332,7 +332,7 @@ impl Engine for Forges {
 fn entries_that_a_unit_drops_or_changes_are_found_without_a_second_run() {
     let clock = Arc::new(ManualClock::new(0));
     let shared: Arc<dyn Clock> = clock.clone();
-    let pace = Pace {
+    let pace = SimulatedSpeed {
         job_ns: 20_000,
         kib_ns: 1_000,
     };
@@ -350,14 +350,8 @@ fn entries_that_a_unit_drops_or_changes_are_found_without_a_second_run() {
     };
     settings.health.failures_max = 64;
     settings.health.window = 64;
-    let scheduler = Scheduler::manual(
-        settings,
-        shared,
-        look_through,
-        Box::new(cpu),
-        vec![Box::new(unit)],
-    )
-    .unwrap();
+    let scheduler =
+        Scheduler::manual(settings, shared, validate, Box::new(cpu), vec![Box::new(unit)]).unwrap();
     let mut prng = Prng::new(3);
     let queue = FinishedQueue::new();
     let mut found = 0;
@@ -394,7 +388,7 @@ fn entries_that_a_unit_drops_or_changes_are_found_without_a_second_run() {
 fn a_campaign_of_faults_on_compaction_units_loses_nothing() {
     let clock = Arc::new(ManualClock::new(0));
     let shared: Arc<dyn Clock> = clock.clone();
-    let pace = Pace {
+    let pace = SimulatedSpeed {
         job_ns: 20_000,
         kib_ns: 1_000,
     };
@@ -443,7 +437,7 @@ fn a_campaign_of_faults_on_compaction_units_loses_nothing() {
     settings.health.failures_max = 64;
     settings.health.window = 64;
     settings.health.out_ns_max = settings.health.out_ns;
-    let scheduler = Scheduler::manual(settings, shared, look_through, Box::new(cpu), units).unwrap();
+    let scheduler = Scheduler::manual(settings, shared, validate, Box::new(cpu), units).unwrap();
 
     let wanted = faults_wanted() / 4;
     let queue = FinishedQueue::new();
@@ -492,7 +486,7 @@ fn random_job(prng: &mut Prng) -> (Job, Vec<u8>) {
 fn a_unit_in_this_process_is_a_unit_like_others() {
     for (units, compare_per_million) in [(1, 0), (1, 1_000_000), (2, 1_000_000)] {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(0));
-        let pace = Pace { job_ns: 0, kib_ns: 0 };
+        let pace = SimulatedSpeed { job_ns: 0, kib_ns: 0 };
         let inline = |name: &str| {
             let spec = UnitSpec {
                 name: name.to_owned(),
@@ -507,8 +501,7 @@ fn a_unit_in_this_process_is_a_unit_like_others() {
         let units = (0..units)
             .map(|number| inline(&format!("threads {number}")))
             .collect();
-        let scheduler =
-            Scheduler::manual(settings, clock.clone(), look_through, inline("cpu"), units).unwrap();
+        let scheduler = Scheduler::manual(settings, clock.clone(), validate, inline("cpu"), units).unwrap();
         let task = random_task(&mut Prng::new(5));
         let golden = merge(&task).unwrap();
         let ticket = scheduler.submit(Job::merge(task, 0, 0));
@@ -559,7 +552,7 @@ fn a_result_of_another_task_is_no_result() {
     ];
     for (number, (asked, other)) in others.into_iter().enumerate() {
         let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(0));
-        let pace = Pace { job_ns: 0, kib_ns: 0 };
+        let pace = SimulatedSpeed { job_ns: 0, kib_ns: 0 };
         let inline = |name: &str, engine: Box<dyn Engine>| {
             let spec = UnitSpec {
                 name: name.to_owned(),
@@ -570,7 +563,7 @@ fn a_result_of_another_task_is_no_result() {
         let unit = inline("confused", Box::new(Another(other.kind, other.task.clone())));
         let cpu = inline("cpu", Box::new(Golden));
         let golden = Golden.run_task(asked.kind, &asked.task).output;
-        let scheduler = Scheduler::manual(config(), clock.clone(), look_through, cpu, vec![unit]).unwrap();
+        let scheduler = Scheduler::manual(config(), clock.clone(), validate, cpu, vec![unit]).unwrap();
         let ticket = scheduler.submit(asked);
         while scheduler.step().is_some() {}
         let Ok(finished) = ticket.try_take() else {

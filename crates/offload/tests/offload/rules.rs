@@ -8,7 +8,7 @@ use weft_base::{Clock, ManualClock};
 use weft_offload::faults::{Fault, FaultPlan};
 use weft_offload::health::Standing;
 use weft_offload::job::{Job, JobKind, Shape, Task};
-use weft_offload::unit::inline::{InlineUnit, Pace};
+use weft_offload::unit::inline::{InlineUnit, SimulatedSpeed};
 use weft_offload::{FinishedQueue, JobError, Output, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec};
 
 use crate::lab::{
@@ -373,7 +373,7 @@ fn time_spent_on_one_answer_is_not_another_units_lateness() {
     }
     let clock = CLOCK.get_or_init(|| Arc::new(ManualClock::new(0))).clone();
     let shared: Arc<dyn Clock> = clock.clone();
-    let slower = Pace {
+    let slower = SimulatedSpeed {
         job_ns: 900_000,
         ..UNIT_PACE
     };
@@ -480,7 +480,7 @@ proptest! {
 fn units_that_fail_faster_than_the_cpu_works_fill_no_line() {
     let mut settings = SchedulerConfig {
         queue_jobs_max: 16,
-        cpu_line_jobs_max: 4,
+        cpu_queue_jobs_max: 4,
         ..config()
     };
     (settings.health.window, settings.health.failures_max) = (1, 2);

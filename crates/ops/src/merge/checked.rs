@@ -88,7 +88,7 @@ impl CheckedMerge {
     ///
     /// # Errors
     /// The first flaw.
-    pub fn look_through(output: MergeOutput, task: &MergeTask) -> Result<Self, MergeFlaw> {
+    pub fn validate(output: MergeOutput, task: &MergeTask) -> Result<Self, MergeFlaw> {
         if output.block_bytes() > task.output_bytes_max {
             return Err(MergeFlaw::TooLong);
         }

@@ -207,7 +207,7 @@ proptest! {
         let unhashed = MergeTask { key_hashes: false, ..task.clone() };
         for task in [task, unhashed] {
             let checked = CheckedMerge::merge(&task).unwrap();
-            let looked = CheckedMerge::look_through(merge(&task).unwrap(), &task);
+            let looked = CheckedMerge::validate(merge(&task).unwrap(), &task);
             prop_assert_eq!(looked, Ok(checked));
         }
     }
@@ -227,7 +227,7 @@ proptest! {
         let look = |entries: &[Entry], dropped: Dropped| {
             let output = blocks_of(&task, entries, entries_max, dropped);
             assert!(output.adds_up());
-            CheckedMerge::look_through(output, &task).map(|_| ())
+            CheckedMerge::validate(output, &task).map(|_| ())
         };
         prop_assert_eq!(look(&kept, dropped), Ok(()));
         let (mut entries, mut counted) = (kept.clone(), dropped);

@@ -1,4 +1,4 @@
-//! The thread that compiles: started with the first hot program, one program after the other.
+//! The compiler thread: started with the first hot program, compiles one program after another.
 
 use std::sync::OnceLock;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -10,7 +10,7 @@ const QUEUE_PROGRAMS: usize = 64;
 
 static QUEUE: OnceLock<Option<SyncSender<Program>>> = OnceLock::new();
 
-/// Has a program compiled soon. False when the queue is full.
+/// Queues a program for compilation. False if the queue is full.
 pub(super) fn ask(program: &Program) -> bool {
     let queue = QUEUE.get_or_init(|| {
         let (queue, programs) = sync_channel::<Program>(QUEUE_PROGRAMS);

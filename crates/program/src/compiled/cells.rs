@@ -1,12 +1,12 @@
-//! Machine code for fixed columns: of rows that collect registers hold, and of row buffers.
+//! Machine code for fixed columns of rows in collect registers and of row buffers.
 //!
-//! Where a row lies is remembered (`interpreter/machine_code.rs`), and looked up once in a block
-//! ([`super::Context`]): nothing in a block of machine code moves or frees rows. What may move a row buffer
-//! (beginning it, setting a variable column) tells where it lies then. Whoever tells the place has seen that
-//! all fixed columns of the expected layout lie there.
-//! Values that do not fit, rows that are missing or of another table are left to the interpreter, before
-//! anything was changed. NULLs are moved without a branch: the bit goes from bitmap to bitmap or to the
-//! register's flag, and a column that it is set for becomes zeros, as the interpreter leaves it.
+//! The address of a row is cached (`interpreter/machine_code.rs`), and loaded once per block
+//! ([`super::Context`]): nothing in a block of machine code moves or frees rows. A function that may move a
+//! row buffer (beginning it, setting a variable column) returns its new address, after checking that all
+//! fixed columns of the expected layout are there. Values that do not fit, and rows that are missing or
+//! belong to another table, are left to the interpreter, before anything was changed. NULLs are moved without
+//! a branch: the bit goes from bitmap to bitmap or to the register's flag, and the column's bytes become
+//! zeros, as the interpreter leaves them.
 
 use std::mem::offset_of;
 
@@ -20,7 +20,7 @@ use crate::class::Class;
 use crate::instr::COLLECT_REGISTERS;
 use crate::interpreter::{COLLECTED_BYTES, STATUS_OFFSET, TABLE_OFFSET};
 
-/// Rows are not aligned, and little endian everywhere.
+/// Rows are not aligned, and always little endian.
 fn flags() -> MemFlagsData {
     MemFlagsData::new()
         .with_notrap()
@@ -46,12 +46,12 @@ impl Translator<'_> {
         }
     }
 
-    /// Has a row buffer begun or a column of it set; leaves if the interpreter has to say why that cannot be.
-    /// Doing it twice is doing it once.
+    /// Begins a row buffer or sets a column of it through the interpreter; leaves if the interpreter has to
+    /// report an error. Repeating it has no further effect.
     pub(super) fn build_step(&mut self, buffer: Buffer, step: BuildStep) {
         let number = u32::from(buffer.number);
         if step == BuildStep::Set {
-            // It may be a register's value.
+            // The value may come from a register.
             self.save_nulls();
         }
         let (function, argument) = match step {
@@ -69,8 +69,8 @@ impl Translator<'_> {
         self.known.images.insert(buffer.number, base);
     }
 
-    /// A value that lies in its row and comes behind all that the buffer holds is put there, every other is
-    /// left to the function for all of them.
+    /// A value from its row that comes after all that the buffer holds is appended here; all others are left
+    /// to the general function.
     fn set_variable(&mut self, buffer: Buffer, (column, to): (u16, Place), (row, from): (AtHand, Place)) {
         self.load_nulls();
         let base = self.row(row);
@@ -81,7 +81,7 @@ impl Translator<'_> {
         let row_len = self.kept_len(row.cp);
         let is_beyond = self.b.ins().icmp(IntCC::UnsignedGreaterThan, end, row_len);
         let bytes = self.b.ins().iadd(base, start);
-        // Nothing is put where nothing is to be.
+        // Nothing is stored for NULL.
         let is_odd = self.b.ins().icmp_imm_s(IntCC::NotEqual, null.word, 0);
         let is_odd = self.b.ins().bor(is_odd, is_beyond);
         let [put, by_all, done] = [(); 3].map(|()| self.b.create_block());
@@ -131,7 +131,7 @@ impl Translator<'_> {
         self.b.ins().store(flags, sum, statements, offset);
     }
 
-    /// A column's value, which means nothing if it is NULL, and whether it is.
+    /// A column's value, which is undefined if it is NULL, and whether it is NULL.
     pub(super) fn load_cell(&mut self, base: Value, cell: Cell, class: Class) -> (Value, NullBit) {
         let null = self.is_null(base, cell.null_byte, cell.null_bit);
         let offset = cell.offset;
@@ -156,7 +156,7 @@ impl Translator<'_> {
     }
 
     fn store(&mut self, buffer: Buffer, to: Cell, from: &Source) {
-        // All reasons to leave come before the first change.
+        // All checks that may leave come before the first change.
         let (halves, null) = self.source(from);
         let base = self.image(buffer);
         if let [Some(low), high] = halves {
@@ -249,7 +249,7 @@ impl Translator<'_> {
         value
     }
 
-    /// Where a row at hand lies; leaves if there is none, or another table's.
+    /// The address of a row; leaves if there is none, or it belongs to another table.
     fn row(&mut self, row: AtHand) -> Value {
         if let Some(base) = self.known.rows.get(&row.cp) {
             return *base;
@@ -274,23 +274,23 @@ impl Translator<'_> {
         base
     }
 
-    /// Where a collect register's row lies, as remembered: 0 if it is not.
+    /// The cached address of a collect register's row: 0 if it is not cached.
     fn kept_place(&mut self, cp: u8) -> Value {
         let offset = Context::place_offset(usize::from(cp)) as i32;
         let flags = MemFlagsData::trusted();
         self.b.ins().load(types::I64, flags, self.context, offset)
     }
 
-    /// How long the row is whose place is remembered.
+    /// The length of the row whose address is cached.
     fn kept_len(&mut self, cp: u8) -> Value {
         let offset = Context::place_len_offset(usize::from(cp)) as i32;
         let flags = MemFlagsData::trusted();
         self.b.ins().load(types::I64, flags, self.context, offset)
     }
 
-    /// Forgets behind an INSERT or UPDATE where the row of its collect register lies, and that row in
-    /// whatever register. Two places of one row are equal; where the one is not known, all rows of the table
-    /// may be it.
+    /// After an INSERT or UPDATE, drops the cached address of its collect register's row, and of that row in
+    /// any other register. Two addresses of one row are equal; if one of them is unknown, any row of the
+    /// table may be the same.
     pub(super) fn forget_written(&mut self) {
         let Some(instr) = self.program.instrs.get(self.pc) else {
             return;
@@ -316,7 +316,7 @@ impl Translator<'_> {
         self.b.ins().store(flags, kept, self.context, offset);
     }
 
-    /// Where a row buffer's bytes lie; leaves if it is a row of something else.
+    /// The address of a row buffer's bytes; leaves if the buffer has another layout.
     fn image(&mut self, buffer: Buffer) -> Value {
         if let Some(base) = self.known.images.get(&buffer.number) {
             return *base;

@@ -8,15 +8,15 @@ use cranelift_jit::JITModule;
 
 use crate::interpreter::Context;
 
-/// A compiled program: called with the run and the number of an entry, it returns the number of the
+/// A compiled program: called with the run and the number of an entry, it returns the number of the first
 /// instruction that it has not executed, or [`STOPPED`].
 pub(super) type Entry = unsafe extern "C" fn(*mut Context, u32) -> u32;
 
 /// No instruction: the one that machine code stopped at has been executed by a function that it called.
 pub(crate) const STOPPED: u32 = u32::MAX;
 
-/// A module whose pages go with it, however compiling ends: those of a module that is merely dropped stay.
-/// Its functions are called through [`Code::run`] only.
+/// A module that frees its pages when dropped, however compiling ends: Cranelift's own module leaks them. Its
+/// functions are called through [`Code::run`] only.
 pub(super) struct OwnedModule(ManuallyDrop<JITModule>);
 
 impl OwnedModule {
@@ -94,8 +94,7 @@ impl Code {
         self.entries.get(pc).copied().filter(|entry| *entry > 0)
     }
 
-    /// Whether the inputs are as long as the code takes for granted, and there is a result of as many
-    /// statements.
+    /// Whether the inputs and the result have the sizes that the code relies on.
     pub fn takes(&self, inputs: &[u8], statements: usize) -> bool {
         inputs.len() >= self.input_bytes && statements >= self.statements
     }

@@ -1,4 +1,4 @@
-//! Hot programs as machine code.
+//! Machine code for hot programs.
 //!
 //! ```text
 //!   interpreter  ------ entry ------>  machine code: arithmetic, comparisons, branches, fixed columns of
@@ -9,16 +9,16 @@
 //!                                           zero, NaN, too small a budget, errors; to wait for memory
 //! ```
 //!
-//! Machine code does what it can do without leaving the frame, calls the interpreter for the rest, and gives
-//! control back *before* an instruction of its own that it cannot finish. The interpreter executes that one,
-//! with its errors in its words, and enters machine code again where the next block begins. So each error,
-//! each rare case and each effect has one implementation, and results, errors and the instruction at which
-//! a budget runs out are those of the interpreter: nothing else could be observed.
+//! Machine code does what it can within the frame, calls the interpreter's functions for the rest, and
+//! returns *before* an instruction of its own that it cannot complete. The interpreter executes that one,
+//! with its error messages, and enters machine code again where the next block begins. So each error, each
+//! rare case and each effect has one implementation, and results, errors and the instruction at which a
+//! budget runs out are those of the interpreter.
 //!
-//! A program is compiled by a thread of its own once it has run some thousand times; until then, and where
-//! compiling fails or the feature `compiled` is off, it is interpreted. A panic of the compiler is a failure
-//! like another: counted, once a program, its pages given back, and the thread goes on to the next. Runs are
-//! counted by samples in the frames, so that workers share no counter.
+//! A background thread compiles a program once it has run some thousand times; until then, and if compiling
+//! fails or the feature `compiled` is off, it is interpreted. A panic of the compiler counts as a failure:
+//! its pages are freed, and the thread continues with the next program. Runs are counted by samples in the
+//! frames, so that workers share no counter.
 //!
 //! Source: DESIGN.md, Executors.
 
@@ -43,7 +43,7 @@ pub(crate) use code::{Code, STOPPED};
 
 /// Runs after which a program is worth compiling.
 const HOT_RUNS: u32 = 2_048;
-/// One run in so many is counted, as so many.
+/// One run in this many is counted, with this weight.
 pub(crate) const SAMPLE_RUNS: u32 = 64;
 
 /// Whether programs are compiled. For the whole process.
@@ -54,7 +54,7 @@ pub enum Compilation {
     Hot,
     /// Never; code that is there is not used. For comparing.
     Off,
-    /// By the first thread that has counted some runs, which waits for it. For comparing.
+    /// At once, by the first thread that has counted some runs. For comparing.
     AtOnce,
 }
 
@@ -131,7 +131,7 @@ mod enabled {
     use std::sync::Arc;
 
     impl Compiled {
-        /// The code, if there is some and it is to be used.
+        /// The code, if there is any and it may be used.
         #[inline]
         pub fn code(&self) -> Option<&Code> {
             self.code.get()?.as_ref().filter(|_| !is_off())
@@ -152,7 +152,7 @@ mod enabled {
             }
             let before = compiled.runs.fetch_add(SAMPLE_RUNS, Ordering::Relaxed);
             if before < HOT_RUNS && before + SAMPLE_RUNS >= HOT_RUNS && !background::ask(self) {
-                // The compiler has much to do: ask again later.
+                // The compiler's queue is full: ask again later.
                 compiled.runs.store(0, Ordering::Relaxed);
             }
         }
@@ -163,7 +163,7 @@ mod enabled {
             let compiled = Arc::clone(&self.layouts.compiled);
             let code = compiled.code.get_or_init(|| {
                 let began = std::time::Instant::now();
-                // What a panic leaves half done is dropped with the compiler's own state, pages included.
+                // What a panic leaves incomplete is dropped with the compiler's own state, pages included.
                 let made = catch_unwind(AssertUnwindSafe(|| translate::compile(self)));
                 let Ok(Ok(code)) = made else {
                     FAILURES.fetch_add(1, Ordering::Relaxed);

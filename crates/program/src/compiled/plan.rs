@@ -1,22 +1,23 @@
-//! What machine code does of a program, instruction by instruction, and where it may be entered.
+//! Plans the compilation of a program: how each instruction is executed, and where machine code can be
+//! entered.
 //!
 //! ```text
 //!   Registers   arithmetic, comparisons, branches: machine code alone
-//!   Cell        a fixed column of a row at hand, or of a row buffer: machine code, once it was told where it
-//!               lies; the status of a collect register, a statement's count
-//!   Build       what else makes a row in a row buffer: the interpreter's own function, which tells where the
-//!               buffer lies then
-//!   Call        everything else that goes on behind itself: the interpreter's own function is called
-//!   Leave       what ends a run or goes to a handler: back to the interpreter's loop
-//!   Inside      what is done with an instruction before it ([`Fused`]): nothing
+//!   Cell        a fixed column of a row or row buffer: machine code, given the row's address;
+//!               the status of a collect register, a statement's count
+//!   Build       other changes of a row buffer: the interpreter's function, which returns the buffer's
+//!               address
+//!   Call        everything else that continues with the next instruction: the interpreter's function
+//!   Leave       the end of a run or a jump to a handler: back to the interpreter's loop
+//!   Inside      executed together with an earlier instruction ([`Fused`]): nothing
 //! ```
 //!
-//! Control comes to what is inside only where the interpreter would have to stop in the middle of what it
-//! does as one, which it never does; so no code is made for it, and it would be interpreted.
+//! Control reaches an `Inside` instruction only if the interpreter had to stop in the middle of a fused
+//! sequence, which it never does; so no code is made for it, and it would be interpreted.
 //!
-//! Of which table a collect register or row buffer is, a program says only where it is filled. The plan takes
-//! what the nearest instruction before says, in order of numbers; that is a guess, which whoever tells the
-//! place checks: a wrong one costs time only.
+//! The table of a collect register or row buffer is only stated where it is filled. The plan uses the nearest
+//! preceding instruction, by number; that is a guess, which is checked whenever an address is determined: a
+//! wrong guess only costs time.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +33,7 @@ use crate::resolve::Fused;
 /// Instructions done by machine code alone that make a program worth compiling.
 const NATIVE_INSTRS_MIN: usize = 3;
 
-/// Where a fixed column lies in a row.
+/// Offsets of a fixed column in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     pub offset: i32,
@@ -57,7 +58,7 @@ impl Cell {
     }
 }
 
-/// Where the cell of a variable column lies in a row; as in [`Cell`].
+/// Offset of the cell of a variable column in a row; as in [`Cell`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub offset: i32,
@@ -94,7 +95,7 @@ pub(super) struct Buffer {
 /// Where a stored value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// A register; whether it fits is seen when it is there.
+    /// A register; whether its value fits is checked at run time.
     Register(u8, Class),
     Input(Cell),
     Column(AtHand, Cell),
@@ -120,7 +121,7 @@ pub(super) enum CellStep {
     Store { buffer: Buffer, to: Cell, from: Source },
 }
 
-/// What is done with a row buffer in the midst of a block.
+/// A change of a row buffer within a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BuildStep {
     /// ROW, OUTROW.
@@ -141,14 +142,14 @@ pub(super) enum BuildStep {
 /// A call of the interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
-    /// Where control goes on if it goes on behind.
+    /// The next instruction if control continues.
     pub next: usize,
     pub handler: Handler,
     /// See [`Handler`].
     pub argument: u32,
 }
 
-/// Who does an instruction.
+/// How an instruction is executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Registers,
@@ -157,11 +158,11 @@ pub(super) enum Step {
     /// The interpreter, called.
     Call(Call),
     Leave,
-    /// Done with the call before it.
+    /// Done by the call before it.
     Inside,
 }
 
-/// See the file's head.
+/// See the module's head.
 pub(super) struct Plan {
     steps: Vec<Step>,
     /// First instructions of blocks.
@@ -216,7 +217,7 @@ impl Plan {
     }
 }
 
-/// What collect registers and row buffers are of, so far.
+/// The tables of collect registers and row buffers, as far as known.
 #[derive(Default)]
 struct Guesses {
     tables: [Option<u8>; COLLECT_REGISTERS],
@@ -386,7 +387,7 @@ impl Guesses {
     }
 }
 
-/// Who does an instruction with which nothing is fused.
+/// The function for an unfused instruction.
 fn handler_of(op: Op) -> Handler {
     match op {
         Op::Search => Handler::Search,
@@ -407,8 +408,8 @@ fn of_register(cp: u8) -> u32 {
     u32::from(cp) << 16
 }
 
-/// Instructions from one on that are done as one, if they are. Control never comes to the others of them: no
-/// branch leads there, and no section begins.
+/// The call for a fused sequence that begins here, if there is one. Control never reaches its other
+/// instructions: no branch leads there, and no section begins there.
 fn fused_call(program: &Program, pc: usize) -> Option<Call> {
     let resolved = &program.layouts.resolved;
     let (handler, number, register, instrs) = match *resolved.fused_at.get(pc)? {
@@ -455,7 +456,7 @@ fn same_table(program: &Program) -> [u16; COLLECT_REGISTERS] {
     same
 }
 
-/// What machine code does with registers, inputs and constants alone.
+/// Whether machine code can execute it with registers, inputs and constants alone.
 fn is_of_registers(program: &Program, instr: Instr) -> bool {
     let is_register = |layout: &RowLayout| {
         let ty = layout.types().get(instr.imm as usize);

@@ -1,8 +1,9 @@
-//! From a program to machine code, through Cranelift.
+//! Translates a program to machine code with Cranelift.
 //!
-//! Blocks end at branches, at targets, and around what the interpreter is called for ([`super::plan`]). An
-//! *entry* is a block that the interpreter may enter at. Each block takes its instructions from the budget at
-//! its beginning; if that does not suffice, the interpreter does them one by one up to the definite one.
+//! Blocks end at branches, at branch targets, and around calls of the interpreter ([`super::plan`]). An
+//! *entry* is a block at which the interpreter may enter. Each block subtracts its instructions from the
+//! budget at its beginning; if the budget does not suffice, the interpreter executes them one by one up to
+//! the exact instruction.
 //!
 //! ```text
 //!   entry number --> switch --> block: budget; loads and operations; stores as they happen
@@ -11,10 +12,10 @@
 //!                               call: step(instruction) --> next block, or return what it says
 //! ```
 //!
-//! Within a block, what is known of a register (its value, that it is not NULL) is remembered, not loaded
-//! again; NULL flags are stored where it ends or is left. Every register number is masked and every offset
-//! is fixed here, so that no program, verified or not, makes code that reaches beyond its frame and the rows
-//! that it was shown.
+//! Within a block, what is known of a register (its value, that it is not NULL) is kept instead of loaded
+//! again; NULL flags are stored where the block ends or is left. Every register number is masked and every
+//! offset is fixed here, so that no program, verified or not, produces code that accesses anything but its
+//! frame and the rows that it was given.
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem::offset_of;
@@ -114,7 +115,7 @@ pub(super) fn compile(program: &Program) -> Result<Option<Code>, Failure> {
     }))
 }
 
-/// Whether something is NULL: a word in which no other bit than this one is ever set.
+/// Whether something is NULL: a word in which no bit other than this one is ever set.
 #[derive(Clone, Copy)]
 pub(super) struct NullBit {
     pub word: Value,
@@ -131,7 +132,7 @@ pub(super) struct Known {
     null_bits: HashMap<u8, NullBit>,
     /// The word of NULL flags, as stored.
     nulls: Option<Value>,
-    /// Registers whose flags in it are not what is known of them.
+    /// Registers whose flags in it are outdated.
     unsaved: u64,
     /// Budget left, as stored, and how many instructions of the block are not done.
     left: Option<Value>,
@@ -307,13 +308,13 @@ impl<'p> Translator<'p> {
         self.b.inst_results(call).first().copied().unwrap_or(callee)
     }
 
-    /// Back to the interpreter before an instruction.
+    /// Returns to the interpreter before an instruction.
     fn leave(&mut self, pc: usize) {
         let pc = self.b.ins().iconst(types::I32, pc as i64);
         self.b.ins().return_(&[pc]);
     }
 
-    /// Ends a block: on in machine code, or back to the interpreter.
+    /// Ends a block: continues in machine code, or returns to the interpreter.
     fn go_to(&mut self, pc: usize) {
         match self.blocks.get(&pc) {
             Some(block) => {
@@ -323,7 +324,7 @@ impl<'p> Translator<'p> {
         }
     }
 
-    /// Back to the interpreter before the present instruction if a condition holds.
+    /// Returns to the interpreter before the current instruction if a condition holds.
     pub(super) fn leave_if(&mut self, condition: Value) {
         self.load_nulls();
         let (leave, stay) = (self.b.create_block(), self.b.create_block());
@@ -354,14 +355,14 @@ impl<'p> Translator<'p> {
         }
     }
 
-    /// Has the NULL flags at hand wherever this block may be left from here on.
+    /// Loads the NULL flags for all further exits from this block.
     pub(super) fn load_nulls(&mut self) {
         if self.known.unsaved != 0 {
             self.nulls();
         }
     }
 
-    /// Stores the NULL flags that are not as they are known to be; the word, if there are any.
+    /// Stores the outdated NULL flags; returns the word, if there were any.
     fn store_nulls(&mut self) -> Option<Value> {
         let unsaved = self.known.unsaved;
         if unsaved == 0 {
@@ -381,7 +382,7 @@ impl<'p> Translator<'p> {
         Some(nulls)
     }
 
-    /// Has the NULL flags stored, for who will look at them.
+    /// Stores the NULL flags for a function that reads them.
     pub(super) fn save_nulls(&mut self) {
         if let Some(nulls) = self.store_nulls() {
             self.known.nulls = Some(nulls);
@@ -417,7 +418,7 @@ impl<'p> Translator<'p> {
         }
     }
 
-    /// The bit in another place of its word.
+    /// The bit, shifted to another position in its word.
     pub(super) fn moved(&mut self, null: NullBit, bit: u8) -> Value {
         let NullBit { word, bit: now } = null;
         match bit.checked_sub(now) {
@@ -427,7 +428,7 @@ impl<'p> Translator<'p> {
         }
     }
 
-    /// The value of a register that may be NULL; meaningless if it is.
+    /// The value of a register that may be NULL; undefined if it is.
     fn raw(&mut self, register: u8) -> Value {
         let register = register & REGISTER_MASK;
         match self.known.values.get(&register) {
@@ -444,7 +445,7 @@ impl<'p> Translator<'p> {
         }
     }
 
-    /// The value of a register; the interpreter does the instruction if it is NULL.
+    /// The value of a register; if it is NULL the interpreter executes the instruction.
     pub(super) fn value(&mut self, register: u8) -> Value {
         if let Some(null) = self.null_bit(register) {
             self.leave_if(null.word);
@@ -705,8 +706,8 @@ impl<'p> Translator<'p> {
         self.set(a, result);
     }
 
-    /// Sums, differences, products and quotients whose result is an ordinary number; every other is left to
-    /// the interpreter, which tells overflow from infinity.
+    /// Sums, differences, products and quotients whose result is a normal number; all others are left to the
+    /// interpreter, which tells overflow from infinity.
     fn float(&mut self, instr: Instr) {
         let Instr { op, a, b, c, .. } = instr;
         let (left, right) = (self.double(b), self.double(c));

@@ -1,7 +1,7 @@
-//! Columns of row buffers as sources: where a program keeps values that no register holds.
+//! Columns of row buffers as sources: for values that do not fit into a register.
 //!
 //! A compiler gives its text and numeric variables a row buffer of their own; these instructions copy them
-//! into rows and keys, and put texts together.
+//! into rows and keys, and concatenate texts.
 //!
 //! Source: DESIGN.md, "Programs" (a transaction block holds what registers do not); extension of BionicDB
 //! 4.3, Table 2.

@@ -1,7 +1,8 @@
-//! CALL, CONVERT and ASSIGN: values that no register holds, computed from columns of row buffers.
+//! CALL, CONVERT and ASSIGN: compute values that do not fit into a register from columns of row buffers.
 //!
-//! What such an instruction costs of the budget grows with its work, so that the budget bounds it: what the
-//! arguments tell beforehand ([`Function::work`]) is there before it is begun, what it made is paid after.
+//! The cost of such an instruction grows with its work, so that the budget bounds it: the work that the
+//! arguments predict ([`Function::work`]) must be available before it begins, the work actually done is
+//! subtracted afterwards.
 //!
 //! Source: extension of BionicDB 4.3, Table 2; see [`crate::functions`].
 

@@ -257,13 +257,13 @@ impl<A: DataAccess> Machine<'_, A> {
                 false => Err(broken("no such statement")),
             };
         }
-        let room = self.scratch.room;
+        let output_size = self.scratch.output_size;
         let image = &mut self.scratch.rows[usize::from(instr.a) % ROW_BUFFERS];
         if image.target != RowTarget::Output(instr.imm) {
             return Err(broken("a row is emitted to another statement"));
         }
         let row = image.finish();
-        let emitted = self.out.emit(number, room, RESULT_BYTES_MAX, |bytes| {
+        let emitted = self.out.emit(number, output_size, RESULT_BYTES_MAX, |bytes| {
             bytes.extend_from_slice(row);
             Ok(())
         })?;
@@ -288,8 +288,8 @@ impl<A: DataAccess> Machine<'_, A> {
         let Some(layout) = program.layouts.outputs.get(number) else {
             return Err(broken("no such statement"));
         };
-        let room = self.scratch.room;
-        let emitted = self.out.emit(number, room, RESULT_BYTES_MAX, |bytes| {
+        let output_size = self.scratch.output_size;
+        let emitted = self.out.emit(number, output_size, RESULT_BYTES_MAX, |bytes| {
             match source {
                 Some((from, row)) if row.len() >= from.fixed_bytes() => {
                     match projection.is_whole(collected.table) {

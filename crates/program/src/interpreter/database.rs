@@ -21,9 +21,9 @@ fn slot(scratch: &mut Scratch, cp: u8) -> &mut Collected {
 }
 
 impl<A: DataAccess> Machine<'_, A> {
-    /// Several instructions that make a key and search it, as one: see [`crate::resolve`]. None of them but
-    /// the search can fail, so with too small a budget the program ends before them. `keep` is shown the row,
-    /// if it is one of its table, where the access has it in hand.
+    /// Several instructions that build a key and search it, executed as one: see [`crate::resolve`]. Only the
+    /// search can fail, so with too small a budget the program ends before them. `keep` gets the row, if it
+    /// belongs to its table and the access has it at hand.
     #[inline(always)]
     pub(super) fn covered_search(&mut self, number: u16, keep: impl FnOnce(&[u8])) -> Result<Flow, SqlError> {
         let program = self.program;
@@ -60,8 +60,8 @@ impl<A: DataAccess> Machine<'_, A> {
         Ok(Flow::Skip(search.instrs))
     }
 
-    /// A search for each row of a range, with the instructions that make its key: with the key that was made
-    /// ahead. Where there is none, the key is made and the search left to itself. `keep` as above.
+    /// A search for each row of a range, with the instructions that build its key: uses the prebuilt key. If
+    /// there is none, the key is built and the search is executed separately. `keep` as above.
     #[inline(always)]
     pub(super) fn joined_search(
         &mut self,
@@ -75,7 +75,7 @@ impl<A: DataAccess> Machine<'_, A> {
             .get(usize::from(number))
             .ok_or_else(|| broken("no such join"))?;
         let scratch = &mut *self.scratch;
-        let made = scratch.ahead.made(number, join, &scratch.collect);
+        let made = scratch.prefetch.made(number, join, &scratch.collect);
         let (Some(made), Some(left)) = (made, self.left.checked_sub(join.instrs)) else {
             return self.make_key(pc, join.instrs - 1);
         };
@@ -112,7 +112,7 @@ impl<A: DataAccess> Machine<'_, A> {
         Ok(Flow::Skip(join.instrs))
     }
 
-    /// So many instructions that make a key.
+    /// Executes instructions that build a key.
     pub(super) fn make_key(&mut self, pc: usize, instrs: u32) -> Result<Flow, SqlError> {
         for at in pc..pc.saturating_add(instrs as usize) {
             let instr = self.take_single(at)?;
@@ -136,15 +136,15 @@ impl<A: DataAccess> Machine<'_, A> {
             self.scratch
                 .guard
                 .search(accesses, table, instr.index(), &key.bytes)?;
-            let ahead = &self.scratch.ahead;
-            if let Some(hint) = ahead.hint(self.program, instr, &self.scratch.collect) {
+            let prefetch = &self.scratch.prefetch;
+            if let Some(hint) = prefetch.hint(self.program, instr, &self.scratch.collect) {
                 let row = self.access.search_hinted(index.id, table.id, &key.bytes, hint)?;
                 let row = row.map(|row| row.handle);
                 return Ok(self.searched(instr, row));
             }
             if !self.scratch.run.is_fetched && self.access.fetch(index.id, table.id, &key.bytes) {
                 self.scratch.run.is_fetched = true;
-                // It has not happened yet and costs nothing yet.
+                // It has not happened yet and must not be charged.
                 self.left += 1;
                 return Ok(Flow::Wait);
             }
@@ -154,7 +154,7 @@ impl<A: DataAccess> Machine<'_, A> {
         Ok(self.searched(instr, row))
     }
 
-    /// What a SEARCH leaves.
+    /// Stores the result of a SEARCH.
     fn searched(&mut self, instr: Instr, row: Option<RowHandle>) -> Flow {
         let collected = slot(self.scratch, instr.a);
         collected.clear(instr.table() as u8);
@@ -213,7 +213,7 @@ impl<A: DataAccess> Machine<'_, A> {
             }
         }
         scratch.run.is_fetched = false;
-        // One row more than the budget allows tells that it does not suffice.
+        // One row more than the budget allows shows that it does not suffice.
         let within_budget = self.left as usize + 1;
         self.access.range(
             index.id,
@@ -233,7 +233,7 @@ impl<A: DataAccess> Machine<'_, A> {
         collected.access = source;
         collected.next = 1;
         let run = (self.program, self.inputs);
-        scratch.ahead.begin(run, instr.a, collected, self.access);
+        scratch.prefetch.begin(run, instr.a, collected, self.access);
         Ok(Flow::Next)
     }
 
@@ -252,12 +252,14 @@ impl<A: DataAccess> Machine<'_, A> {
     }
 
     pub(super) fn next(&mut self, instr: Instr) -> Result<Flow, SqlError> {
-        let Scratch { collect, ahead, .. } = &mut *self.scratch;
+        let Scratch {
+            collect, prefetch, ..
+        } = &mut *self.scratch;
         let collected = &mut collect[usize::from(instr.b) % COLLECT_REGISTERS];
         collected.row = collected.rows.get(collected.next).copied();
         collected.next = collected.next.saturating_add(1).min(collected.rows.len() + 1);
         let status = collected.row.is_some();
-        ahead.go_on((self.program, self.inputs), instr.b, collected, self.access);
+        prefetch.go_on((self.program, self.inputs), instr.b, collected, self.access);
         self.scratch.registers.set(instr.a, Some(i64::from(status)));
         Ok(Flow::Next)
     }
@@ -287,7 +289,7 @@ impl<A: DataAccess> Machine<'_, A> {
         self.update_row(instr, || None)
     }
 
-    /// UPDATE; `kept` tells the row as it is, if somebody knows that.
+    /// UPDATE; `kept` returns the current row if it is known.
     #[inline]
     pub(super) fn update_row<'k>(
         &mut self,
@@ -321,7 +323,7 @@ impl<A: DataAccess> Machine<'_, A> {
                             .iter_mut()
                             .for_each(|collected| collected.access = None);
                     }
-                    self.scratch.ahead.forget_keys(program, table.id);
+                    self.scratch.prefetch.forget_keys(program, table.id);
                     self.access.update(&handle, row)?;
                     true
                 }
@@ -353,7 +355,7 @@ impl<A: DataAccess> Machine<'_, A> {
                         Some(old),
                         None,
                     )?;
-                    self.scratch.ahead.forget_keys(program, table.id);
+                    self.scratch.prefetch.forget_keys(program, table.id);
                     self.access.remove(&handle)?;
                     true
                 }

@@ -1,19 +1,18 @@
-//! Errors that a program catches, and what it says: TRY, ENDTRY, CAUGHT, RETHROW, ERRTEXT; NOTE, ERRCODE,
-//! DIAG.
+//! Exception handlers and messages of programs: TRY, ENDTRY, CAUGHT, RETHROW, ERRTEXT; NOTE, ERRCODE, DIAG.
 //!
 //! ```text
-//!   try h0, L1 -----> block -----> endtry h0 ----> behind it
+//!   try h0, L1 -----> block -----> endtry h0 ----> next instruction
 //!    savepoint          | error                    savepoint released
 //!                       v
-//!                L1: handler: writes since TRY are undone, no row is at hand but those of a SCAN that the
-//!                    block stands in, registers and rows under construction are as they were when the
-//!                    error came (PL/pgSQL: variables keep their values); CAUGHT and ERRTEXT look at the
-//!                    error, RETHROW passes it on
+//!                L1: handler: writes since TRY are undone; the only valid rows are those of a SCAN that
+//!                    encloses the block; registers and rows under construction are as they were at the
+//!                    error (PL/pgSQL: variables keep their values); CAUGHT and ERRTEXT read the error,
+//!                    RETHROW passes it on
 //! ```
 //!
-//! Not every error can be caught: running out of budget ends the program whatever it does, and an access that
-//! was not declared makes it run again later (class XX, like every fault of this program that RAISE did not
-//! make up). As in PostgreSQL a cancellation or a failed assertion is caught by name, not by OTHERS.
+//! Not every error can be caught: exceeding the budget always ends the program, and an undeclared access
+//! makes it run again later (class XX, like every internal fault that was not made up by RAISE). As in
+//! PostgreSQL a cancellation or a failed assertion is caught by name, not by OTHERS.
 //!
 //! Source: PostgreSQL 15 documentation, 43.6.8 (trapping errors), 43.9.
 
@@ -34,16 +33,17 @@ const NOTICE_BYTES: usize = 64;
 /// PL/pgSQL's ASSERT.
 pub(crate) const ASSERT_FAILURE: SqlState = SqlState("P0004");
 
-/// Blocks with handlers that a run is in, errors that their handlers have, and what the next one will have.
+/// The open blocks with handlers of a run, the errors that their handlers caught, and the fields set for the
+/// next error.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reports {
-    /// Handler and its place, innermost last. As many savepoints are open.
+    /// Handler and its position, innermost last. As many savepoints are open.
     tries: Vec<(u8, u32)>,
     caught: [Option<Box<SqlError>>; HANDLERS],
     state: Option<SqlState>,
     fields: Option<Box<ErrorFields>>,
     notice_bytes: usize,
-    /// Something of it is not as it was at the beginning.
+    /// Something differs from the initial state.
     is_used: bool,
 }
 
@@ -62,12 +62,12 @@ pub(super) fn with_notices(mut error: SqlError, out: &mut Outcome) -> SqlError {
     error
 }
 
-/// What RAISE makes up can be caught whatever its state; so can what was caught before.
+/// An error made up by RAISE can be caught whatever its state; so can a rethrown one.
 fn can_be_caught(error: &SqlError, op: Op) -> bool {
     matches!(op, Op::Raise | Op::Raiseb | Op::Rethrow) || error.state.class() != "XX"
 }
 
-/// Whether a handler is for an error: its state begins so. OTHERS, which asks nothing, leaves some out.
+/// Whether a handler is for an error: its state has this prefix. OTHERS, with an empty prefix, excludes some.
 fn is_for(beginning: &str, state: SqlState) -> bool {
     match beginning.is_empty() {
         true => !matches!(state, SqlState::QUERY_CANCELED | ASSERT_FAILURE),
@@ -95,7 +95,7 @@ impl<A: DataAccess> Machine<'_, A> {
         error
     }
 
-    /// Where control goes on after an error of an instruction; the error itself where nothing catches it.
+    /// Where control continues after an error of an instruction; the error itself if nothing catches it.
     #[cold]
     pub(super) fn catch(&mut self, error: SqlError, op: Op, aborting: bool) -> Result<u32, SqlError> {
         if aborting || !can_be_caught(&error, op) {
@@ -106,7 +106,7 @@ impl<A: DataAccess> Machine<'_, A> {
         };
         self.access.rollback_to_savepoint();
         self.scratch.forget_rows(self.program.layouts.resolved.uses);
-        // What was set for an error or notice that did not come about is not for the next one.
+        // Fields set for an error or notice that was not raised do not apply to the next one.
         self.scratch.reports.state = None;
         self.scratch.reports.fields = None;
         if let Some(slot) = self.scratch.reports.caught.get_mut(usize::from(handler)) {

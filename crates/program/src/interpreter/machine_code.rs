@@ -1,25 +1,24 @@
-//! Between the interpreter and a program's machine code.
+//! The interface between the interpreter and a program's machine code.
 //!
 //! ```text
-//!   execute --- entry ---> machine code --- row, image ---> where bytes lie
-//!      ^                        |  ^ ----- step ----------> one instruction, done as ever
-//!      +-- where it stopped ----+  +--- the next one, if it goes on behind itself
+//!   execute --- entry ---> machine code --- row, image ---> addresses of bytes
+//!      ^                        |  ^ ----- step ----------> one instruction, executed as usual
+//!      +-- stopped at ----------+  +--- the next one, if control continues
 //! ```
 //!
-//! What machine code cannot do by itself it has done by the functions here, which run the interpreter's own
-//! code on the same machine; so there is one implementation of each instruction with effects. Anything but
-//! going on (an error, an end, waiting for memory) ends the machine code, and the interpreter's loop acts
-//! on it as on its own.
+//! What machine code cannot do itself it does through the functions here, which run the interpreter's own
+//! code on the same machine; so each instruction with effects has one implementation. If one of them does
+//! anything but continue (an error, an end, waiting for memory), machine code ends, and the interpreter's
+//! loop acts on it as usual.
 //!
-//! Machine code remembers where rows lie that collect registers hold ([`Context::places`]), from one call to
-//! the next and no longer than it runs: whoever goes on later begins with none. Each is forgotten with the
-//! call that gives its register another row, or writes to the row by whatever register; where the access
-//! does not promise that other rows stay where they are ([`RowsStay`](crate::data_access::RowsStay)), all of
-//! them with each call that the access may change itself at. So a place that is there is the one that asking
-//! again would give.
+//! Machine code caches the addresses of rows in collect registers ([`Context::places`]), across calls but no
+//! longer than it runs: after a resume there are none. An address is dropped by the call that puts another
+//! row into its register, or that writes to the row through any register; if the access does not promise that
+//! other rows stay in place ([`RowsPinned`](crate::data_access::RowsPinned)), all are dropped by each call in
+//! which the access may change. So a cached address is always the one that a new request would return.
 //!
-//! Nothing unwinds through machine code, which has no tables for that: a panic of a function that it calls
-//! is caught there, ends the machine code like an error, and goes on from [`Machine::run_code`].
+//! No panic unwinds through machine code, which has no unwind tables: a panic of a function that it calls is
+//! caught there, ends the machine code like an error, and is resumed from [`Machine::run_code`].
 
 use std::any::Any;
 use std::mem::offset_of;
@@ -42,23 +41,23 @@ pub(crate) const STATUS_OFFSET: usize = offset_of!(Collected, status);
 /// See [`COLLECTED_BYTES`]: the ordinal of the table that the row is of.
 pub(crate) const TABLE_OFFSET: usize = offset_of!(Collected, table);
 
-/// Tells where bytes lie, by number and by what they must be of; null if they are not there.
+/// Returns the address of bytes, given a number and their expected type; null if they are not there.
 type Place = unsafe extern "C" fn(*mut Context, u32, u32) -> *mut u8;
 
-/// Sets a variable column of a row buffer (its number, the column's from bit 8 on; what the buffer is of;
-/// where the column's cell lies) to bytes. As [`Context::set`]; null, and nothing done, where that is more
-/// than to append them.
+/// Sets a variable column of a row buffer (its number, the column's from bit 8 on; the buffer's layout; the
+/// offset of the column's cell) to bytes. As [`Context::set`]; returns null and does nothing unless the bytes
+/// can be appended.
 type Put = unsafe extern "C" fn(*mut Context, u32, u32, u32, *const u8, u64) -> *mut u8;
 
-/// Does the instruction with a number, with an argument by [`Handler`]; the number of the next one, or
-/// [`STOPPED`].
+/// Executes the instruction with a number, with an argument by [`Handler`]; returns the number of the next
+/// one, or [`STOPPED`].
 type StepFunction = unsafe extern "C" fn(*mut Context, u32, u32) -> u32;
 
-/// Where the row lies that a collect register holds.
+/// The address of the row in a collect register.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct RowPlace {
-    /// Null: nobody knows. Else all fixed columns of the register's table lie there.
+    /// Null: unknown. Otherwise all fixed columns of the register's table are there.
     bytes: *const u8,
     len: usize,
 }
@@ -77,12 +76,12 @@ impl RowPlace {
     }
 }
 
-/// Who does an instruction that machine code does not. One function each, so that nothing asks again what was
-/// known when the code was made.
+/// The function for an instruction that machine code does not execute itself. One function each, so that
+/// nothing is checked again that was known at compile time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Handler {
-    /// Whoever the interpreter would choose.
+    /// The interpreter's own choice.
     Any,
     /// What is fused, by its number; what finds a row, with the collect register from bit 16 on.
     CoveredSearch,
@@ -105,7 +104,7 @@ pub(crate) enum Handler {
 impl Handler {
     const COUNT: usize = Handler::Output as usize + 1;
 
-    /// Where in the context its function lies.
+    /// The offset of its function in the context.
     pub const fn offset(self) -> usize {
         offset_of!(Context, steps) + self as usize * size_of::<StepFunction>()
     }
@@ -126,17 +125,17 @@ pub(crate) struct Context {
     pub collect: *mut u8,
     /// What is known of the program's statements.
     pub statements: *mut Statement,
-    /// A row at hand: collect register, ordinal of the table. At least the layout's fixed columns lie there.
+    /// A row: collect register, ordinal of the table. At least the layout's fixed columns are there.
     pub row: Place,
     /// A row buffer: number, [`RowTarget::code`]. As `row`.
     pub image: Place,
-    /// As `image`, when it has been made a row of all NULLs.
+    /// As `image`, after making it a row of all NULLs.
     pub start: Place,
-    /// As `image`, when it has been made a copy of a row: its number, the collect register's from bit 8 on;
-    /// null where the copy is of another table.
+    /// As `image`, after making it a copy of a row: its number, the collect register's from bit 8 on; null if
+    /// the row belongs to another table.
     pub copy: Place,
-    /// As `image`, when an instruction has set a column of it: number of the instruction; null where it does
-    /// not do so, which the interpreter says again.
+    /// As `image`, after an instruction has set a column of it: number of the instruction; null if it fails,
+    /// which the interpreter then reports.
     pub set: Place,
     /// See [`Put`].
     pub put: Put,
@@ -145,14 +144,14 @@ pub(crate) struct Context {
     /// By collect register.
     places: [RowPlace; COLLECT_REGISTERS],
     machine: *mut (),
-    /// What the instruction gave that machine code stopped at, and its number.
+    /// The result of the instruction that machine code stopped at, and its number.
     result: Option<Result<Flow, SqlError>>,
     stopped_at: u32,
     panic: Option<Box<dyn Any + Send>>,
 }
 
 impl Context {
-    /// Where the address is kept that a collect register's row lies at.
+    /// The offset of the cached address of a collect register's row.
     pub const fn place_offset(cp: usize) -> usize {
         offset_of!(Context, places)
             + cp % COLLECT_REGISTERS * size_of::<RowPlace>()
@@ -167,7 +166,7 @@ impl Context {
     }
 
     /// # Safety
-    /// The context is valid, and its places are in use by nobody.
+    /// The context is valid, and nobody uses its places.
     #[inline]
     unsafe fn place_mut<'c>(context: *mut Context, cp: u32) -> &'c mut RowPlace {
         // SAFETY: see above.
@@ -175,16 +174,16 @@ impl Context {
     }
 }
 
-/// How machine code came to its end.
+/// How machine code ended.
 pub(super) enum Ran {
     /// Before this instruction.
     Before(usize),
-    /// The instruction was done, and control does not just go on.
+    /// The instruction was executed, and control does not simply continue.
     At(usize, Result<Flow, SqlError>),
 }
 
 impl<A: DataAccess> Machine<'_, A> {
-    /// Goes on in machine code. `code` is this program's and takes the run ([`Code::takes`]).
+    /// Continues in machine code. `code` is this program's and accepts the run ([`Code::takes`]).
     #[inline]
     pub(super) fn run_code(&mut self, code: &Code, entry: u16) -> Ran {
         let inputs = self.inputs.as_ptr();
@@ -232,7 +231,7 @@ impl<A: DataAccess> Machine<'_, A> {
     }
 }
 
-/// Runs `work` on the machine that a context was made of; what `on_panic` says, with the panic kept, if it
+/// Runs `work` on the machine that a context was made from; returns `on_panic`, and keeps the panic, if it
 /// panics.
 ///
 /// # Safety
@@ -288,7 +287,7 @@ unsafe extern "C" fn image<A: DataAccess>(context: *mut Context, buffer: u32, ta
 }
 
 impl<A: DataAccess> Machine<'_, A> {
-    /// Where the row lies that a collect register holds, if it is one of its table.
+    /// The address of the row in a collect register, if the row belongs to its table.
     #[inline]
     fn place_of(&self, cp: u32) -> Option<RowPlace> {
         let collected = &self.scratch.collect[cp as usize % COLLECT_REGISTERS];
@@ -298,7 +297,7 @@ impl<A: DataAccess> Machine<'_, A> {
     }
 }
 
-/// The row at a place, if that is known.
+/// The row at a cached address, if there is one.
 ///
 /// # Safety
 /// The place is one of the present context's, where a known one is that of a row that lies there as long as
@@ -409,7 +408,7 @@ impl<A: DataAccess> Machine<'_, A> {
     ];
 }
 
-/// Does the instruction `pc` by `work`, and says where control goes.
+/// Executes the instruction `pc` by `work`, and returns where control continues.
 ///
 /// # Safety
 /// As [`with_machine`].
@@ -420,8 +419,8 @@ unsafe fn step<A>(
     work: impl FnOnce(&mut Machine<'_, A>) -> Result<Flow, SqlError>,
 ) -> u32 {
     let mut result = None;
-    // The result is moved only where the run ends. Whoever moves it loads words that were stored in halves,
-    // and waits until the processor has written all that it stored before: copied rows, for example.
+    // The result is moved only where the run ends. Moving it loads words that were stored in halves, and
+    // waits until the processor has completed all earlier stores: copied rows, for example.
     let work = |machine: &mut Machine<'_, A>| match work(machine) {
         Ok(Flow::Next) => pc.saturating_add(1),
         Ok(Flow::Skip(instrs)) => pc.saturating_add(instrs),
@@ -461,22 +460,23 @@ unsafe extern "C" fn put<A: DataAccess>(
     unsafe { with_machine::<A, _>(context, std::ptr::null_mut(), put) }
 }
 
-/// What becomes of the places of rows with a call.
+/// What a call does to the cached addresses of rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Places {
-    /// The access is asked and not changed, and no register gets another row.
+    /// The access is only read, and no register gets another row.
     Stay,
-    /// A register gets another row, which will be looked at.
+    /// A register gets another row, which will be read.
     Found,
     /// A register gets another row.
     Other,
-    /// Machine code itself forgets what was written to (`compiled/cells.rs`).
+    /// Machine code itself drops what was written to (`compiled/cells.rs`).
     Written,
-    /// Who knows.
+    /// Unknown.
     Gone,
 }
 
-/// Does an instruction by `work`, and what that does to places; `cp` is the register that `becomes` is about.
+/// Executes an instruction by `work` and updates the cached addresses; `cp` is the register that `becomes` is
+/// about.
 ///
 /// # Safety
 /// As [`with_machine`].
@@ -496,7 +496,7 @@ unsafe fn access_step<A: DataAccess>(
         }
         let place = &mut places[cp as usize % COLLECT_REGISTERS];
         match becomes {
-            // Who counts what is looked at is not asked for what may not be.
+            // An access that counts reads is not asked for rows that may never be read.
             Places::Found if A::ROWS_STAY.is_some() => {
                 *place = machine.place_of(cp).unwrap_or(RowPlace::UNKNOWN);
             }
@@ -509,7 +509,7 @@ unsafe fn access_step<A: DataAccess>(
     unsafe { step::<A>(context, pc, work) }
 }
 
-/// The function for machine code that has one of the interpreter's do something.
+/// Defines the function through which machine code executes an instruction of the interpreter.
 macro_rules! by_number {
     ($name:ident, $becomes:expr, |$machine:ident, $pc:ident, $number:ident| $work:expr) => {
         unsafe extern "C" fn $name<A: DataAccess>(context: *mut Context, $pc: u32, argument: u32) -> u32 {
@@ -523,7 +523,7 @@ macro_rules! by_number {
 
 by_number!(any, Places::Gone, |machine, pc, _number| machine.at(pc as usize));
 
-/// As [`access_step`], for what shows the row that it gives its register.
+/// As [`access_step`], for an instruction that shows the row that it puts into its register.
 ///
 /// # Safety
 /// As [`with_machine`].

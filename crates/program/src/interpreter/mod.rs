@@ -1,4 +1,4 @@
-//! The CPU executor: one program, one instruction after the other.
+//! The CPU executor: interprets a program, one instruction after another.
 //!
 //! ```text
 //!            END                COMMIT
@@ -9,16 +9,16 @@
 //!           abort handler -----> Err(first error)
 //! ```
 //!
-//! DB instructions are asynchronous in meaning (BionicDB 4.3): nothing may look at their result before RET.
-//! This executor completes them as they are issued, and one that fails goes to the abort handler at once:
-//! the error reported is the first in program order either way. Every instruction costs one of the budget, a
-//! SCAN one more per row, so that work is bounded by the budget and running out is a property of program,
+//! DB instructions are asynchronous in meaning (BionicDB 4.3): nothing may use their result before RET. This
+//! executor completes them when they are issued, and one that fails goes to the abort handler at once: the
+//! reported error is the first in program order either way. Every instruction costs one unit of the budget, a
+//! SCAN one more per row, so that the budget bounds the work and running out of it depends only on program,
 //! inputs and state.
 //!
-//! A run can stop and go on. Where a SEARCH would touch memory that nobody has fetched, a [`DataAccess`] that
-//! interleaves says so ([`DataAccess::fetch`]); the run then returns [`Progress::Waiting`] with all of its
-//! state in the [`Scratch`], its frame, and whoever runs it turns to another program meanwhile. Nothing was
-//! done yet, so stopping changes neither results nor errors nor the budget.
+//! A run can be suspended and resumed. Where a SEARCH would access memory that nobody has prefetched, a
+//! [`DataAccess`] that interleaves reports it ([`DataAccess::fetch`]); the run then returns
+//! [`Progress::Waiting`] with all of its state in the [`Scratch`], its frame, and the caller switches to
+//! another program. Nothing was done yet, so suspending changes neither results nor errors nor the budget.
 //!
 //! Nothing is trusted: registers are masked, ordinals looked up, rows read through checked accessors. What
 //! the verifier excludes ends in an internal error, not a panic.
@@ -138,7 +138,7 @@ pub fn begin_with_keys(
 fn begin_run(program: &Program, budget: u32, scratch: &mut Scratch, out: &mut Outcome) {
     out.reset(program.layouts.outputs.len());
     scratch.reset(program.layouts.resolved.uses);
-    scratch.room = scratch.rooms.of(program.number());
+    scratch.output_size = scratch.output_sizes.of(program.number());
     scratch.uncounted_runs += 1;
     if scratch.uncounted_runs >= SAMPLE_RUNS {
         scratch.uncounted_runs = 0;
@@ -174,7 +174,9 @@ pub fn resume<A: DataAccess>(
     };
     let result = machine.execute();
     if !matches!(result, Ok(Progress::Waiting)) {
-        scratch.rooms.note(program.number(), scratch.room, out.room());
+        scratch
+            .output_sizes
+            .note(program.number(), scratch.output_size, out.output_size());
     }
     match result {
         Err(error) if !out.notices.is_empty() => Err(handlers::with_notices(error, out)),

@@ -4,13 +4,13 @@
 use weft_store::LookupPlan;
 use weft_types::SqlError;
 
-use crate::ahead::Ahead;
 use crate::data_access::RowHandle;
 use crate::guard::GuardKeys;
 use crate::instr::{COLLECT_REGISTERS, KEY_BUFFERS, REGISTERS, ROW_BUFFERS};
 use crate::interpreter::handlers::Reports;
 use crate::interpreter::row_image::{RowImage, RowTarget};
-use crate::outcome::{Room, Rooms};
+use crate::outcome::{OutputSize, OutputSizes};
+use crate::prefetch::JoinPrefetch;
 use crate::program::Program;
 use crate::resolve::FrameUse;
 
@@ -139,10 +139,10 @@ pub struct Scratch {
     pub(crate) guard: GuardKeys,
     pub(crate) run: RunState,
     /// Searches that will follow in a loop.
-    pub(crate) ahead: Ahead,
+    pub(crate) prefetch: JoinPrefetch,
     /// What rows this run's buffers are made with room for, and of others.
-    pub(crate) room: Room,
-    pub(crate) rooms: Rooms,
+    pub(crate) output_size: OutputSize,
+    pub(crate) output_sizes: OutputSizes,
     /// Runs since the last sample was counted.
     pub(crate) uncounted_runs: u32,
     /// How often the present run entered machine code.
@@ -214,7 +214,7 @@ impl Scratch {
             key.bytes.clear();
             key.unmatchable = false;
         }
-        self.ahead.reset();
+        self.prefetch.reset();
         self.run.is_fetched = false;
     }
 
@@ -235,6 +235,6 @@ impl Scratch {
         self.guard.reset();
         self.error = None;
         self.reports.reset();
-        self.ahead.reset();
+        self.prefetch.reset();
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use weft_base::{BatchId, Prng};
 use weft_program::{BatchAccess, Program, Progress, ReadAccess, asm, begin, resume, run, verify};
-use weft_store::{LookupPlan, Planned, Probe};
+use weft_store::{LookupPlan, PlannedLookups, Probe};
 use weft_types::{RowLayout, SqlError, SqlType, Value};
 
 use crate::fixture::{ACCOUNTS, Database, PAIRS};
@@ -393,7 +393,7 @@ fn interleaved(
         let mut probe: Option<Probe> = None;
         loop {
             let len = plan.len();
-            let planned: Planned<'_, '_> = plan.part(0..len);
+            let planned: PlannedLookups<'_, '_> = plan.part(0..len);
             let mut access = BatchAccess::interleaved(&mut member, &mut probe).with_planned(planned);
             match resume(program, inputs, &mut access, scratch, out)? {
                 Progress::Done => return Ok(()),

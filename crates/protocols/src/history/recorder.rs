@@ -19,21 +19,21 @@ struct Entry {
     answers: u32,
 }
 
-/// An observer that remembers everything. Lets another thread run before every `stir`-th access, so that
-/// transactions meet that would otherwise pass one another by.
+/// An observer that remembers everything. Lets another thread run before every `yield_every`-th access, so
+/// that transactions meet that would otherwise pass one another by.
 #[derive(Debug)]
 pub struct Recorder {
     entries: Vec<Mutex<Entry>>,
-    stir: u64,
+    yield_every: u64,
     accesses: std::sync::atomic::AtomicU64,
 }
 
 impl Recorder {
-    /// For a stream of so many jobs. `stir` 0 leaves the schedule alone.
-    pub fn new(jobs: usize, stir: u64) -> Recorder {
+    /// For a stream of so many jobs. `yield_every` 0 leaves the schedule alone.
+    pub fn new(jobs: usize, yield_every: u64) -> Recorder {
         Recorder {
             entries: (0..jobs).map(|_| Mutex::default()).collect(),
-            stir,
+            yield_every,
             accesses: std::sync::atomic::AtomicU64::new(0),
         }
     }
@@ -93,11 +93,11 @@ impl Observe for Recorder {
     }
 
     fn pause(&self) {
-        if self.stir == 0 {
+        if self.yield_every == 0 {
             return;
         }
         let access = self.accesses.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        if access.is_multiple_of(self.stir) {
+        if access.is_multiple_of(self.yield_every) {
             std::thread::yield_now();
         }
     }

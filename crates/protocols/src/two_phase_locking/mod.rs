@@ -236,7 +236,7 @@ impl<P: LockPolicy, G: Safeguards> TwoPhaseLocking<P, G> {
         let mask = slot_mask(self.lock_slots);
         while let Some(range) = claims.claim() {
             if self.execution != Execution::Serial {
-                epoch.fetch_ahead(range.clone());
+                epoch.prefetch_accesses(range.clone());
             }
             for n in range {
                 let Some(job) = epoch.jobs.get(n) else { continue };

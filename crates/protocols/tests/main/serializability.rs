@@ -339,7 +339,7 @@ const COUNT: usize = 1500;
 
 /// Runs a stream and gives its history: of the transactions that committed, which is all of them unless
 /// something was planted. Without validation two may delete one row, and the second is refused by the store.
-fn history<P: Protocol>(protocol: &P, workers: usize, mix: Mix, seed: u64, stir: u64) -> History {
+fn history<P: Protocol>(protocol: &P, workers: usize, mix: Mix, seed: u64, yield_every: u64) -> History {
     let world = World::new();
     let steps = world.stream(COUNT, mix, seed);
     let jobs: Vec<Job> = steps
@@ -347,7 +347,7 @@ fn history<P: Protocol>(protocol: &P, workers: usize, mix: Mix, seed: u64, stir:
         .enumerate()
         .map(|(n, step)| world.job(step, n))
         .collect();
-    let recorder = Recorder::new(COUNT, stir);
+    let recorder = Recorder::new(COUNT, yield_every);
     let report = protocol.run_observed(&world.store, &jobs, workers, &recorder);
     assert_eq!(
         report.committed + report.failed,
@@ -383,13 +383,13 @@ fn recorded(world: World, steps: &[Step], recorder: &Recorder) -> History {
 
 fn is_serializable<P: Protocol>(protocol: &P) {
     for (seed, workers) in [(1, 2), (2, 3), (3, 4), (4, 1)] {
-        for (mix, stir) in [
+        for (mix, yield_every) in [
             (Mix::Points, 3),
             (Mix::Everything, 2),
             (Mix::Everything, 0),
             (Mix::Ranges, 2),
         ] {
-            let history = history(protocol, workers, mix, seed, stir);
+            let history = history(protocol, workers, mix, seed, yield_every);
             assert_eq!(
                 history.transactions.len(),
                 COUNT,
@@ -406,8 +406,8 @@ fn is_serializable<P: Protocol>(protocol: &P) {
 /// The same of programs that find keys in rows.
 fn hops_are_serializable<P: Protocol>(protocol: &P) {
     for (seed, workers) in [(1, 2), (2, 3), (3, 4), (4, 1)] {
-        for stir in [0, 2, 3] {
-            let history = history(protocol, workers, Mix::Hops, seed, stir);
+        for yield_every in [0, 2, 3] {
+            let history = history(protocol, workers, Mix::Hops, seed, yield_every);
             assert_eq!(history.transactions.len(), COUNT, "{} seed {seed}", P::NAME);
             if let Err(violation) = check(&history) {
                 panic!("{} workers {workers} seed {seed}: {violation}", P::NAME);

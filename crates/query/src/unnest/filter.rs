@@ -96,11 +96,11 @@ impl Lowering<'_> {
         positive: bool,
     ) -> Result<LogicalPlan, SqlError> {
         let own = columns_of(&plan);
-        let mut beside = self.beside(plan, subquery, purpose)?;
-        beside.on.extend(test);
-        if beside.keys.is_empty() && beside.on.is_empty() {
+        let mut subquery_join = self.subquery_join(plan, subquery, purpose)?;
+        subquery_join.on.extend(test);
+        if subquery_join.keys.is_empty() && subquery_join.on.is_empty() {
             let mark = self.fresh(SqlType::Bool);
-            let plan = self.marked(beside, Vec::new(), mark)?;
+            let plan = self.marked(subquery_join, Vec::new(), mark)?;
             let mark = Expr::column(mark, SqlType::Bool);
             let condition = match positive {
                 true => mark,
@@ -114,7 +114,13 @@ impl Lowering<'_> {
         } else {
             JoinType::LeftAnti
         };
-        let joined = self.joined_as(kind, beside.left, beside.right, beside.keys, beside.on)?;
+        let joined = self.joined_as(
+            kind,
+            subquery_join.left,
+            subquery_join.right,
+            subquery_join.keys,
+            subquery_join.on,
+        )?;
         projected(joined, own.into_iter().map(column).collect())
     }
 
@@ -134,41 +140,41 @@ impl Lowering<'_> {
         }
         // No row passes the test, and for none it is unknown.
         let own = columns_of(&plan);
-        let mut beside = self.beside(plan, subquery, Purpose::Test)?;
+        let mut subquery_join = self.subquery_join(plan, subquery, Purpose::Test)?;
         let (Some(sides), true, true) = (
-            sides(&test, &beside),
-            beside.keys.is_empty(),
-            beside.on.is_empty(),
+            sides(&test, &subquery_join),
+            subquery_join.keys.is_empty(),
+            subquery_join.on.is_empty(),
         ) else {
             let doubt = Expr::new(
                 Op::Not,
                 SqlType::Bool,
                 vec![Expr::new(Op::IsTruth(false), SqlType::Bool, vec![test])],
             );
-            beside.on.push(doubt);
+            subquery_join.on.push(doubt);
             let joined = self.joined_as(
                 JoinType::LeftAnti,
-                beside.left,
-                beside.right,
-                beside.keys,
-                beside.on,
+                subquery_join.left,
+                subquery_join.right,
+                subquery_join.keys,
+                subquery_join.on,
             )?;
             return projected(joined, own.into_iter().map(column).collect());
         };
-        let known =
-            !self.nullable(&sides.left, &beside.left)? && !self.nullable(&sides.right, &beside.right)?;
+        let known = !self.nullable(&sides.left, &subquery_join.left)?
+            && !self.nullable(&sides.right, &subquery_join.right)?;
         if known {
             let joined = self.joined_as(
                 JoinType::LeftAnti,
-                beside.left,
-                beside.right,
+                subquery_join.left,
+                subquery_join.right,
                 Vec::new(),
                 conjuncts(&test),
             )?;
             return projected(joined, own.into_iter().map(column).collect());
         }
-        let right = self.materialized(beside.right, "rows of a subquery")?;
-        let (left, unknown) = self.nulls_beside(beside.left, right.clone(), &sides)?;
+        let right = self.materialized(subquery_join.right, "rows of a subquery")?;
+        let (left, unknown) = self.nulls_beside(subquery_join.left, right.clone(), &sides)?;
         let filter = datafusion::logical_expr::Filter::try_new(
             PlanExpr::Not(Box::new(unknown)),
             std::sync::Arc::new(left),

@@ -1,7 +1,7 @@
 //! Subqueries become joins.
 //!
 //! ```text
-//!   names nothing from around              lowered alone                                     (Beside::Alone)
+//!   uses no outer column                    lowered alone
 //!   names it only in filters near the top  those become the join's condition                 (pull_up)
 //!   aggregates rows chosen by equality     grouped by what is compared                       (grouped)
 //!   anything else                          computed for all distinct bindings at once, and
@@ -37,7 +37,7 @@ use crate::schema::field_name;
 use pull_up::Purpose;
 
 /// A subquery beside the rows that it belongs to: rows meet where keys are equal and conditions true.
-pub(crate) struct Beside {
+pub(crate) struct SubqueryJoin {
     pub(crate) left: LogicalPlan,
     pub(crate) right: LogicalPlan,
     pub(crate) keys: Vec<(PlanExpr, PlanExpr)>,
@@ -71,8 +71,8 @@ impl Lowering<'_> {
             Apply::Scalar { output, value, ty } => self.row_of(left, subquery, &[(*output, *value, *ty)]),
             Apply::Row { columns } => self.row_of(left, subquery, columns),
             Apply::Exists { output } => {
-                let beside = self.beside(left, subquery, Purpose::Exists)?;
-                let plan = self.marked(beside, Vec::new(), *output)?;
+                let subquery_join = self.subquery_join(left, subquery, Purpose::Exists)?;
+                let plan = self.marked(subquery_join, Vec::new(), *output)?;
                 self.made([(*output, SqlType::Bool)]);
                 Ok(plan)
             }
@@ -96,16 +96,16 @@ impl Lowering<'_> {
     }
 
     /// The subquery's plan, and how its rows belong to those of `left`.
-    pub(crate) fn beside(
+    pub(crate) fn subquery_join(
         &mut self,
         left: LogicalPlan,
         subquery: &Relation,
         purpose: Purpose,
-    ) -> Result<Beside, SqlError> {
+    ) -> Result<SubqueryJoin, SqlError> {
         let needed = named_of(subquery, &columns_of(&left));
         if needed.is_empty() {
             let right = self.lower(subquery, None)?;
-            return Ok(Beside {
+            return Ok(SubqueryJoin {
                 left,
                 right,
                 keys: Vec::new(),
@@ -115,7 +115,7 @@ impl Lowering<'_> {
         let outer: HashSet<ColumnId> = needed.iter().copied().collect();
         if let Some((relation, on)) = self.pull_up(subquery, &outer, purpose)? {
             let right = self.lower(&relation, None)?;
-            return Ok(Beside {
+            return Ok(SubqueryJoin {
                 left,
                 right,
                 keys: Vec::new(),
@@ -126,7 +126,7 @@ impl Lowering<'_> {
         let right = self.lower(subquery, Some(&domain))?;
         let (right, copies) = self.with_copies(right, &domain.columns)?;
         let keys = self.null_safe_keys(&left, &domain.columns, &right, &copies)?;
-        Ok(Beside {
+        Ok(SubqueryJoin {
             left,
             right,
             keys,
@@ -156,23 +156,29 @@ impl Lowering<'_> {
     /// The left side with one more column: whether a row of the right side meets it.
     pub(crate) fn marked(
         &mut self,
-        beside: Beside,
+        subquery_join: SubqueryJoin,
         mut test: Vec<Expr>,
         output: ColumnId,
     ) -> Result<LogicalPlan, SqlError> {
-        let columns = columns_of(&beside.left);
-        let mut on = beside.on;
+        let columns = columns_of(&subquery_join.left);
+        let mut on = subquery_join.on;
         on.append(&mut test);
-        let joined = if beside.keys.is_empty() && on.is_empty() {
-            return self.any_row(beside.left, beside.right, output);
+        let joined = if subquery_join.keys.is_empty() && on.is_empty() {
+            return self.any_row(subquery_join.left, subquery_join.right, output);
         } else {
             // The mark is qualified by a column of the right side: rows without columns get one.
-            let mut right = beside.right;
+            let mut right = subquery_join.right;
             if columns_of(&right).is_empty() {
                 let id = self.fresh(SqlType::Bool);
                 right = self.extended(right, vec![(id, datafusion::logical_expr::lit(true))])?;
             }
-            self.joined_as(JoinType::LeftMark, beside.left, right, beside.keys, on)?
+            self.joined_as(
+                JoinType::LeftMark,
+                subquery_join.left,
+                right,
+                subquery_join.keys,
+                on,
+            )?
         };
         let mut items: Vec<PlanExpr> = columns.into_iter().map(column).collect();
         let schema = joined.schema();
@@ -216,18 +222,24 @@ impl Lowering<'_> {
         on: Option<&Expr>,
     ) -> Result<LogicalPlan, SqlError> {
         let own = columns_of(&left);
-        let mut beside = self.beside(left, subquery, Purpose::Rows)?;
-        beside.on.extend(on.map(conjuncts).unwrap_or_default());
+        let mut subquery_join = self.subquery_join(left, subquery, Purpose::Rows)?;
+        subquery_join.on.extend(on.map(conjuncts).unwrap_or_default());
         let made = columns_made(subquery);
-        let joined = if kind == JoinKind::Inner && beside.keys.is_empty() {
-            self.joined(kind, beside.left, beside.right, beside.on)?
+        let joined = if kind == JoinKind::Inner && subquery_join.keys.is_empty() {
+            self.joined(kind, subquery_join.left, subquery_join.right, subquery_join.on)?
         } else {
             let kind = if kind == JoinKind::Inner {
                 JoinType::Inner
             } else {
                 JoinType::Left
             };
-            self.joined_as(kind, beside.left, beside.right, beside.keys, beside.on)?
+            self.joined_as(
+                kind,
+                subquery_join.left,
+                subquery_join.right,
+                subquery_join.keys,
+                subquery_join.on,
+            )?
         };
         let there: HashSet<ColumnId> = columns_of(&joined).into_iter().collect();
         let items = own.into_iter().chain(made).filter(|id| there.contains(id));

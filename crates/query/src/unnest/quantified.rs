@@ -9,7 +9,7 @@ use weft_binder::relation::Relation;
 use weft_expression::{ColumnId, CompareOp, Expr, Op};
 use weft_types::{SqlError, SqlType};
 
-use super::Beside;
+use super::SubqueryJoin;
 use super::pull_up::Purpose;
 use crate::lower::join::{chosen, crossed};
 use crate::lower::predicate::{conjuncts, may_be_null};
@@ -33,12 +33,13 @@ impl Lowering<'_> {
     ) -> Result<LogicalPlan, SqlError> {
         let own = columns_of(&left);
         let test = if all { negated(test) } else { test.clone() };
-        let mut beside = self.beside(left, subquery, Purpose::Test)?;
-        let sides = sides(&test, &beside);
-        let alone = beside.keys.is_empty() && beside.on.is_empty();
+        let mut subquery_join = self.subquery_join(left, subquery, Purpose::Test)?;
+        let sides = sides(&test, &subquery_join);
+        let alone = subquery_join.keys.is_empty() && subquery_join.on.is_empty();
         let known = match &sides {
             Some(sides) => {
-                !self.nullable(&sides.left, &beside.left)? && !self.nullable(&sides.right, &beside.right)?
+                !self.nullable(&sides.left, &subquery_join.left)?
+                    && !self.nullable(&sides.right, &subquery_join.right)?
             }
             None => false,
         };
@@ -46,13 +47,13 @@ impl Lowering<'_> {
         let truth = |value: bool| PlanExpr::Literal(ScalarValue::Boolean(Some(value)), None);
         let unknown = PlanExpr::Literal(ScalarValue::Boolean(None), None);
         let (plan, unknown_if) = if known {
-            (self.marked(beside, conjuncts(&test), found)?, None)
+            (self.marked(subquery_join, conjuncts(&test), found)?, None)
         } else {
-            beside.right = self.materialized(beside.right, "rows of a subquery")?;
-            let right = beside.right.clone();
-            let keys = beside.keys.clone();
-            let on = beside.on.clone();
-            let plan = self.marked(beside, conjuncts(&test), found)?;
+            subquery_join.right = self.materialized(subquery_join.right, "rows of a subquery")?;
+            let right = subquery_join.right.clone();
+            let keys = subquery_join.keys.clone();
+            let on = subquery_join.on.clone();
+            let plan = self.marked(subquery_join, conjuncts(&test), found)?;
             match sides {
                 Some(sides) if alone => {
                     let (plan, unknown_if) = self.nulls_beside(plan, right, &sides)?;
@@ -60,7 +61,7 @@ impl Lowering<'_> {
                 }
                 _ => {
                     let doubt = self.fresh(SqlType::Bool);
-                    let again = Beside {
+                    let again = SubqueryJoin {
                         left: plan,
                         right,
                         keys,
@@ -121,12 +122,12 @@ impl Lowering<'_> {
 }
 
 /// The sides of a test that is one comparison between both.
-pub(crate) fn sides(test: &Expr, beside: &Beside) -> Option<Sides> {
+pub(crate) fn sides(test: &Expr, subquery_join: &SubqueryJoin) -> Option<Sides> {
     let Op::Compare(_) = test.root().op else {
         return None;
     };
     let [a, b] = <[Expr; 2]>::try_from(test.clone().into_arguments()).ok()?;
-    let (of_left, of_right) = (columns_of(&beside.left), columns_of(&beside.right));
+    let (of_left, of_right) = (columns_of(&subquery_join.left), columns_of(&subquery_join.right));
     let within = |expr: &Expr, columns: &[ColumnId]| expr.columns().all(|id| columns.contains(&id));
     if within(&a, &of_left) && within(&b, &of_right) {
         Some(Sides { left: a, right: b })

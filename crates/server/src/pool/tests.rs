@@ -40,8 +40,8 @@ impl Echo {
     }
 }
 
-impl Served for Echo {
-    fn serve(&mut self, news: News) -> Next {
+impl Serve for Echo {
+    fn serve(&mut self, reason: WakeReason) -> Next {
         if std::mem::take(&mut self.held) {
             self.say(b's');
             self.synced.fetch_add(1, SeqCst);
@@ -58,7 +58,7 @@ impl Served for Echo {
         match (&*self.socket).read(&mut byte) {
             Ok(1) => {}
             Ok(_) => return Next::End,
-            Err(_) if news.expired => {
+            Err(_) if reason.timed_out => {
                 self.say(b'e');
                 return Next::End;
             }
@@ -123,7 +123,7 @@ impl Served for Echo {
         }
     }
 
-    fn attend(&mut self, waker: TaskWaker) {
+    fn set_waker(&mut self, waker: TaskWaker) {
         self.waker = Some(waker);
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use weft_server::Scope;
+use weft_server::PipelinePosition;
 
 use crate::wire::{Bench, bind, bind_formats, close, describe, execute, flush, message, parse, query, sync};
 
@@ -426,10 +426,10 @@ fn a_long_pipeline_waits_once_for_the_disk() {
             .fake
             .take_scopes()
             .iter()
-            .all(|scope| *scope == Scope::Pipelined)
+            .all(|position| *position == PipelinePosition::Pipelined)
     );
     client.ask(&[bind("", "s", &[]), execute("", 0), sync()].concat());
-    assert_eq!(bench.fake.take_scopes(), [Scope::Alone]);
+    assert_eq!(bench.fake.take_scopes(), [PipelinePosition::Alone]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use weft_base::Budget;
 use weft_server::{
     Backend, BackendSession, CancelHandle, CommandTag, CopyHeader, DurabilityGate, NoticeLevel, OutputColumn,
-    PreparedStatement, Ran, ResultSink, RowRef, Scope, SessionStart, TxnStatus,
+    PipelinePosition, PreparedStatement, Ran, ResultSink, RowRef, SessionStart, TxnStatus,
 };
 use weft_types::{RowLayout, SqlError, SqlState, SqlType, Value};
 
@@ -31,7 +31,7 @@ use weft_types::{RowLayout, SqlError, SqlState, SqlType, Value};
 pub struct Fake {
     committed: Mutex<Vec<String>>,
     /// Scopes that executions were called with.
-    scopes: Mutex<Vec<Scope>>,
+    scopes: Mutex<Vec<PipelinePosition>>,
     /// When parked statements were tried again.
     pub looks: Mutex<Vec<Instant>>,
     pub gate: Arc<FakeGate>,
@@ -48,7 +48,7 @@ impl Fake {
         lock(&self.committed).clone()
     }
 
-    pub fn take_scopes(&self) -> Vec<Scope> {
+    pub fn take_scopes(&self) -> Vec<PipelinePosition> {
         std::mem::take(&mut lock(&self.scopes))
     }
 }
@@ -446,10 +446,10 @@ impl BackendSession for FakeSession {
         &mut self,
         prepared: &Arc<FakePrepared>,
         params: &[Value],
-        scope: Scope,
+        position: PipelinePosition,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
-        lock(&self.fake.scopes).push(scope);
+        lock(&self.fake.scopes).push(position);
         self.begin_running();
         let result = self.run(&prepared.text, params, &prepared.params, sink);
         self.end_running();
@@ -460,12 +460,14 @@ impl BackendSession for FakeSession {
         &mut self,
         prepared: &Arc<FakePrepared>,
         params: &[Value],
-        scope: Scope,
+        position: PipelinePosition,
         waker: &Waker,
         sink: &mut dyn ResultSink,
     ) -> Result<Ran, SqlError> {
         let Some(("park", limit)) = prepared.text.split_once(' ') else {
-            return self.execute(prepared, params, scope, sink).map(|()| Ran::ToEnd);
+            return self
+                .execute(prepared, params, position, sink)
+                .map(|()| Ran::ToEnd);
         };
         let limit = Duration::from_millis(limit.parse().unwrap_or(0));
         let Some(until) = self.parked else {
@@ -493,7 +495,8 @@ impl BackendSession for FakeSession {
             return Ok(Ran::Parked);
         }
         self.parked = None;
-        self.execute(prepared, params, scope, sink).map(|()| Ran::ToEnd)
+        self.execute(prepared, params, position, sink)
+            .map(|()| Ran::ToEnd)
     }
 
     fn sync(&mut self) -> Result<(), SqlError> {

@@ -33,7 +33,7 @@ impl From<SqlError> for Refusal {
     }
 }
 
-pub(super) type Bound<T> = Result<T, Refusal>;
+pub(super) type BindResult<T> = Result<T, Refusal>;
 
 /// What a name stands for that is no column: the variables and parameters of a procedure.
 pub(crate) trait Variables {
@@ -221,8 +221,8 @@ pub(crate) fn with_binder<T>(
     scope: &Scope<'_>,
     params: &mut Params,
     errors: Errors,
-    bind: impl FnOnce(&mut Binder<'_>) -> Bound<T>,
-) -> Bound<T> {
+    bind: impl FnOnce(&mut Binder<'_>) -> BindResult<T>,
+) -> BindResult<T> {
     let types = std::mem::take(&mut params.types);
     let mut binder = Binder {
         binder: ExpressionBinder::new(environment(catalog, &[], text), scope, types),
@@ -243,7 +243,7 @@ impl Binder<'_> {
         self.binder.into_parameters()
     }
 
-    fn told<T>(&self, bound: Result<T, SqlError>) -> Bound<T> {
+    fn told<T>(&self, bound: Result<T, SqlError>) -> BindResult<T> {
         bound.map_err(|error| match self.errors {
             Errors::Told if error.state != SqlState::FEATURE_NOT_SUPPORTED => Refusal::Error(error),
             _ => Refusal::General,
@@ -251,7 +251,7 @@ impl Binder<'_> {
     }
 
     /// Binds an expression.
-    pub(crate) fn bind(&mut self, expr: &ast::Expr) -> Bound<Operand> {
+    pub(crate) fn bind(&mut self, expr: &ast::Expr) -> BindResult<Operand> {
         let bound = self.binder.bind(expr);
         self.told(bound)
     }
@@ -262,61 +262,61 @@ impl Binder<'_> {
     }
 
     /// The operand as it is: without a type a constant is text.
-    pub(crate) fn raw(&mut self, operand: &Operand) -> Bound<Scalar> {
+    pub(crate) fn raw(&mut self, operand: &Operand) -> BindResult<Scalar> {
         self.scalar(&operand.expr)
     }
 
     /// The expression by itself, e.g. in a select list: unknown becomes text.
-    pub(crate) fn settle(&mut self, operand: Operand) -> Bound<(Scalar, SqlType)> {
+    pub(crate) fn settle(&mut self, operand: Operand) -> BindResult<(Scalar, SqlType)> {
         let settled = self.binder.settle(operand);
         let settled = self.told(settled)?;
         Ok((self.scalar(&settled)?, settled.ty()))
     }
 
     /// The expression as a condition.
-    pub(crate) fn condition(&mut self, operand: Operand, place: &str) -> Bound<Scalar> {
+    pub(crate) fn condition(&mut self, operand: Operand, place: &str) -> BindResult<Scalar> {
         let condition = self.condition_over_rows(operand, place)?;
         self.scalar(&condition)
     }
 
     /// The same as it is before it becomes a scalar, for [`Binder::scalar_over`].
-    pub(crate) fn condition_over_rows(&mut self, operand: Operand, place: &str) -> Bound<Expr> {
+    pub(crate) fn condition_over_rows(&mut self, operand: Operand, place: &str) -> BindResult<Expr> {
         let condition = self.binder.condition(operand, place);
         self.told(condition)
     }
 
     /// The expression as a value of a type, as on assignment.
-    pub(crate) fn coerce(&mut self, operand: Operand, to: SqlType) -> Bound<Scalar> {
+    pub(crate) fn coerce(&mut self, operand: Operand, to: SqlType) -> BindResult<Scalar> {
         let coerced = self.binder.coerce(operand, to, CastContext::Assignment);
         let coerced = self.told(coerced)?;
         self.scalar(&coerced)
     }
 
     /// The expression on its way into a column.
-    pub(crate) fn assign(&mut self, operand: Operand, column: &ColumnDef) -> Bound<Scalar> {
+    pub(crate) fn assign(&mut self, operand: Operand, column: &ColumnDef) -> BindResult<Scalar> {
         let assigned = self.assign_over_rows(operand, column)?;
         self.scalar(&assigned)
     }
 
     /// The same as it is before it becomes a scalar, for [`Binder::scalar_over`].
-    pub(crate) fn assign_over_rows(&mut self, operand: Operand, column: &ColumnDef) -> Bound<Expr> {
+    pub(crate) fn assign_over_rows(&mut self, operand: Operand, column: &ColumnDef) -> BindResult<Expr> {
         let assigned = self.binder.assign(operand, &column.name, column.ty);
         self.told(assigned)
     }
 
     /// `left = right`
-    pub(crate) fn equal(&mut self, left: Operand, right: Operand) -> Bound<Scalar> {
+    pub(crate) fn equal(&mut self, left: Operand, right: Operand) -> BindResult<Scalar> {
         let equal = self.binder.equal(left, right);
         let equal = self.told(equal)?;
         self.scalar(&equal)
     }
 
-    fn scalar(&mut self, expr: &Expr) -> Bound<Scalar> {
+    fn scalar(&mut self, expr: &Expr) -> BindResult<Scalar> {
         self.scalar_over(expr, None)
     }
 
     /// An expression with the values of an excluded row in place of its columns.
-    pub(crate) fn scalar_over(&mut self, expr: &Expr, excluded: Option<&[Scalar]>) -> Bound<Scalar> {
+    pub(crate) fn scalar_over(&mut self, expr: &Expr, excluded: Option<&[Scalar]>) -> BindResult<Scalar> {
         let mut conversion = Conversion {
             catalog: self.catalog,
             zone: self.zone,
@@ -332,7 +332,7 @@ impl Binder<'_> {
 }
 
 /// The value of an expression of this crate's own making: a default, bound elsewhere.
-pub(crate) fn scalar_of(catalog: &Catalog, expr: &Expr) -> Bound<Scalar> {
+pub(crate) fn scalar_of(catalog: &Catalog, expr: &Expr) -> BindResult<Scalar> {
     let mut conversion = Conversion {
         catalog,
         zone: TimeZone::UTC,

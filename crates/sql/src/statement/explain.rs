@@ -22,13 +22,13 @@ pub struct Listing {
 }
 
 impl Listing {
-    pub(crate) fn new(heads: Vec<(u32, String)>, block: Block, frame: Option<RowBuf>) -> Listing {
-        let frame = frame.map_or(0, |buffer| buffer.0);
+    pub(crate) fn new(heads: Vec<(u32, String)>, block: Block, workspace: Option<RowBuf>) -> Listing {
+        let workspace = workspace.map_or(0, |buffer| buffer.0);
         let mut variables: Vec<String> = Vec::new();
         for variable in &block.variables {
             let place = match variable.place {
                 Place::Register(register) => format!("r{}", register.0),
-                Place::Frame(column) => format!("b{frame}.{column}"),
+                Place::Workspace(column) => format!("b{workspace}.{column}"),
             };
             let line = format!("{place} = {} {}", variable.name, variable.ty.name());
             if !variables.contains(&line) {

@@ -1,4 +1,4 @@
-//! What a checkpoint has to write: taken at a boundary, given back if it was not written.
+//! The changes that a checkpoint has to write: taken at a boundary, returned if they were not written.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::store::Store;
 use crate::table::TableCore;
 
 /// A boundary, and what was written since marks and lists were last taken. Keeps the boundary's versions
-/// alive. Dropped without having been written it gives marks and lists back to the tables.
+/// alive. If it is dropped without having been written, marks and lists go back to the tables.
 pub struct Changes {
     snapshot: Snapshot,
     tables: Vec<TableChanges>,
@@ -24,7 +24,7 @@ pub(super) struct TableChanges {
     pub core: Arc<TableCore>,
     /// Marks of slots, see [`SlotArena::take_written`](crate::memory::SlotArena::take_written).
     marks: Vec<u64>,
-    /// Rows that are gone and that an earlier checkpoint may have.
+    /// Removed rows that an earlier checkpoint may contain.
     pub removed: Vec<RowId>,
 }
 
@@ -36,9 +36,9 @@ impl TableChanges {
 }
 
 impl Changes {
-    /// Takes the newest boundary, with no batch in execution: waits while one is. Costs a few nanoseconds for
-    /// each 4096 slots; copies no row. `None` while a finished batch waits to be published, as it does for
-    /// ever when the log has failed.
+    /// Takes the newest boundary while no batch is executing; waits for the one that is. Costs a few
+    /// nanoseconds for each 4096 slots; copies no row. `None` while a finished batch waits to be published,
+    /// which is for ever if the log has failed.
     pub fn take(store: &Arc<Store>) -> Option<Changes> {
         store.at_checkpoint(|snapshot| {
             let mut tables: Vec<TableChanges> = snapshot
@@ -77,7 +77,7 @@ impl Changes {
         &self.tables
     }
 
-    /// They are on disk.
+    /// Marks the changes as written to disk.
     pub(super) fn set_written(mut self) {
         self.is_written = true;
     }

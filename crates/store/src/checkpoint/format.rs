@@ -1,4 +1,4 @@
-//! What stands in the engine. `docs/formats/checkpoint.md` is the same in prose.
+//! The layout of a checkpoint in the engine. `docs/formats/checkpoint.md` describes it in prose.
 //!
 //! ```text
 //! family 0          key "header": version u32 | batch u64 | digest u64 | catalog, length first

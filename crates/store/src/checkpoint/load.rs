@@ -1,9 +1,9 @@
-//! Loading: the engine's rows into a store, by several threads.
+//! Loads the engine's rows into a store, with several threads.
 //!
 //! First the rows: each table is cut into ranges of about equal size ([`Lsm::cuts`](weft_lsm::Lsm::cuts)),
-//! and whoever is free takes the next one. Then the indexes: those of long tables one after the other, by all
-//! threads together (`index/build.rs`), the others one by one in the same way. Slots are taken in
-//! any order, so addresses and index shapes differ between two loads; they enter no file and no digest.
+//! and each free thread takes the next one. Then the indexes: those of long tables one after another, each by
+//! all threads together (`index/build.rs`), the others one per thread. Slots are assigned in any order, so
+//! addresses and index shapes differ between two loads; neither files nor digests depend on them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,14 +19,14 @@ use crate::table_map::TableMap;
 
 /// Stored bytes of a range that one thread loads at a time.
 const RANGE_BYTES: u64 = 8 << 20;
-/// Threads that load rows, for each that is allowed to compute: half of them wait for the device, nobody
-/// reads ahead for them.
+/// Threads that load rows per computing thread: half of them wait for the device, since there is no
+/// read-ahead.
 const READERS_PER_THREAD: usize = 2;
 
 impl Checkpoints {
-    /// Loads and verifies what is on disk, with so many threads (rows with twice as many: some wait for the
-    /// device): a store at its boundary, or an empty one if
-    /// there is no checkpoint yet. Tells `progress` how far it has come.
+    /// Loads and verifies the checkpoint with `threads` threads (rows with twice as many, since some wait for
+    /// the device): a store at its boundary, or an empty one if there is no checkpoint yet. Reports to
+    /// `progress`.
     ///
     /// # Errors
     /// The disk's; whatever is damaged.
@@ -96,7 +96,7 @@ impl Checkpoints {
     }
 }
 
-/// Rows of a table from which on its structures are built by several threads each.
+/// Tables with at least this many rows have their indexes built by several threads each.
 const LONG_ROWS: usize = 1 << 16;
 
 /// A part of a table.
@@ -194,7 +194,8 @@ fn build_structures(
         .enumerate()
         .flat_map(|(table, (_, loader))| (0..loader.structure_count()).map(move |number| (table, number)))
         .collect();
-    // What takes longest comes first: one at a time, with all threads. Of the others each thread takes one.
+    // The longest tables come first: one at a time, with all threads. Each thread then takes one of the
+    // others.
     let row_count = |table: usize| loaded.get(table).map_or(0, Loaded::rows);
     work.sort_by_key(|(table, _)| std::cmp::Reverse(row_count(*table)));
     progress.begin("building indexes", "indexes and maps", work.len() as u64);
@@ -227,8 +228,8 @@ fn build_structures(
     Ok(built)
 }
 
-/// Does `count` pieces of work with so many threads, the caller's included; results in any order, or the
-/// first error that somebody met.
+/// Does `count` pieces of work with `threads` threads, the caller's included; returns the results in any
+/// order, or the first error.
 fn in_parallel<T: Send>(
     threads: usize,
     count: usize,

@@ -1,4 +1,4 @@
-//! What memory holds, durably: rows of a batch boundary in an ordered key-value engine.
+//! Checkpoints: the rows of a batch boundary, durable in an ordered key-value engine.
 //!
 //! ```text
 //!   batches ──► marks on slots written, lists of rows removed       memory/slots.rs, writer/
@@ -13,31 +13,31 @@
 //!
 //! The engine holds a header (batch, digest, catalog) and every row under (table, row id): the state at one
 //! batch boundary. A checkpoint brings it to a newer boundary: it writes the rows that changed, tombstones
-//! for those that went, and the header, and all of that appears in one edit of the engine's manifest. So what
-//! is on disk is always one whole boundary, the old one or the new one. It is written from a
+//! for the removed ones, and the header, all in one edit of the engine's manifest. So the disk always holds
+//! one complete boundary, the old one or the new one. A checkpoint is written from a
 //! [`Snapshot`](crate::Snapshot) while batches go on. Together with the log after its batch it is the
-//! database; the log before it may go.
+//! database; the log before it can be removed.
 //!
 //! # Which rows changed
 //!
-//! A writer marks the group of slots that it writes to, a batch lists the rows that it removed. A checkpoint
-//! takes marks and lists at its boundary, looks through marked groups alone, and writes the rows there whose
-//! version is younger than the checkpoint before. If it fails it gives marks and lists back, so that the next
-//! one covers both. A table whose rows were replaced as a whole (TRUNCATE, a new layout) or that is new is
-//! written as a whole, behind the deletion of all that was there before.
+//! A writer marks the group of slots that it writes to, and a batch lists the rows that it removed. A
+//! checkpoint takes marks and lists at its boundary, scans only the marked groups, and writes the rows in
+//! them whose version is newer than the previous checkpoint. If it fails it returns marks and lists, so that
+//! the next one covers both. A new table, or one whose rows were all replaced (TRUNCATE, a new layout), is
+//! written completely, after a deletion of everything that was stored for it.
 //!
 //! # Checks
 //!
-//! Damaged memory does not become a checkpoint: every row that is written must be what was sealed when it was
-//! put into memory (`memory/version.rs`), no row that was replaced since may have been found to be other, and
-//! when all rows are written their digest must be the batches'. Rows that did not change are not looked at:
-//! what is on disk of them stays. The reader trusts nothing: blocks have checksums, rows are checked against
-//! their layout, unique keys when indexes are built, and in the end the digest.
+//! Damaged memory does not get into a checkpoint: every row that is written must match the seal made when it
+//! was put into memory (`memory/version.rs`), no damaged row may have been found when it was replaced, and
+//! once all rows are written their digest must equal the batches'. Unchanged rows are not checked: their
+//! stored copies stay. The reader trusts nothing: blocks have checksums, rows are checked against their
+//! layout, unique keys when indexes are built, and finally the digest.
 //!
 //! # Merging
 //!
-//! Files of changes are merged by the engine's compaction, on its own thread or on units that may fail and
-//! are checked ([`CompactionUnits`]). Whoever does it, the files are the same.
+//! The engine's compaction merges the files of changes, on its own thread or on units that may fail and are
+//! checked ([`CompactionUnits`]). The resulting files are the same in either case.
 //!
 //! Byte tables: `docs/formats/checkpoint.md`. Choices and their price: decision 0015.
 
@@ -66,20 +66,20 @@ pub use write::Written;
 /// Folder of the engine in a database's directory.
 pub const FOLDER: &str = "rows";
 
-/// Sizes of what is on disk. None of them is stored.
+/// Size settings of checkpoints. None of them is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointConfig {
     /// A file is finished when it has this many bytes.
     pub table_bytes: u64,
     /// Bytes of a block: the unit of reading, checking and compression.
     pub block_bytes: u32,
-    /// Files of changes that call for their being merged with older ones.
+    /// The number of files of changes at which they are merged with older ones.
     pub level0_tables: usize,
-    /// Bytes that the first level of merged files is to hold.
+    /// The target size of the first level of merged files, in bytes.
     pub level1_bytes: u64,
-    /// Rows that are put in order at a time: 32 bytes of memory each.
+    /// Rows that are sorted at a time: 32 bytes of memory each.
     pub run_rows: usize,
-    /// Whether files are merged by a thread of their own. If not, [`Checkpoints::merge`] does it.
+    /// Whether a thread of its own merges files. If not, [`Checkpoints::merge`] does.
     pub merge_beside: bool,
     /// Who merges them.
     pub units: CompactionUnits,
@@ -99,20 +99,20 @@ impl Default for CheckpointConfig {
     }
 }
 
-/// A block of a table takes some 60 bytes of its index: enough for 5 GB and more. Beyond that tables are
-/// closed and opened again from range to range.
+/// The index of a table takes about 60 bytes for each block: enough for 5 GB and more. Beyond that, tables
+/// are closed and reopened from range to range.
 const OPEN_TABLES_BYTES: usize = 8 << 20;
 
 impl CheckpointConfig {
     fn engine_options(&self) -> LsmOptions {
         let mut options = LsmOptions {
-            // Nothing is written but whole checkpoints, and nothing read but all of it.
+            // Only complete checkpoints are written, and only all rows are read.
             memtable_bytes: 1 << 20,
-            // For what is known of open tables. Loading reads every block once and keeps none.
+            // For the metadata of open tables. Loading reads every block once and caches none.
             block_cache_bytes: OPEN_TABLES_BYTES,
             filter_bits_per_key: 0,
-            // However long a row is: an opening reads every value, tables compress it, and a load is shared
-            // out by the bytes of tables (decision 0017).
+            // Values are never stored separately: an opening reads every value, tables compress it, and the
+            // work of loading is divided by the bytes of tables (decision 0017).
             large_value_bytes: usize::MAX,
             block_bytes: self.block_bytes,
             table_bytes: self.table_bytes,
@@ -130,7 +130,7 @@ impl CheckpointConfig {
         };
         for level in &mut options.levels {
             level.compression = Compression::Lz4;
-            // Read again only by the next opening: the page cache is for others.
+            // Read again only by the next opening: leave the page cache to others.
             level.io = TableIo::Direct;
         }
         options
@@ -147,18 +147,18 @@ pub struct Checkpoints {
 /// The state that the engine holds.
 struct Boundary {
     batch: BatchId,
-    /// Which rows each table had, by [`TableCore::id`](crate::table::TableCore::id).
+    /// The rows of each table, by [`TableCore::id`](crate::table::TableCore::id).
     cores: HashMap<TableId, u64>,
 }
 
 impl Checkpoints {
-    /// Opens what is in the database directory `dir`, or makes it.
+    /// Opens what is in the database directory `dir`, or creates it.
     ///
     /// # Errors
     /// The disk's; corrupt files that opening has to look at.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, config: &CheckpointConfig) -> Result<Self, CheckpointError> {
         let (dir, options) = (dir.join(FOLDER), config.engine_options());
-        // The clock serves the engine's statistics alone.
+        // The clock is only used for the engine's statistics.
         let clock = Arc::new(SystemClock::default());
         Ok(Checkpoints {
             lsm: weft_lsm::Lsm::open(disk, &dir, options, clock)?,
@@ -167,7 +167,7 @@ impl Checkpoints {
         })
     }
 
-    /// Merges files until none is superfluous, if no thread does it.
+    /// Merges files until no further merge is due, if no thread does it.
     ///
     /// # Errors
     /// The disk's; corrupt files. What was written stays as it is.
@@ -194,7 +194,7 @@ impl fmt::Debug for Checkpoints {
     }
 }
 
-/// Why a checkpoint was not written or not loaded. The one before is as it was.
+/// Why a checkpoint was not written or not loaded. The previous one is intact.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CheckpointError {
@@ -205,14 +205,14 @@ pub enum CheckpointError {
         /// Its version.
         version: u32,
     },
-    /// What is stored is whole and makes no sense.
+    /// The stored bytes are complete but make no sense.
     Corrupt {
         /// Header, or table and row.
         place: String,
         /// What is wrong.
         reason: String,
     },
-    /// Rows in memory are not what batches have written. Nothing was written.
+    /// Rows in memory are not what batches wrote. Nothing was written.
     DamagedMemory {
         /// How that shows.
         found: String,

@@ -1,7 +1,7 @@
-//! Who merges the files of checkpoints: the thread that compacts, or units that may fail.
+//! What merges the files of checkpoints: the compaction thread, or units that may fail.
 //!
-//! Whoever it is, the files are the same, byte for byte: what a unit does wrong is found and done again by
-//! the CPU (`weft-offload`). So the choice is one of speed, and may change from one opening to the next.
+//! The resulting files are the same, byte for byte: errors of a unit are detected and the work is redone by
+//! the CPU (`weft-offload`). So the choice only affects speed, and may change from one opening to the next.
 //!
 //! Source: X-DB, "System Design": compaction leaves the cores that serve transactions.
 
@@ -15,17 +15,17 @@ use weft_offload::Scheduler;
 use weft_offload::model::ModelParams;
 use weft_offload::reason::{Blame, ReasonCounts};
 
-/// Who merges. Clones are the same units.
+/// What merges. Clones share the same units.
 #[derive(Clone, Default)]
 pub enum CompactionUnits {
     /// The thread that compacts.
     #[default]
     Cpu,
-    /// The units of a scheduler, and the CPU behind them. Others may have jobs for them, too.
+    /// The units of a scheduler, and the CPU as a fallback. Others may submit jobs to them, too.
     Scheduler {
         /// What they are called.
         name: &'static str,
-        /// Who gives them jobs.
+        /// The scheduler.
         scheduler: Arc<Scheduler>,
     },
 }
@@ -42,8 +42,8 @@ impl CompactionUnits {
         })
     }
 
-    /// A unit that simulates X-DB's, cycle by cycle: right results, slowly, and a load on this machine that a
-    /// unit would not be.
+    /// A unit that simulates X-DB's, cycle by cycle: correct results, but slow, and it loads this machine,
+    /// which a real unit would not.
     ///
     /// # Errors
     /// The system gives no thread.
@@ -54,7 +54,7 @@ impl CompactionUnits {
         })
     }
 
-    /// The name: `cpu`, `runtime`, `model`, or what the maker of a scheduler calls it.
+    /// The name: `cpu`, `runtime`, `model`, or the name given to a scheduler.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -113,16 +113,16 @@ impl PartialEq for CompactionUnits {
 
 impl Eq for CompactionUnits {}
 
-/// A panic of whoever holds the settings leaves the units as they are: what they share is behind latches, and
-/// a panic of their own thread stops them.
+/// A panic of a thread that holds the settings leaves the units intact: what they share is behind latches,
+/// and a panic of their own thread stops them.
 impl std::panic::RefUnwindSafe for CompactionUnits {}
 impl std::panic::UnwindSafe for CompactionUnits {}
 
-/// What units did since their scheduler began, for everybody who gives them jobs: with units of its own, what
-/// they did for a database's checkpoints since it was opened. `jobs = done_by_units + done_by_cpu`.
+/// What units did since their scheduler began, for all its users; for units of a single database since it was
+/// opened. `jobs = done_by_units + done_by_cpu`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UnitStats {
-    /// Jobs done, whoever did them in the end.
+    /// Jobs done, by units or the CPU.
     pub jobs: u64,
     /// Jobs that wait.
     pub waiting: u64,
@@ -130,11 +130,11 @@ pub struct UnitStats {
     pub compared: u64,
     /// Jobs that the CPU did instead of a unit, by the first reason.
     pub redone_on_cpu: ReasonCounts,
-    /// Jobs that the CPU did because units were busy, or because there are none.
+    /// Jobs that the CPU did because units were busy or there are none.
     pub helped_by_cpu: u64,
-    /// Jobs that the CPU began, too, because their unit was unusually slow, whoever was first.
+    /// Jobs that the CPU also started because their unit was unusually slow.
     pub hedged: u64,
-    /// Those of them that the unit was first with all the same, or that the CPU broke down over.
+    /// Those that the unit finished first nevertheless, or at which the CPU failed.
     pub hedges_lost_by_cpu: u64,
     /// Units, the CPU not counted.
     pub units: u64,
@@ -149,23 +149,23 @@ impl UnitStats {
         self.jobs.saturating_sub(self.done_by_cpu())
     }
 
-    /// Jobs whose result is the CPU's: done again after a failure, begun beside a slow unit, not for units at
-    /// all, or units were busy.
+    /// Jobs whose result is the CPU's: redone after a failure, started beside a slow unit, not suited for
+    /// units, or because units were busy.
     #[must_use]
     pub fn done_by_cpu(&self) -> u64 {
         let redone = self.redone_after_failure() + self.hedges_lost_by_units();
         redone + self.redone_on_cpu.total(Blame::Nobody) + self.helped_by_cpu
     }
 
-    /// Jobs that a unit failed at and the CPU did again, because of it. Where the unit was slow and nothing
-    /// else, nobody failed: see [`Self::hedges_lost_by_units`].
+    /// Jobs that a unit failed and the CPU redid for that reason. A unit that was only slow did not fail: see
+    /// [`Self::hedges_lost_by_units`].
     #[must_use]
     pub fn redone_after_failure(&self) -> u64 {
         self.redone_on_cpu.total(Blame::Unit)
     }
 
-    /// Jobs that the CPU did before their unit, which was unusually slow, and before its deadline: with some
-    /// of them the unit was done a moment later, of others it had lost the answer.
+    /// Jobs that the CPU finished before their unusually slow unit, and before its deadline. The unit may
+    /// have finished a moment later, or may have lost the answer.
     #[must_use]
     pub fn hedges_lost_by_units(&self) -> u64 {
         self.redone_on_cpu.total(Blame::Open)

@@ -1,4 +1,4 @@
-//! Checking what is on disk of a database that nobody has open, without loading it.
+//! Checks the files of a closed database without loading it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ pub struct Checked {
 /// digest: that is what opening does.
 ///
 /// # Errors
-/// `WouldBlock` if somebody has it open; other errors of the disk. What is corrupt is no error.
+/// `WouldBlock` if the database is open; other errors of the disk. Corruption is no error but part of the
+/// result.
 pub fn verify(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Checked, LsmError> {
     let mut newest = None;
     let dir = dir.join(FOLDER);

@@ -1,9 +1,9 @@
-//! Writing a checkpoint: changes into the engine.
+//! Writes a checkpoint: changes into the engine.
 //!
-//! Slots are in no order, and tables of the engine are sorted by row id. So the changed rows of a table are
-//! put in order run by run ([`CheckpointConfig::run_rows`](super::CheckpointConfig::run_rows)): ids and slots
-//! alone, the rows stay where they are. Runs that overlap become files that overlap, which merging puts right
-//! later. Rows that lie in the order in which they were inserted, as most do, make runs one behind the other.
+//! Slots are in no particular order, and tables of the engine are sorted by row id. So the changed rows of a
+//! table are sorted run by run ([`CheckpointConfig::run_rows`](super::CheckpointConfig::run_rows)): ids and
+//! slots only, the rows stay where they are. Runs that overlap become files that overlap, which are merged
+//! later. Rows that are stored in the order of insertion, as most are, make runs that follow one another.
 
 use std::ops::ControlFlow;
 
@@ -29,13 +29,13 @@ pub struct Written {
 }
 
 impl Checkpoints {
-    /// Brings what is on disk to the boundary of `changes`, which were taken from the store that was loaded
-    /// from here, or from a new one if nothing was here. `progress` is told the rows written so far, at least
-    /// every `run_rows`; breaking cancels.
+    /// Brings the disk to the boundary of `changes`. These must be taken from the store that was loaded from
+    /// here, or from a new one if nothing was here. `progress` is called with the rows written so far, at
+    /// least every `run_rows`; breaking cancels.
     ///
     /// # Errors
-    /// On any error what is on disk is the boundary before, and the changes are the tables' again. (If the
-    /// last step failed a crash may find either.)
+    /// On any error the disk keeps the previous boundary, and the changes go back to the tables. (If the last
+    /// step failed, a crash may leave either boundary.)
     pub fn write(
         &mut self,
         changes: Changes,
@@ -111,7 +111,7 @@ struct RowsWriter<'a, 'p> {
     ingest: Ingest<'a>,
     pin: Pin<'a>,
     run_rows: usize,
-    /// Rows of one table that wait to be put in order; without a slot they are to be removed.
+    /// Rows of one table that wait to be sorted; an entry without a slot is to be removed.
     run: Vec<(RowId, Option<SlotId>)>,
     value: Vec<u8>,
     /// Of all rows written.
@@ -121,7 +121,7 @@ struct RowsWriter<'a, 'p> {
 }
 
 impl RowsWriter<'_, '_> {
-    /// One table; all its rows if there is no boundary `since` which they are known to be written.
+    /// One table; all its rows if there is no boundary `since`.
     fn table(&mut self, changes: &TableChanges, since: Option<BatchId>) -> Result<(), CheckpointError> {
         match since {
             Some(since) => {

@@ -1,9 +1,9 @@
-//! Building an index over rows that exist, or over their row ids: CREATE INDEX, and loading a checkpoint.
+//! Builds an index over existing rows, or over their row ids: for CREATE INDEX, and for loading a checkpoint.
 //!
-//! Hash entries go into tables that have room for all of them from the beginning, a group at a time whose
-//! lines have been asked for. The others are collected, sorted once and put into the tree in order, which
-//! finds every node in the cache and leaves full ones behind. The sorted list also shows duplicates. A
-//! statement that builds an index can be ended in all of that.
+//! Hash entries go into tables that have space for all of them from the beginning, in groups whose lines were
+//! prefetched. The others are collected, sorted once and added to the tree in order, which finds every node
+//! in the cache and leaves nodes full. The sorted list also reveals duplicates. A statement that builds an
+//! index can be interrupted in all of these steps.
 //!
 //! ```text
 //!   regions  -> thread 1: hash entries, a sorted list --+--- keys up to a cut:  thread 1 -> tree
@@ -27,15 +27,15 @@ use crate::table::{TableCore, row_id_hash};
 
 const HEAD_BYTES: usize = 16;
 
-/// A key and its slot, to be sorted by both. The first 16 bytes stand in the entry as two words, so that most
-/// comparisons touch no other memory.
+/// A key and its slot, to be sorted by both. The first 16 bytes are in the entry as two words, so that most
+/// comparisons access no other memory.
 #[derive(PartialEq, Eq)]
 struct Entry {
     head: [u64; 2],
     /// Key bytes after those.
     tail: Box<[u8]>,
     slot: SlotId,
-    /// Key bytes in the head: tells padding from zeros.
+    /// How many key bytes are in the head: tells padding from zeros.
     head_len: u8,
 }
 
@@ -87,44 +87,44 @@ impl PartialOrd for Entry {
 /// Regions of a table that one thread takes at a time.
 const REGIONS_AT_A_TIME: u64 = 4;
 
-/// Entries that are sorted by the sort that knows runs: some 100 MB of memory beside them.
+/// Entries up to which the stable sort is used, which detects runs: it needs some 100 MB more.
 const STABLE_ENTRIES_MAX: usize = 4 << 20;
 
 /// Units of work of an entry of the tree.
 const ENTRY_UNITS: usize = 16;
 
-/// What one thread has found: entries in order, those whose key takes no part in uniqueness apart.
+/// The result of one thread: sorted entries; those whose key is exempt from uniqueness are separate.
 #[derive(Default)]
 struct Piece {
     entries: Vec<Entry>,
     with_null: Vec<Entry>,
 }
 
-/// Why there is no index.
+/// Why an index was not built.
 #[derive(Debug)]
-pub(crate) enum NotBuilt {
+pub(crate) enum BuildError {
     /// Another row has the key of the row in this slot, in a unique index.
     Duplicate(SlotId),
-    /// The statement shall end.
+    /// The statement was interrupted.
     Ended(SqlError),
 }
 
 /// An index over the live rows that the pin sees, about `rows` of them. With several threads the rows are
-/// divided among them, and then the order of the keys.
+/// divided among them, and then the key ranges.
 pub(crate) fn build(
     def: &IndexDef,
     core: &TableCore,
     pin: Pin<'_>,
     rows: usize,
     threads: usize,
-) -> Result<IndexData, NotBuilt> {
+) -> Result<IndexData, BuildError> {
     let mut index = IndexData::new(def, &core.layout, core.slots.memory());
     index.make_room(rows);
     let next = AtomicU64::new(0);
     let pieces = with_each(0..threads.max(1), |_| collect(def, &index, core, pin, &next));
     let (mut entries, mut with_null) = (Vec::new(), Vec::new());
     for piece in pieces {
-        let piece = piece.map_err(NotBuilt::Ended)?;
+        let piece = piece.map_err(BuildError::Ended)?;
         entries.push(piece.entries);
         with_null.extend(piece.with_null);
     }
@@ -133,7 +133,7 @@ pub(crate) fn build(
     }
     let parts = in_parts(&entries);
     let outcomes = with_each(parts.iter(), |part| add_in_order(def, &index, part));
-    outcomes.into_iter().collect::<Result<(), NotBuilt>>()?;
+    outcomes.into_iter().collect::<Result<(), BuildError>>()?;
     if let Some(ordered) = &index.ordered {
         with_null.sort_unstable();
         let mut key = Vec::new();
@@ -168,7 +168,7 @@ pub(crate) fn build_row_ids(
     Ok(row_ids)
 }
 
-/// Hash entries that wait for their lines.
+/// Hash entries whose lines are being prefetched.
 const GROUP: usize = 16;
 
 /// Entries on their way into a hash index.
@@ -193,7 +193,7 @@ impl Adding {
     }
 }
 
-/// Does the work for each of these, at the same time; results in order.
+/// Does the work for each item in parallel; returns the results in order.
 fn with_each<I: Send, T: Send>(each: impl Iterator<Item = I>, work: impl Fn(I) -> T + Sync) -> Vec<T> {
     let mut each = each;
     let first = each.next();
@@ -207,7 +207,7 @@ fn with_each<I: Send, T: Send>(each: impl Iterator<Item = I>, work: impl Fn(I) -
     })
 }
 
-/// Takes regions as long as there are some: hashed entries go into the index, the others come back.
+/// Takes regions as long as there are any: hash entries go into the index, the others are returned.
 fn collect(
     def: &IndexDef,
     index: &IndexData,
@@ -235,8 +235,8 @@ fn collect(
     if let Some(hash) = &index.hash {
         adding.finish(hash);
     }
-    // Rows that came in the order of their keys lie so, in long runs. A stable sort takes these as they are,
-    // but needs half of the list's memory again.
+    // Rows that were inserted in key order form long sorted runs. A stable sort uses these, but needs half of
+    // the list's memory again.
     if interrupt::current().is_some() {
         piece.entries = sort::sorted(piece.entries, Entry::cmp)?;
     } else if piece.entries.len() <= STABLE_ENTRIES_MAX {
@@ -247,7 +247,7 @@ fn collect(
     Ok(piece)
 }
 
-/// Takes regions as long as there are some, and shows the live rows in them.
+/// Takes regions as long as there are any, and visits their live rows.
 fn each_live<'c>(
     core: &'c TableCore,
     pin: Pin<'c>,
@@ -269,7 +269,7 @@ fn each_live<'c>(
     }
 }
 
-/// Cuts sorted lists at the same keys, into as many parts as there are lists. Entries with one key stay
+/// Cuts sorted lists at the same keys, into as many parts as there are lists. Entries with equal keys stay
 /// together.
 fn in_parts(lists: &[Vec<Entry>]) -> Vec<Vec<&[Entry]>> {
     let mut rest: Vec<&[Entry]> = lists.iter().map(Vec::as_slice).collect();
@@ -292,7 +292,7 @@ fn in_parts(lists: &[Vec<Entry>]) -> Vec<Vec<&[Entry]>> {
     parts
 }
 
-/// Takes the smallest entry of sorted lists, which are as few as threads.
+/// Takes the smallest entry of sorted lists, of which there is one per thread.
 fn take_smallest<'e>(lists: &mut [&'e [Entry]]) -> Option<&'e Entry> {
     let with_head = lists.iter_mut().filter(|list| !list.is_empty());
     with_head
@@ -300,15 +300,15 @@ fn take_smallest<'e>(lists: &mut [&'e [Entry]]) -> Option<&'e Entry> {
         .split_off_first()
 }
 
-/// Adds a part's entries in order, and looks for keys that stand twice.
-fn add_in_order(def: &IndexDef, index: &IndexData, part: &[&[Entry]]) -> Result<(), NotBuilt> {
+/// Adds a part's entries in order, and checks for duplicate keys.
+fn add_in_order(def: &IndexDef, index: &IndexData, part: &[&[Entry]]) -> Result<(), BuildError> {
     let (mut rest, mut key) = (part.to_vec(), Vec::new());
     let mut pace = Pace::default();
     let mut before: Option<&Entry> = None;
     while let Some(entry) = take_smallest(&mut rest) {
-        pace.step(ENTRY_UNITS).map_err(NotBuilt::Ended)?;
+        pace.step(ENTRY_UNITS).map_err(BuildError::Ended)?;
         if def.unique && before.is_some_and(|before| before.compare_key(entry).is_eq()) {
-            return Err(NotBuilt::Duplicate(entry.slot));
+            return Err(BuildError::Duplicate(entry.slot));
         }
         before = Some(entry);
         if let Some(ordered) = &index.ordered {

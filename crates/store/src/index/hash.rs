@@ -1,4 +1,4 @@
-//! Hash index: tables of cache lines that readers look at without a latch.
+//! Hash index: tables of cache lines that readers access without a latch.
 //!
 //! ```text
 //!   shard (6 upper bits of the hash)        line (64 bytes)
@@ -6,22 +6,24 @@
 //!     latch: for writers                    passed: entries that found this line full and went on
 //! ```
 //!
-//! An entry's home is the line that the lower bits of its hash name; if that is full it lies in a line behind
-//! it, and every line that it passed counts it. So a reader goes on only where something went on, and as a
-//! rule one line holds the answer. The bits kept in a cell serve to reject other keys and to find the home
-//! when a table doubles; the key itself is checked against the row, which the reader needs anyway.
+//! An entry's home line is the one that the lower bits of its hash name; if that line is full, the entry is
+//! stored in a later one, and every line that it passed counts it. So a reader goes on only past lines that
+//! entries have passed, and usually one line has the answer. The bits kept in a cell serve to reject other
+//! keys and to find the home line when a table doubles; the key itself is checked against the row, which the
+//! reader needs anyway.
 //!
 //! Invariants:
 //! 1. An entry is one atomic word and does not move while its table is current. So a reader finds every entry
-//!    that is there during its whole look; what comes or goes meanwhile it may see or not.
-//! 2. Entries that a reader may need are there before it pins, and go when nobody can need them
-//!    (`index/mod.rs`). With 1, readers need no version counter.
-//! 3. A table that was outgrown may be used again for other lines at once. A reader therefore looks at the
-//!    shard's table again when it is done, and starts anew if it changed. Tables only grow, so the same one
-//!    does not come back.
+//!    that exists during its whole lookup; entries that are added or removed in the meantime it may see or
+//!    not.
+//! 2. Entries that a reader may need exist before it pins, and are removed when nobody can need them
+//!    (`index/mod.rs`). Together with 1, readers need no version counter.
+//! 3. An outgrown table's memory may be reused for other lines at once. A reader therefore checks the shard's
+//!    table again at the end, and starts over if it changed. Tables only grow, so the same one does not come
+//!    back.
 //! 4. Writers hold the shard's latch.
 //!
-//! Two hashes that differ only in bits which no cell keeps are one entry: see [`HashIndex::is_same_entry`].
+//! Two hashes that differ only in bits that no cell keeps are one entry: see [`HashIndex::is_same_entry`].
 //!
 //! Source: one line per probe as in Ross, "Efficient hash probes on modern processors" (2007); that probes
 //! are separable into steps, BionicDB 4.4.1.
@@ -50,7 +52,7 @@ const FRAGMENT_MASK: u64 = (1 << FRAGMENT_BITS) - 1;
 /// A table doubles when it would be fuller than this.
 const LOAD_PERCENT_MAX: usize = 70;
 
-/// Entries below which no room is made for them.
+/// Indexes below this many entries are not presized.
 const ROOM_ENTRIES_MIN: usize = 4_096;
 
 #[repr(C, align(64))]
@@ -72,21 +74,21 @@ impl Line {
     }
 }
 
-/// The line that a hash names, in its table as that was at some moment: for hints, as the table may have been
+/// The home line of a hash, in its table as that was at some moment. Only for hints: the table may have been
 /// outgrown since.
 #[derive(Clone, Copy)]
 pub(crate) struct HomeLine<'i>(&'i Line);
 
 impl HomeLine<'_> {
-    /// Where it lies.
+    /// Its address.
     #[inline(always)]
     pub(crate) fn address(self) -> *const u8 {
         ptr::from_ref(self.0).cast()
     }
 
     /// The first slot with this hash that has its entry here.
-    // Without branches: which cell holds the key is anybody's guess, a wrong guess costs a dozen instructions
-    // and fetches a foreign row.
+    // Without branches: which cell holds the key is unpredictable, and a wrong guess costs a dozen
+    // instructions and fetches the wrong row.
     #[inline(always)]
     pub(crate) fn first_candidate(self, hash: u64) -> Option<SlotId> {
         let mut first = NO_SLOT;
@@ -158,7 +160,7 @@ impl Table {
     }
 }
 
-/// What readers look at, apart from what writers write.
+/// What readers access, on other cache lines than what writers write.
 #[repr(align(64))]
 struct Shard {
     table: AtomicPtr<Line>,
@@ -209,13 +211,13 @@ impl HashIndex {
         }
     }
 
-    /// Makes room for so many entries in an index that has none, so that hardly a shard need grow on the way
-    /// there, if hashes are spread evenly; a short index just grows. Nobody else knows the index yet.
+    /// Presizes an empty index for this many entries, so that hardly any shard has to grow if hashes are
+    /// spread evenly; a small index just grows. Nobody else may know the index yet.
     pub(crate) fn make_room(&mut self, entries: usize) {
         if entries < ROOM_ENTRIES_MIN {
             return;
         }
-        // Some shards have more than the mean; four deviations more have one in thirty thousand.
+        // Some shards get more than the mean; four standard deviations more happen once in thirty thousand.
         let mean = entries.div_ceil(SHARDS);
         let of_shard = mean + 4 * mean.isqrt();
         let line_count = (of_shard * 100)
@@ -228,7 +230,7 @@ impl HashIndex {
         }
     }
 
-    /// The index does not tell these hashes apart: an entry for one is the entry for the other.
+    /// The index cannot tell these hashes apart: an entry for one is also an entry for the other.
     pub(crate) fn is_same_entry(one: u64, other: u64) -> bool {
         let kept = |hash: u64| (hash >> (64 - SHARD_BITS), fragment_of(hash));
         kept(one) == kept(other)
@@ -244,7 +246,7 @@ impl HashIndex {
         self.put::<true>(hash, slot);
     }
 
-    /// Adds an entry of a slot that has none: a new row's.
+    /// Adds an entry for a slot that has none: a new row's.
     pub(crate) fn add_first(&self, hash: u64, slot: SlotId) {
         self.put::<false>(hash, slot);
     }
@@ -325,7 +327,7 @@ impl HashIndex {
         new
     }
 
-    /// Shows the slots with this hash until told to stop. May show some twice or wrongly: callers check.
+    /// Visits the slots with this hash until told to stop. May visit some twice or wrongly: callers check.
     #[inline(always)]
     fn look(&self, table: Table, fragment: u64, mut see: impl FnMut(SlotId) -> bool) {
         let home = table.home(fragment);
@@ -335,7 +337,7 @@ impl HashIndex {
             let mut found = line.found(fragment);
             while found != 0 {
                 let cell = line.cells.get(found.trailing_zeros() as usize);
-                // It may have changed meanwhile.
+                // It may have changed in the meantime.
                 let slot = cell.map_or(NO_SLOT, |cell| slot_of(cell.load(Ordering::Acquire), fragment));
                 if slot < SLOT_MASK && !see(SlotId(slot)) {
                     return;
@@ -372,7 +374,7 @@ impl HashIndex {
         }
     }
 
-    /// The line that the hash names: for hints. `None` while there is none.
+    /// The home line of a hash, for hints. `None` if there is no table yet.
     #[inline(always)]
     pub(crate) fn home(&self, hash: u64) -> Option<HomeLine<'_>> {
         let table = Table::from_tagged(self.shard(hash)?.table.load(Ordering::Acquire))?;
@@ -380,7 +382,7 @@ impl HashIndex {
         Some(HomeLine(unsafe { table.line(table.home(fragment_of(hash))) }))
     }
 
-    /// Where the hash's line lies: for hints. Null while there is none.
+    /// The address of the hash's home line, for hints. Null if there is no table yet.
     #[inline(always)]
     pub(crate) fn line_address(&self, hash: u64) -> *const u8 {
         self.home(hash).map_or(ptr::null(), HomeLine::address)
@@ -396,7 +398,7 @@ impl HashIndex {
         }
     }
 
-    /// [`HashIndex::first_candidate`] where lines that were full are behind.
+    /// [`HashIndex::first_candidate`] if the home line was full.
     #[cold]
     pub(crate) fn first_candidate_behind(&self, hash: u64) -> Option<SlotId> {
         let table = Table::from_tagged(self.shard(hash)?.table.load(Ordering::Acquire))?;
@@ -441,7 +443,7 @@ impl Drop for HashIndex {
     }
 }
 
-/// Where an entry is: lines from its home, and its cell.
+/// Where an entry is: the number of lines from its home line, and its cell.
 ///
 /// # Safety
 /// The table's memory outlives the result; the caller holds the writer's latch.
@@ -460,7 +462,7 @@ unsafe fn find<'t>(table: Table, cell: u64) -> Option<(usize, &'t AtomicU64)> {
     None
 }
 
-/// Puts an entry that is not there into the first empty cell from its home on.
+/// Puts a new entry into the first empty cell from its home line on.
 ///
 /// # Safety
 /// The table's memory is alive and not full; the caller holds the writer's latch or owns the table.

@@ -1,9 +1,9 @@
 //! Indexes: from a key to the slots that may hold a row with that key.
 //!
-//! An entry leads to a candidate only. A row's chain may hold versions with different keys, each with its
-//! entry; the reader takes the version visible to it and checks that this one carries the key. Entries are
-//! a set: one per (key, slot), however many versions carry the key, and an entry goes when no version of
-//! the chain carries its key any more. So no index knows of versions, and rollback needs no log of entries.
+//! An entry only leads to a candidate. A row's chain may hold versions with different keys, each with its
+//! entry; the reader takes the version visible to it and checks that this one has the key. Entries are a set:
+//! one per (key, slot), however many versions have the key, and an entry is removed when no version of the
+//! chain has its key any more. So indexes know nothing of versions, and rollback needs no log of entries.
 
 pub(crate) mod build;
 pub(crate) mod hash;
@@ -28,8 +28,8 @@ pub(crate) struct IndexData {
     key_columns: KeyColumns,
     pub(crate) hash: Option<HashIndex>,
     pub(crate) ordered: Option<OrderedIndex>,
-    /// Keys with a NULL stand in `ordered` alone: a unique index may have many rows with one such key, and
-    /// equal entries in a row are slow to walk, for their neighbours too.
+    /// Keys with a NULL are stored in `ordered` only: a unique index may have many rows with such a key, and
+    /// long sequences of equal entries are slow to search, for neighbouring keys too.
     nulls_in_order: bool,
 }
 
@@ -45,7 +45,7 @@ impl IndexData {
         }
     }
 
-    /// Makes room for the entries of so many rows in a new index; not where rows may have none in it.
+    /// Presizes a new index for this many rows, unless some rows may have no entry.
     fn make_room(&mut self, rows: usize) {
         if let Some(hash) = &mut self.hash
             && !self.nulls_in_order
@@ -54,8 +54,8 @@ impl IndexData {
         }
     }
 
-    /// The hash index that has this key's entries, if it is one. Of keys of several columns, some without a
-    /// NULL stand in `ordered` too: it is the key's bytes alone that decide.
+    /// The hash index that has this key's entries, if it is a hash index. Keys with a NULL are in `ordered`;
+    /// the key's bytes alone decide.
     pub(crate) fn hash_for(&self, key: &[u8]) -> Option<&HashIndex> {
         let may_hold_null = || match self.key_columns.columns().len() {
             1 => key.first() == Some(&MARK_NULL),
@@ -72,7 +72,7 @@ impl IndexData {
         self.key_columns.encode(key, layout, row);
     }
 
-    /// The row carries this encoded key. Integers and times are compared as they lie.
+    /// True if the row has this encoded key. Integers and times are compared without decoding.
     #[inline(always)]
     pub(crate) fn carries(&self, layout: &RowLayout, row: &[u8], key: &[u8]) -> bool {
         match self.key_columns.matches_integers(row, key) {
@@ -89,12 +89,12 @@ impl IndexData {
         })
     }
 
-    /// One of the key's columns is NULL, so it takes no part in uniqueness.
+    /// One of the key's columns is NULL, so uniqueness does not apply.
     pub(crate) fn has_null(&self, layout: &RowLayout, row: &[u8]) -> bool {
         self.key_columns.has_null(layout, row)
     }
 
-    /// Both rows have the same bytes in the key's columns, so they carry the same key. The reverse does not
+    /// True if both rows have the same bytes in the key's columns, and so the same key. The reverse does not
     /// hold: 1.0 and 1.00 are one key.
     pub(crate) fn same_cells(&self, layout: &RowLayout, one: &[u8], other: &[u8]) -> bool {
         self.key_columns.same(layout, one, other)
@@ -111,8 +111,8 @@ impl IndexData {
         }
     }
 
-    /// Removes the entries that lead to `slot` only because of the row `removed`: those that none of the
-    /// rows in `remaining` needs as well.
+    /// Removes the entries that lead to `slot` only because of the row `removed`: those that no row in
+    /// `remaining` needs.
     pub(crate) fn remove<'r>(
         &self,
         layout: &RowLayout,
@@ -154,7 +154,7 @@ impl IndexData {
     }
 }
 
-/// Lends a thread's buffer for encoding keys; a fresh one if it is lent out already.
+/// Lends a thread's buffer for encoding keys; a new one if it is lent out already.
 fn with_key_buffer<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     thread_local! {
         static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };

@@ -1,18 +1,18 @@
-//! Where row memory comes from: blocks cut from extents of huge pages.
+//! Row memory: blocks cut from extents of huge pages.
 //!
 //! ```text
 //!   PageMemory 2 MB, 4 MB, ... 64 MB      one extent after the other, each cut from its beginning
 //!     | lines of an index | slots of a table | versions | ...      blocks, aligned to cache lines
 //! ```
 //!
-//! A block that is given back waits in a list for a request of the same kind and size: tables, index tables
-//! and slabs ask for few sizes, again and again. Extents go back to the system with the arena. In a large
-//! arena, what will be cut next has its pages already (`ahead.rs`).
+//! A returned block waits in a list for a request of the same kind and size: tables, index tables and slabs
+//! request few sizes, again and again. Extents go back to the system with the arena. In a large arena, the
+//! memory used next is populated in advance (`prefault.rs`).
 //!
 //! Invariants:
-//! 1. A block's memory stays mapped, and is used for its [`Kind`] only, while the arena lives. So who looks
-//!    at index lines by atomics, a moment after they were given back, sees old or foreign lines but never a
-//!    freed page or plain writes; he must check afterwards and look again (`index/hash.rs`).
+//! 1. A block's memory stays mapped, and is used for its [`Kind`] only, while the arena lives. So a reader
+//!    that accesses index lines by atomics, a moment after they were returned, sees old or foreign lines but
+//!    never a freed page or plain writes; it must check afterwards and retry (`index/hash.rs`).
 //! 2. A block handed out is zero.
 
 use std::alloc::{Layout, handle_alloc_error};
@@ -24,13 +24,13 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use weft_base::memory::{HUGE_PAGE_BYTES, LINE_BYTES, PageMemory, Pages};
 
-use super::ahead::{Ahead, PagesAhead};
+use super::prefault::{PrefaultedPages, Prefaulter};
 
 const EXTENT_BYTES_MAX: usize = 64 << 20;
-/// From extents of this size on, pages are had ahead.
-const AHEAD_FROM_BYTES: usize = 32 << 20;
-/// How much has pages before it is cut.
-const AHEAD_BYTES: usize = 8 << 20;
+/// Extents of at least this size are prefaulted.
+const PREFAULT_FROM_BYTES: usize = 32 << 20;
+/// How far ahead pages are populated.
+const PREFAULT_BYTES: usize = 8 << 20;
 
 /// What a block is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,7 +46,7 @@ pub(crate) enum Kind {
 /// Memory taken from the system so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ArenaSize {
-    /// Address space of extents in huge pages; takes memory as it is touched, or a little before.
+    /// Address space of extents in huge pages; memory is used as it is touched, or a little before.
     pub(crate) huge_bytes: u64,
     /// The same in ordinary pages, because the system refused huge ones.
     pub(crate) ordinary_bytes: u64,
@@ -62,14 +62,14 @@ pub(crate) struct Arena {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The last one is being cut.
+    /// Blocks are cut from the last one.
     extents: Vec<Arc<PageMemory>>,
     cut_bytes: usize,
-    /// How much of the last extent has been asked for ahead.
+    /// How much of the last extent has been requested for prefaulting.
     asked_bytes: usize,
-    /// The extent after the last, once that is nearly used up, and how much of it has been asked for.
+    /// The extent after the last one, once that is nearly used up, and how much of it has been requested.
     next: Option<(Arc<PageMemory>, usize)>,
-    ahead: Ahead,
+    prefaulter: Prefaulter,
     given_back: HashMap<(Kind, usize), Vec<Block>>,
 }
 
@@ -81,7 +81,7 @@ struct Block(NonNull<u8>);
 unsafe impl Send for Block {}
 
 impl Arena {
-    /// A block of at least `bytes` zero bytes, aligned to a cache line. Stops the program when the system has
+    /// A block of at least `bytes` zero bytes, aligned to a cache line. Aborts the process if the system has
     /// no memory, as every allocation does.
     pub(crate) fn take(&self, kind: Kind, bytes: usize) -> NonNull<u8> {
         let bytes = rounded(bytes);
@@ -89,8 +89,8 @@ impl Arena {
         let again = state.given_back.get_mut(&(kind, bytes)).and_then(Vec::pop);
         if let Some(Block(block)) = again {
             drop(state);
-            // SAFETY: the block has this size and nobody else uses it, but for readers of index lines, who
-            // look by atomics; for those lines zeros are written the same way.
+            // SAFETY: the block has this size and nobody else uses it, except readers of index lines, which
+            // use atomics; those lines are zeroed by atomics too.
             unsafe { clear(kind, block, bytes) };
             return block;
         }
@@ -100,7 +100,7 @@ impl Arena {
         }
         let at = state.cut_bytes;
         state.cut_bytes += bytes;
-        self.look_ahead(&mut state, at);
+        self.prefault_next(&mut state, at);
         match state.extents.last() {
             // SAFETY: `at + bytes` is at most the extent's size.
             Some(extent) => unsafe { extent.base().add(at) },
@@ -112,7 +112,7 @@ impl Arena {
     ///
     /// # Safety
     /// It came from [`Arena::take`] with this kind and size and is not used any more, except that readers may
-    /// still look at index lines by atomics.
+    /// still access index lines by atomics.
     pub(crate) unsafe fn give_back(&self, kind: Kind, block: NonNull<u8>, bytes: usize) {
         let key = (kind, rounded(bytes));
         self.state
@@ -123,9 +123,9 @@ impl Arena {
             .push(Block(block));
     }
 
-    /// What became of pages ahead of their use.
-    pub(crate) fn pages_ahead(&self) -> PagesAhead {
-        self.state.lock().ahead.pages()
+    /// The results of prefaulting.
+    pub(crate) fn prefaulted_pages(&self) -> PrefaultedPages {
+        self.state.lock().prefaulter.pages()
     }
 
     /// Memory taken from the system.
@@ -167,34 +167,34 @@ impl Arena {
         Ok(Arc::new(extent))
     }
 
-    /// Has pages given to what will be cut next, once the arena is large; the last block begins at `at`. A
-    /// block that is longer than what is had ahead is not had ahead itself: its owner may need but a part.
-    fn look_ahead(&self, state: &mut State, at: usize) {
+    /// Prefaults what will be cut next, once the arena is large; the last block begins at `at`. A block that
+    /// is longer than the prefaulted range is not prefaulted itself: its owner may need only a part of it.
+    fn prefault_next(&self, state: &mut State, at: usize) {
         let Some(extent) = state.extents.last() else {
             return;
         };
         let size = extent.size_bytes();
-        let wanted = state.cut_bytes.saturating_add(AHEAD_BYTES);
-        if size < AHEAD_FROM_BYTES || wanted <= state.asked_bytes {
+        let list = state.cut_bytes.saturating_add(PREFAULT_BYTES);
+        if size < PREFAULT_FROM_BYTES || list <= state.asked_bytes {
             return;
         }
-        let begin = match state.cut_bytes - at > AHEAD_BYTES {
+        let begin = match state.cut_bytes - at > PREFAULT_BYTES {
             true => state.cut_bytes,
             false => at,
         };
         state.asked_bytes = state.asked_bytes.max(begin - begin % HUGE_PAGE_BYTES);
-        let end = wanted.next_multiple_of(HUGE_PAGE_BYTES).min(size);
-        if state.asked_bytes < end && state.ahead.ask(extent, state.asked_bytes..end) {
+        let end = list.next_multiple_of(HUGE_PAGE_BYTES).min(size);
+        if state.asked_bytes < end && state.prefaulter.ask(extent, state.asked_bytes..end) {
             state.asked_bytes = end;
         }
-        if wanted > size && state.next.is_none() {
-            // Who needs memory that is not to be had is told when he needs it.
+        if list > size && state.next.is_none() {
+            // If there is no memory, the next allocation will report it.
             state.next = self.extent(state, 0).ok().map(|next| (next, 0));
         }
         if let Some((next, asked_bytes @ 0)) = &mut state.next
-            && state.ahead.ask(next, 0..AHEAD_BYTES)
+            && state.prefaulter.ask(next, 0..PREFAULT_BYTES)
         {
-            *asked_bytes = AHEAD_BYTES;
+            *asked_bytes = PREFAULT_BYTES;
         }
     }
 }
@@ -207,7 +207,8 @@ fn rounded(bytes: usize) -> usize {
 /// The block is `bytes` long, a multiple of a line, and nobody uses it except readers of index lines.
 unsafe fn clear(kind: Kind, block: NonNull<u8>, bytes: usize) {
     if kind == Kind::IndexLines {
-        // Who reads one of these zeros must see that its table was replaced: a seqlock writer's fence.
+        // A reader that sees one of these zeros must see that its table was replaced: a seqlock writer's
+        // fence.
         std::sync::atomic::fence(Ordering::Release);
         for word in 0..bytes / size_of::<AtomicU64>() {
             // SAFETY: inside the block, aligned, and touched by atomics only.
@@ -284,28 +285,28 @@ mod tests {
             taken += 1 << 20;
         }
         for _ in 0..10_000 {
-            let (pages, state) = (arena.pages_ahead(), arena.state.lock());
+            let (pages, state) = (arena.prefaulted_pages(), arena.state.lock());
             let extent = state.extents.last().unwrap();
-            assert_eq!(extent.size_bytes(), AHEAD_FROM_BYTES);
-            let ahead = extent.resident_bytes(state.cut_bytes, AHEAD_BYTES);
+            assert_eq!(extent.size_bytes(), PREFAULT_FROM_BYTES);
+            let prefaulter = extent.resident_bytes(state.cut_bytes, PREFAULT_BYTES);
             if pages.stopped || pages.refused > 0 {
                 println!("NOT TESTED: {pages:?}");
                 return;
             }
-            if ahead == AHEAD_BYTES {
-                let end = state.cut_bytes + AHEAD_BYTES + HUGE_PAGE_BYTES;
+            if prefaulter == PREFAULT_BYTES {
+                let end = state.cut_bytes + PREFAULT_BYTES + HUGE_PAGE_BYTES;
                 assert_eq!(
                     extent.resident_bytes(end, usize::MAX),
                     0,
                     "nobody has asked for it"
                 );
-                assert!(pages.bytes >= AHEAD_BYTES as u64, "{pages:?}");
+                assert!(pages.bytes >= PREFAULT_BYTES as u64, "{pages:?}");
                 return;
             }
             drop(state);
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        panic!("pages do not come: {:?}", arena.pages_ahead());
+        panic!("pages do not come: {:?}", arena.prefaulted_pages());
     }
 
     #[test]

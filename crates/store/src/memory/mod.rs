@@ -1,35 +1,35 @@
-//! Row memory: version chains and the permanent slots that hold them. All pointer work of the store is in
+//! Row memory: version chains and the permanent slots that hold them. All pointer code of the store is in
 //! this folder and in [`crate::snapshot`]'s publication cell; everything above it is safe code.
 //!
 //! ```text
 //! SlotArena (one per table)                        block of a slab
 //!   slot: newest ---+ or --------------------------> batch 9  older --> ...
 //!         row id    v                                len, bytes
-//!         home:  batch 4  older --> null
-//!                len, bytes
+//!         inline: batch 4  older --> null
+//!                 len, bytes
 //! ```
 //!
-//! - `arena`: blocks of huge pages. `ahead`: pages for what will be cut next. `slab`: size classes.
-//!   `version`: one version. `slots`: where rows live. `regions`: where slots lie.
+//! - `arena`: blocks of huge pages. `prefault`: populating pages in advance. `slab`: size classes. `version`:
+//!   one version. `slots`: where rows are stored. `regions`: where slots are.
 //!
 //! Invariants:
 //! 1. A slot's address never changes while its table lives. Slot numbers are reused, but only after every
 //!    index entry that leads to the slot is gone and no registered reader sees a row in it.
-//! 2. A chain is newest first; batches never rise along it. Bytes of a version never change after it is
-//!    linked, until nobody can hold it any more.
-//! 3. Who dereferences a version holds a [`Pin`]: a registered reader, the one open batch, or the garbage
-//!    collector. A reader pinned at boundary B never goes past the first version with batch <= B.
-//! 4. An unlinked version becomes [`Retired`] and is freed only when no reader is left that was registered
-//!    at the boundary of the unlinking, or before.
+//! 2. A chain is newest first; batch numbers never increase along it. The bytes of a version never change
+//!    after it is linked, until nobody can use it any more.
+//! 3. Dereferencing a version requires a [`Pin`]: that of a registered reader, of the one open batch, or of
+//!    the garbage collector. A reader pinned at boundary B never goes past the first version with batch <= B.
+//! 4. An unlinked version becomes [`Retired`] and is freed only when no reader is left that was registered at
+//!    the boundary of the unlinking, or before.
 
-mod ahead;
 pub(crate) mod arena;
+mod prefault;
 mod regions;
 mod slab;
 mod slots;
 mod version;
 
-pub use ahead::PagesAhead;
+pub use prefault::PrefaultedPages;
 pub(crate) use slab::RowMemory;
 pub(crate) use slots::{REGION_SLOTS, SLOT_OVERHEAD, Slot, SlotArena};
 pub(crate) use version::{Pin, Retired, VersionRef};

@@ -1,7 +1,7 @@
-//! The regions that a table's slots lie in, by number, and the directory that leads to them.
+//! The regions that hold a table's slots, by number, and the directory of regions.
 //!
-//! A directory that is full is replaced by one of twice its length, and stays for who looks into it just
-//! then: all of them, and the regions, live as long as the table. So nobody who looks for a slot waits.
+//! A full directory is replaced by one of twice its length and stays valid for concurrent readers: all
+//! directories, and the regions, live as long as the table. So nobody who looks up a slot waits.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -24,7 +24,7 @@ pub(super) struct Region {
 }
 
 impl Region {
-    /// The slot of that number, which is of this region or of one behind its end.
+    /// The slot with this number, in this region or a later one.
     #[inline(always)]
     pub(super) fn slot(&self, slot: SlotId) -> Option<Slot<'_>> {
         let offset = slot.0 & (REGION_SLOTS - 1);
@@ -53,14 +53,14 @@ struct Directory {
 }
 
 impl Directory {
-    /// An empty one in the stead of another.
+    /// An empty directory that replaces another.
     fn new(length: usize, outgrown: *mut Directory) -> *mut Self {
         let regions = (0..length).map(|_| AtomicPtr::default()).collect();
         Box::into_raw(Box::new(Directory { regions, outgrown }))
     }
 }
 
-/// See the module. Owns the regions, but not the memory of their slots.
+/// See the module's head. Owns the regions, but not the memory of their slots.
 pub(super) struct Regions {
     /// Made by [`Directory::new`].
     directory: AtomicPtr<Directory>,
@@ -87,10 +87,10 @@ impl Regions {
         unsafe { entry.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Makes the next region known.
+    /// Publishes the next region.
     ///
     /// # Safety
-    /// Nobody else does so at the same time, and no region has this number.
+    /// Only one thread does so at a time, and no region has this number.
     pub(super) unsafe fn add(&self, number: usize, region: Region) {
         assert!(number < REGIONS_MAX, "a table has at most 2^40 rows");
         if number >= self.directory().regions.len() {

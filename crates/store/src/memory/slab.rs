@@ -1,4 +1,4 @@
-//! Size classes, and the slabs that versions outside their slot lie in.
+//! Size classes, and the slabs for versions outside their slot.
 //!
 //! Sizes up to 128 bytes are rounded to 8, larger ones to an eighth of the power of two below: at most 12.5 %
 //! is lost, and from 512 bytes on every size is a whole number of cache lines. A class hands out blocks of
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::ahead::PagesAhead;
 use super::arena::{Arena, ArenaSize, Kind};
+use super::prefault::PrefaultedPages;
 
 /// The largest block of a size class.
 pub(crate) const BLOCK_BYTES_MAX: usize = 64 << 10;
@@ -95,7 +95,7 @@ impl Default for RowMemory {
 }
 
 impl RowMemory {
-    /// A block of at least `bytes` bytes, aligned to 8, with whatever was in it. Any thread.
+    /// A block of at least `bytes` bytes, aligned to 8, with undefined contents. Any thread.
     pub(super) fn take(&self, bytes: usize) -> NonNull<u8> {
         let Some((number, class)) = class_of(bytes).and_then(|class| Some((class, self.classes.get(class)?)))
         else {
@@ -165,9 +165,9 @@ impl RowMemory {
         in_classes + self.large_bytes.load(Ordering::Relaxed)
     }
 
-    /// What became of pages ahead of their use.
-    pub(crate) fn pages_ahead(&self) -> PagesAhead {
-        self.arena.pages_ahead()
+    /// The results of prefaulting.
+    pub(crate) fn prefaulted_pages(&self) -> PrefaultedPages {
+        self.arena.prefaulted_pages()
     }
 
     /// Memory taken from the system.

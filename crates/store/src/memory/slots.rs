@@ -1,25 +1,26 @@
-//! The slots of one table: permanent, numbered places that rows live in.
+//! The slots of one table: permanent, numbered places that hold rows.
 //!
 //! ```text
 //!   slot, a fixed stride in a region of its table
-//!     0   8  newest version: the home below, or a block elsewhere
+//!     0   8  newest version: the inline one below, or a block elsewhere
 //!     8  16  row id
-//!    24  24  header of the home version: batch, older version, length, flags      (version.rs)
-//!    48   .  bytes of the home version
+//!    24  24  header of the inline version: batch, older version, length, flags    (version.rs)
+//!    48   .  bytes of the inline version
 //! ```
 //!
-//! A slot has room for one version: its home. A row that is only inserted lies there, so an index line leads
-//! to slot, header and row in one step. Versions that find the home taken, or do not fit, lie in blocks.
-//! When a superseded home version is no longer seen by anybody the home becomes free: the next update writes
-//! there, or the collector brings the row home ([`SlotArena::home_left`]).
+//! A slot has space for one version, the inline version. A row that is only inserted is stored there, so an
+//! index line leads to slot, header and row in one step. Versions that find the inline space taken, or do not
+//! fit, are stored in blocks. When nobody sees a superseded inline version any more its space becomes free:
+//! the next update writes there, or the collector relocates the row into it
+//! ([`SlotArena::inline_space_freed`]).
 //!
 //! Region r holds the slot numbers from r * 4096 on: 256 slots in a table's first region, then 1024, then
 //! 4096, at addresses that never change. Its stride follows from the rows that the table has seen:
 //! the longest one's length when lengths hardly differ, their mean otherwise. (regions.rs)
 //!
 //! A region has a mark for every 64 slots: whether one of them was written since a checkpoint last took the
-//! marks. The mark lies beside the region's address, which a writer has just looked at, and is written once
-//! between two checkpoints, so it costs a write next to nothing.
+//! marks. The mark is next to the region's address, which a writer has just read, and is written once between
+//! two checkpoints, so it costs a write next to nothing.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -35,15 +36,15 @@ use super::SlotId;
 use super::arena::Kind;
 use super::regions::{Region, Regions};
 use super::slab::{RowMemory, class_bytes, class_of};
-use super::version::{self, HEADER_BYTES, Home, Pin, Retired, Version, VersionRef};
+use super::version::{self, HEADER_BYTES, InlineSpace, Pin, Retired, Version, VersionRef};
 
 const REGION_BITS: u32 = 12;
 /// Slot numbers per region.
 pub(crate) const REGION_SLOTS: u64 = 1 << REGION_BITS;
 const FIRST_REGION_SLOTS: u32 = 256;
-/// Each of the first regions holds four times the slots of the one before.
+/// Each of the first regions has four times the slots of the previous one.
 const GROWTH_BITS: u32 = 2;
-/// Rows that would need a longer slot lie in blocks.
+/// Rows that would need a longer slot are stored in blocks.
 const STRIDE_MAX: usize = 4_096;
 const STRIDE_MIN: usize = 64;
 /// Slots up to this long are a multiple of 8 bytes, longer ones of a cache line.
@@ -58,16 +59,16 @@ const _: () = assert!(REGION_SLOTS >> GROUP_BITS == u64::BITS as u64);
 #[repr(C)]
 struct SlotHead {
     newest: AtomicPtr<Version>,
-    /// Row id of the row that lives here: batch, then member and ordinal. Written before the row's first
-    /// version is linked; read only by who sees a version of that row.
+    /// Row id of this row: batch, then member and ordinal. Written before the row's first version is linked;
+    /// read only by threads that see a version of that row.
     row_batch: AtomicU64,
     row_place: AtomicU64,
 }
 
-const HOME_OFFSET: usize = size_of::<SlotHead>();
+const INLINE_OFFSET: usize = size_of::<SlotHead>();
 /// Bytes of a slot before its row.
-pub(crate) const SLOT_OVERHEAD: usize = HOME_OFFSET + HEADER_BYTES;
-const _: () = assert!(HOME_OFFSET == 24 && SLOT_OVERHEAD == 48);
+pub(crate) const SLOT_OVERHEAD: usize = INLINE_OFFSET + HEADER_BYTES;
+const _: () = assert!(INLINE_OFFSET == 24 && SLOT_OVERHEAD == 48);
 
 /// One row's place.
 #[derive(Clone, Copy)]
@@ -79,8 +80,7 @@ pub(crate) struct Slot<'s> {
 
 impl<'s> Slot<'s> {
     /// # Safety
-    /// For all of `'s`, head, header and `room` bytes for a row lie there, aligned to 8; the first time all
-    /// zero.
+    /// For all of `'s`, head, header and `room` bytes for a row are there, aligned to 8; all zero at first.
     #[inline(always)]
     pub(super) unsafe fn new(start: NonNull<u8>, room: u32) -> Self {
         Slot {
@@ -95,17 +95,17 @@ impl<'s> Slot<'s> {
         unsafe { self.start.as_ref() }
     }
 
-    fn home(self) -> Home {
+    fn inline(self) -> InlineSpace {
         // SAFETY: a slot has header and `room` bytes behind its head, aligned to 8.
-        unsafe { Home::new(self.start.byte_add(HOME_OFFSET).cast(), self.room as usize) }
+        unsafe { InlineSpace::new(self.start.byte_add(INLINE_OFFSET).cast(), self.room as usize) }
     }
 
-    /// Where it lies: for hints.
+    /// Its address, for hints.
     pub(crate) fn address(self) -> *const u8 {
         self.start.as_ptr().cast_const().cast()
     }
 
-    /// Fetches the slot's head, and the first cells of its row if that is at home.
+    /// Prefetches the slot's head, and the first cells of its row if that is inline.
     #[inline]
     pub(crate) fn prefetch_head(self) {
         prefetch(self.address());
@@ -128,17 +128,17 @@ impl<'s> Slot<'s> {
         }
     }
 
-    /// Says which row is about to move in.
+    /// Sets the row that is about to be stored here.
     pub(crate) fn set_row_id(self, id: RowId) {
         let place = u64::from(id.member) << 32 | u64::from(id.ordinal);
         self.head().row_batch.store(id.batch.0, Ordering::Relaxed);
         self.head().row_place.store(place, Ordering::Relaxed);
     }
 
-    /// Where the newest version lies when it is not in this slot: for hints.
+    /// The address of the newest version if it is not in this slot, for hints.
     pub(crate) fn newest_elsewhere(self) -> Option<*const u8> {
         let newest = self.head().newest.load(Ordering::Relaxed).cast_const();
-        let is_near = newest.is_null() || newest.addr() == self.start.addr().get() + HOME_OFFSET;
+        let is_near = newest.is_null() || newest.addr() == self.start.addr().get() + INLINE_OFFSET;
         (!is_near).then_some(newest.cast())
     }
 
@@ -156,8 +156,8 @@ impl<'s> Slot<'s> {
         None
     }
 
-    /// Links a new newest version, at home if there is room; `None` makes a tombstone. One writer per slot at
-    /// a time (a lock above sees to it). Returns the version, which the pin keeps alive.
+    /// Links a new newest version, inline if there is space; `None` makes a tombstone. One writer per slot at
+    /// a time (guaranteed by a lock above). Returns the version, which the pin keeps alive.
     #[inline]
     pub(crate) fn push(
         self,
@@ -167,10 +167,10 @@ impl<'s> Slot<'s> {
         memory: &RowMemory,
     ) -> VersionRef<'s> {
         let older = self.head().newest.load(Ordering::Relaxed);
-        let at_home = bytes.and_then(|row| self.home().write(batch, row, older, 0));
+        let at_home = bytes.and_then(|row| self.inline().write(batch, row, older, 0));
         let version = at_home.unwrap_or_else(|| version::allocate(batch, bytes, older, memory));
         self.head().newest.store(version.as_ptr(), Ordering::Release);
-        // SAFETY: linked just now; unlinked it may be soon, but is not freed while the pin is used.
+        // SAFETY: linked just now; it may be unlinked soon, but is not freed while the pin is used.
         unsafe { VersionRef::from_linked(version) }
     }
 
@@ -184,16 +184,16 @@ impl<'s> Slot<'s> {
         Some(retired)
     }
 
-    /// Brings the row home if it lies in a block alone and its home is free; returns the version in the
-    /// block. Garbage collector only.
-    pub(crate) fn come_home(self) -> Option<Retired> {
+    /// Relocates the row into the slot if its only version is in a block and the inline space is free;
+    /// returns the version in the block. Garbage collector only.
+    pub(crate) fn relocate_inline(self) -> Option<Retired> {
         self.newest_elsewhere()?;
-        self.bring_home()
+        self.move_inline()
     }
 
-    /// Moves a row's only version, which lies in a block, to the free home; returns the one in the block.
+    /// Moves a row's only version from a block into the free inline space; returns the one in the block.
     /// Garbage collector only: no batch is open, so nobody else writes.
-    fn bring_home(self) -> Option<Retired> {
+    fn move_inline(self) -> Option<Retired> {
         let newest = NonNull::new(self.head().newest.load(Ordering::Acquire))?;
         // SAFETY: linked, so not freed; the collector alone unlinks now.
         let retired = unsafe { Retired::from_unlinked(newest) };
@@ -201,7 +201,7 @@ impl<'s> Slot<'s> {
         if !version.is_live() || version.older().is_some() {
             return None;
         }
-        let moved = self.home().write(
+        let moved = self.inline().write(
             version.batch(),
             version.bytes(),
             ptr::null_mut(),
@@ -217,14 +217,14 @@ pub(crate) struct SlotArena {
     /// More of them under the latch of `growth`.
     regions: Regions,
     /// The region that is being filled, and how many of its slots are taken: region << 32 | taken. The count
-    /// may run past the region's end.
+    /// may exceed the region's slots.
     cursor: AtomicU64,
     /// Regions made, under the latch of `growth` when it changes.
     region_count: AtomicU32,
     growth: Mutex<()>,
     free: Mutex<Vec<SlotId>>,
     free_count: AtomicUsize,
-    /// The longest row, and sums of some lengths, for the stride of the next region.
+    /// The longest row, and sums of sampled lengths, for the stride of the next region.
     row_bytes_max: AtomicUsize,
     sampled_bytes: AtomicU64,
     sampled_rows: AtomicU64,
@@ -247,7 +247,7 @@ impl SlotArena {
         }
     }
 
-    /// Row memory that slots and versions come from.
+    /// The row memory that slots and versions come from.
     pub(crate) fn memory(&self) -> &Arc<RowMemory> {
         &self.memory
     }
@@ -270,7 +270,7 @@ impl SlotArena {
         (first..first + u64::from(taken)).map(SlotId)
     }
 
-    /// The slot of that number, if there is memory for it, marked as written.
+    /// The slot with this number, if it exists, marked as written.
     #[inline]
     pub(crate) fn slot_to_write(&self, slot: SlotId) -> Option<Slot<'_>> {
         let region = self.region(slot.0 >> REGION_BITS)?;
@@ -282,8 +282,8 @@ impl SlotArena {
         Some(place)
     }
 
-    /// Takes the marks of all regions and leaves none. No batch is open, so all writes of the batches so far
-    /// are in them.
+    /// Takes and clears the marks of all regions. No batch is open, so the writes of all batches so far are
+    /// in them.
     pub(crate) fn take_written(&self) -> Vec<u64> {
         let regions = (0..self.region_count()).map(|number| self.region(number));
         regions
@@ -345,26 +345,26 @@ impl SlotArena {
         slot
     }
 
-    /// Up to `count` slots side by side, at least one, for rows that come one after the other, the first of
-    /// so many bytes. Each row's length is to be told when it is known ([`SlotArena::note`]), and what is
-    /// left over to be given back ([`SlotArena::give_back`]). Any thread.
+    /// Up to `count` consecutive slots, at least one, for rows that are stored one after another, the first
+    /// of this many bytes. Each row's length is to be reported when it is known ([`SlotArena::note`]), and
+    /// what is left over to be returned ([`SlotArena::give_back`]). Any thread.
     pub(crate) fn reserve_run(&self, count: u32, row_bytes: usize) -> Range<u64> {
         self.note_longest(row_bytes);
         self.take_slots(count.max(1))
     }
 
-    /// Tells the length of the row that comes into a slot of a run.
+    /// Reports the length of the row in a slot of a run.
     pub(crate) fn note(&self, slot: SlotId, row_bytes: usize) {
         self.note_longest(row_bytes);
         self.note_sample(slot, row_bytes);
     }
 
-    /// Takes back the end of a run, which nobody has used.
+    /// Takes back the unused end of a run.
     pub(crate) fn give_back(&self, rest: Range<u64>) {
         if rest.is_empty() {
             return;
         }
-        // Nobody goes on to another region meanwhile: what is given back to this one would be lost.
+        // Nobody opens another region in the meantime: slots returned to this one would be lost.
         let _growth = self.growth.lock();
         let region = rest.start >> REGION_BITS;
         let cursor_at = |slot: u64| region << 32 | (slot - (region << REGION_BITS));
@@ -381,7 +381,7 @@ impl SlotArena {
         }
     }
 
-    /// The next slots of the region that is being filled: as many as asked for, or as it has.
+    /// The next slots of the region that is being filled: as many as requested, or as are left.
     fn take_slots(&self, count: u32) -> Range<u64> {
         loop {
             let cursor = self.cursor.fetch_add(u64::from(count), Ordering::AcqRel);
@@ -457,25 +457,28 @@ impl SlotArena {
             .max(STRIDE_MIN)
     }
 
-    /// Takes back a slot that no index entry leads to and no reader sees a row in: at once, or when its home
-    /// is free.
+    /// Takes back a slot that no index entry leads to and in which no reader sees a row: at once, or when its
+    /// inline space is free.
     pub(crate) fn release(&self, slot: SlotId) {
-        if !self.slot(slot).is_some_and(|place| place.home().release_later()) {
+        if !self
+            .slot(slot)
+            .is_some_and(|place| place.inline().release_later())
+        {
             let mut free = self.free.lock();
             free.push(slot);
             self.free_count.store(free.len(), Ordering::Relaxed);
         }
     }
 
-    /// Says that nobody holds the version any more that lay in the slot's home and was unlinked: the home is
-    /// free. If the slot waits for that it is released; if its row lies in a block alone it moves in, and
-    /// the version in the block is returned. Garbage collector only.
-    pub(crate) fn home_left(&self, slot: SlotId, place: Slot<'_>) -> Option<Retired> {
-        if place.home().leave() {
+    /// The version that was in the slot's inline space is unlinked and unused: the space is free. If the slot
+    /// waits for that it is released; if its row is in a block alone it is relocated, and the version in the
+    /// block is returned. Garbage collector only.
+    pub(crate) fn inline_space_freed(&self, slot: SlotId, place: Slot<'_>) -> Option<Retired> {
+        if place.inline().leave() {
             self.release(slot);
             return None;
         }
-        place.bring_home()
+        place.move_inline()
     }
 
     /// The slot of that number, if there is memory for it.
@@ -491,7 +494,7 @@ impl SlotArena {
 }
 
 impl Drop for SlotArena {
-    /// Nobody borrows the arena, so nobody holds a version. Unlinked ones in blocks wait elsewhere.
+    /// Nobody borrows the arena, so nobody uses a version. Unlinked ones in blocks are queued elsewhere.
     fn drop(&mut self) {
         for slot in self.ids().filter_map(|id| self.slot(id)) {
             let mut next = slot.head().newest.load(Ordering::Relaxed);
@@ -561,13 +564,13 @@ mod tests {
         let cut: Vec<Retired> = head.cut().collect();
         assert_eq!((cut.len(), see(slot, 4)), (1, None));
         assert!(
-            cut.into_iter().all(|version| version.is_home()),
+            cut.into_iter().all(|version| version.is_inline()),
             "the first one lay in the slot"
         );
     }
 
     #[test]
-    fn rows_come_home() {
+    fn rows_in_blocks_are_relocated() {
         let arena = arena();
         let memory = arena.memory();
         let id = arena.reserve(100);
@@ -582,9 +585,9 @@ mod tests {
         assert!(slot.newest_elsewhere().is_some());
         // SAFETY: nothing is freed while the pin is used.
         let cut: Vec<Retired> = slot.at(unsafe { Pin::new(2) }).unwrap().cut().collect();
-        assert!(cut.len() == 1 && cut[0].is_home());
-        let left = arena.home_left(id, slot).unwrap();
-        assert!(!left.is_home());
+        assert!(cut.len() == 1 && cut[0].is_inline());
+        let left = arena.inline_space_freed(id, slot).unwrap();
+        assert!(!left.is_inline());
         assert_eq!(see(slot, 2), Some((true, vec![2; 90])));
         // SAFETY: nothing is freed while the pin is used.
         let moved = slot.at(unsafe { Pin::new(2) }).unwrap();
@@ -601,7 +604,7 @@ mod tests {
         // SAFETY: nothing is freed while the pin is used.
         let cut: Vec<Retired> = slot.at(unsafe { Pin::new(3) }).unwrap().cut().collect();
         assert_eq!(cut.len(), 1);
-        assert!(arena.home_left(id, slot).is_none());
+        assert!(arena.inline_space_freed(id, slot).is_none());
         assert_eq!(see(slot, 3), Some((true, vec![3; 200])));
     }
 
@@ -642,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn released_slots_come_again_when_their_home_is_free() {
+    fn released_slots_come_again_when_their_inline_space_is_free() {
         let arena = arena();
         let slots: Vec<SlotId> = (0..1_000).map(|_| arena.reserve(8)).collect();
         assert_eq!((slots[255], slots[256]), (SlotId(255), SlotId(4_096)));
@@ -654,8 +657,8 @@ mod tests {
         slot.push(pin(), BatchId(1), Some(&[7; 8]), arena.memory());
         let popped = slot.pop().unwrap();
         arena.release(slots[7]);
-        assert_eq!((popped.is_home(), arena.free_len()), (true, 0));
-        assert!(arena.home_left(slots[7], slot).is_none());
+        assert_eq!((popped.is_inline(), arena.free_len()), (true, 0));
+        assert!(arena.inline_space_freed(slots[7], slot).is_none());
         assert_eq!((arena.free_len(), arena.reserve(8)), (1, slots[7]));
         assert!(arena.slot(SlotId(1 << 60)).is_none() && arena.slot(SlotId(256)).is_none());
     }

@@ -1,10 +1,10 @@
 //! One version of a row: a header and the row's bytes behind it, linked to the version that it superseded.
 //!
-//! A version lies in the home place of its slot (`slots.rs`) or in a block of its own (`slab.rs`). Once
-//! linked, neither its bytes nor its header change, but for the link, which the collector cuts, and for the
-//! flags: a mark of a home, a mark that an update has touched no index, and the *seal*, 24 bits of the row's
-//! term of the state digest. Who is about to replace a row or to write it to disk compares, and so notices
-//! bits that have flipped since.
+//! A version is stored inline in its slot (`slots.rs`) or in a block of its own (`slab.rs`). Once linked, its
+//! bytes and header do not change, except for the link, which the collector cuts, and the flags: whether it
+//! is inline, whether the update that made it changed no index, and the *seal*, 24 bits of the row's term of
+//! the state digest. The seal is compared before a row is replaced or written to disk, which detects bits
+//! that have flipped.
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -25,11 +25,11 @@ pub(crate) struct Version {
 
 /// The mark that a row was removed.
 const TOMBSTONE: u32 = 1;
-/// The version lies in its slot. No flag at all means that the home is free.
-const HOME: u32 = 2;
-/// The slot waits for its home to become free, and is then released.
+/// The version is inline in its slot. No flag at all means that the inline space is free.
+const INLINE: u32 = 2;
+/// The slot is to be released once its inline space is free.
 const RELEASE: u32 = 4;
-/// The version has the keys of the one that it superseded, in all indexes that the table had then.
+/// The version has the same keys as the one that it superseded, in all indexes that existed then.
 const KEEPS_KEYS: u32 = 8;
 /// Bits of the flags below the seal.
 const SEAL_SHIFT: u32 = 8;
@@ -39,8 +39,8 @@ const MARKS: u32 = (1 << SEAL_SHIFT) - 1;
 pub(crate) const HEADER_BYTES: usize = size_of::<Version>();
 const _: () = assert!(HEADER_BYTES == 24 && align_of::<Version>() == 8);
 
-/// Permission to follow version pointers for `'s`, and the newest batch to see. Readers hold their
-/// boundary, the open batch sees everything.
+/// Permission to follow version pointers for `'s`, and the newest batch to see. Readers use their boundary,
+/// the open batch sees everything.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pin<'s> {
     horizon: u64,
@@ -137,8 +137,8 @@ impl<'s> VersionRef<'s> {
         size_of_row(self.header().len as usize)
     }
 
-    /// Seals it with the row's term of the digest, and notes whether it has the keys of the version that it
-    /// superseded. By who has linked it, at once.
+    /// Seals it with the row's term of the digest, and records whether it has the keys of the version that it
+    /// superseded. Called once, right after linking.
     #[inline]
     pub(crate) fn seal(self, term: u64, keeps_keys: bool) {
         let flags = &self.header().flags;
@@ -146,20 +146,20 @@ impl<'s> VersionRef<'s> {
         flags.store(marks | (term as u32) << SEAL_SHIFT, Ordering::Relaxed);
     }
 
-    /// It has the keys of the version that it superseded, in each index that the table had when it was
-    /// linked. An index that came later has no entries for versions that were superseded by then.
+    /// It has the keys of the version that it superseded, in each index that existed when it was linked. An
+    /// index created later has no entries for versions that were superseded by then.
     #[inline]
     pub(crate) fn keeps_keys(self) -> bool {
         self.header().flags.load(Ordering::Relaxed) & KEEPS_KEYS != 0
     }
 
-    /// Says no more that it has the keys of the version that follows. Garbage collector only.
+    /// Clears the flag of [`VersionRef::keeps_keys`]. Garbage collector only.
     pub(crate) fn forget_keys_kept(self) {
         self.header().flags.fetch_and(!KEEPS_KEYS, Ordering::Relaxed);
     }
 
-    /// Whether it was sealed with this term: not if a bit of the row has flipped since, but for one case in
-    /// 16 million.
+    /// Whether it was sealed with this term. If a bit of the row has flipped since, the answer is wrong in
+    /// one case out of 16 million.
     #[inline]
     pub(crate) fn is_sealed_with(self, term: u64) -> bool {
         self.seal_bits() == (term as u32) << SEAL_SHIFT
@@ -169,7 +169,7 @@ impl<'s> VersionRef<'s> {
         self.header().flags.load(Ordering::Relaxed) & !MARKS
     }
 
-    /// Cuts off what is older, newest first. Garbage collector only: no registered reader goes past this
+    /// Cuts off older versions, newest first. Garbage collector only: no registered reader goes past this
     /// version.
     pub(crate) fn cut(self) -> Cut<'s> {
         Cut {
@@ -194,8 +194,7 @@ impl<'s> VersionRef<'s> {
     }
 }
 
-/// What is cut off below a version. What was not taken is linked again when this is dropped, for another
-/// time.
+/// The versions cut off below a version. Those not taken are linked again when this is dropped.
 pub(crate) struct Cut<'s> {
     floor: VersionRef<'s>,
     next: *mut Version,
@@ -220,7 +219,7 @@ impl Drop for Cut<'_> {
     }
 }
 
-/// A version that no slot leads to any more, waiting until the last reader that may hold it has gone.
+/// A version that no slot leads to any more, waiting until the last reader that may use it has left.
 #[derive(Debug)]
 #[must_use = "a retired version must reach the retire queue, or its memory is lost"]
 pub(crate) struct Retired {
@@ -239,7 +238,7 @@ impl Retired {
         Retired { version }
     }
 
-    /// Looks into it; the borrow keeps it from being freed.
+    /// Accesses it; the borrow keeps it from being freed.
     pub(crate) fn view(&self) -> VersionRef<'_> {
         VersionRef {
             version: self.version,
@@ -247,18 +246,18 @@ impl Retired {
         }
     }
 
-    /// Where it lies: for hints.
+    /// Its address, for hints.
     pub(crate) fn address(&self) -> *const u8 {
         self.version.as_ptr().cast_const().cast()
     }
 
-    /// It lies in its slot, whose home becomes free instead of a block.
-    pub(crate) fn is_home(&self) -> bool {
-        self.view().header().flags.load(Ordering::Relaxed) & HOME != 0
+    /// It is inline in its slot, so freeing it frees inline space instead of a block.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.view().header().flags.load(Ordering::Relaxed) & INLINE != 0
     }
 
-    /// Gives the block back; returns the version's size. Nothing happens to a home: that is
-    /// [`super::SlotArena::home_left`]'s affair.
+    /// Returns the block to its slab; returns the version's size. Does nothing for an inline version: that is
+    /// up to [`super::SlotArena::inline_space_freed`].
     ///
     /// # Safety
     /// No `VersionRef` to it exists and none can be made any more; `memory` is what it was made from.
@@ -315,20 +314,20 @@ pub(super) fn allocate(
     place
 }
 
-/// A slot's place for a version.
+/// A slot's inline space for a version.
 #[derive(Clone, Copy)]
-pub(super) struct Home {
+pub(super) struct InlineSpace {
     place: NonNull<Version>,
-    /// Bytes of the longest row that it takes.
+    /// The longest row that fits, in bytes.
     room: usize,
 }
 
-impl Home {
+impl InlineSpace {
     /// # Safety
-    /// `place` is aligned to 8, its header and `room` bytes behind it are used as a home only and live as
-    /// long as the result is used.
+    /// `place` is aligned to 8, its header and `room` bytes behind it are used as inline space only and live
+    /// as long as the result is used.
     pub(super) unsafe fn new(place: NonNull<Version>, room: usize) -> Self {
-        Home { place, room }
+        InlineSpace { place, room }
     }
 
     fn flags(&self) -> &AtomicU32 {
@@ -336,7 +335,7 @@ impl Home {
         unsafe { &(*self.place.as_ptr()).flags }
     }
 
-    /// Writes a version here, sealed with these bits, if the home is free and the row fits. One writer per
+    /// Writes a version here, sealed with these bits, if the space is free and the row fits. One writer per
     /// slot at a time.
     pub(super) fn write(
         &self,
@@ -349,11 +348,11 @@ impl Home {
             return None;
         }
         // SAFETY: free, so no slot leads here and no reader is left; the row fits.
-        unsafe { write(self.place, batch, Some(row), prev, HOME | seal_bits) };
+        unsafe { write(self.place, batch, Some(row), prev, INLINE | seal_bits) };
         Some(self.place)
     }
 
-    /// Asks that the slot be released once the home is free; false when it is free already.
+    /// Asks that the slot be released once the space is free; false if it is free already.
     pub(super) fn release_later(&self) -> bool {
         let is_taken = self.flags().load(Ordering::Relaxed) != 0;
         if is_taken {
@@ -362,19 +361,19 @@ impl Home {
         is_taken
     }
 
-    /// Makes it free; returns whether the slot waits to be released. The version in it is unlinked and no
-    /// reader is left that could hold it.
+    /// Marks it free; returns whether the slot is to be released. The version in it is unlinked and no reader
+    /// is left that could use it.
     pub(super) fn leave(&self) -> bool {
         self.flags().swap(0, Ordering::Relaxed) & RELEASE != 0
     }
 }
 
 /// # Safety
-/// Made by [`allocate`] from `memory` or lying in a home; unreachable, not freed before.
+/// Made by [`allocate`] from `memory` or inline; unreachable, not freed before.
 pub(super) unsafe fn free_version(version: NonNull<Version>, memory: &RowMemory) {
     // SAFETY: by the contract the header is readable and the memory is ours.
     unsafe {
-        if version.as_ref().flags.load(Ordering::Relaxed) & HOME == 0 {
+        if version.as_ref().flags.load(Ordering::Relaxed) & INLINE == 0 {
             let bytes = size_of_row(version.as_ref().len as usize);
             memory.give_back(version.cast(), bytes);
         }

@@ -1,8 +1,9 @@
 //! Reading at a batch boundary.
 //!
-//! [`Store::snapshot`] registers a reader at the newest boundary and pins boundary, catalog and digest as
-//! one. A [`Snapshot`] may be cloned and sent; the registration ends with the last clone. Who reads often
-//! keeps a [`Reader`] and pins it per statement, which costs one store and one fence and no allocation.
+//! [`Store::snapshot`] registers a reader at the newest boundary and pins boundary, catalog and digest
+//! together. A [`Snapshot`] may be cloned and sent; the registration ends with the last clone. A caller that
+//! reads often keeps a [`Reader`] and pins it per statement, which costs one store and one fence and no
+//! allocation.
 
 mod published;
 mod registry;
@@ -31,8 +32,7 @@ struct Registration {
 impl Registration {
     fn new(store: &Arc<Store>) -> Self {
         loop {
-            // Millions of readers at once are more than the memory behind them allows; then this one waits
-            // for a cell.
+            // There is not enough memory for millions of readers; if it happens, wait for a cell.
             if let Some((cell, _)) = store.readers().claim(IDLE) {
                 return Registration {
                     store: Arc::clone(store),
@@ -64,8 +64,8 @@ struct SnapshotInner {
     registration: Registration,
 }
 
-/// The state at one batch boundary. Takes no locks and stops no batch; keeps superseded versions alive
-/// while it lives.
+/// The state at one batch boundary. Takes no locks and stops no batch; keeps superseded versions alive while
+/// it exists.
 #[derive(Clone)]
 pub struct Snapshot {
     inner: Arc<SnapshotInner>,
@@ -100,8 +100,8 @@ impl Store {
         }
     }
 
-    /// The version of the catalog at the newest boundary. Cheaper than the catalog, whose count of users is
-    /// shared by all threads.
+    /// The catalog version at the newest boundary. Cheaper than the catalog, whose reference count all
+    /// threads share.
     pub fn catalog_version(self: &Arc<Self>) -> CatalogVersion {
         self.reader().pin().view().catalog().version()
     }

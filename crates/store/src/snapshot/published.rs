@@ -1,12 +1,12 @@
-//! The published state: boundary, digest and schema, which readers take as one.
+//! The published state: boundary, digest and schema, which readers read together.
 //!
-//! A sequence lock. The publisher makes `sequence` odd, writes, and makes it even; a reader that saw the
-//! same even number before and after has a consistent triple. Between the two looks the reader registers
-//! the boundary it read, so a successful look also proves that the registration came before any later
-//! publication, and with it before any collection that this reader's boundary could not survive.
+//! A sequence lock. The publisher makes `sequence` odd, writes, and makes it even; a reader that saw the same
+//! even number before and after has a consistent triple. Between the two reads the reader registers the
+//! boundary it read, so a successful check also proves that the registration came before any later
+//! publication, and so before any collection that could free what this reader needs.
 //!
 //! The schema is an `Arc` turned into a pointer. The replaced one is handed to the retire queue with the
-//! boundary it was current at; so a registered reader may use the pointer without counting.
+//! boundary at which it was current; so a registered reader may use the pointer without reference counting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 use super::registry::ReaderCell;
 use crate::table::Schema;
 
-/// What a reader takes.
+/// What a reader gets.
 #[derive(Clone, Copy)]
 pub(super) struct State {
     pub(super) boundary: u64,

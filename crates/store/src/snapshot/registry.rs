@@ -1,17 +1,17 @@
 //! Which boundaries readers hold: an array of cache lines, one per reader.
 //!
-//! A reader writes its boundary into a cell of its own, fences, and checks that the boundary is still
-//! current (`published.rs`); the collector fences and reads all cells. So either the collector sees the
-//! reader or the reader sees that it was late and tries again. No latch, no shared counter: a thread tries
-//! the cell it used last first. The array grows by chunks that never move.
+//! A reader writes its boundary into its own cell, fences, and checks that the boundary is still current
+//! (`published.rs`); the collector fences and reads all cells. So either the collector sees the reader, or
+//! the reader notices that it was late and retries. There is no latch and no shared counter: a thread first
+//! tries the cell it used last. The array grows by chunks that never move.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
-/// Nobody's.
+/// A free cell.
 const FREE: u64 = u64::MAX;
-/// Somebody's, who reads nothing just now.
+/// A claimed cell whose reader reads nothing at the moment.
 pub(super) const IDLE: u64 = u64::MAX - 1;
 
 const FIRST_CHUNK_BITS: usize = 6;
@@ -87,7 +87,7 @@ impl ReaderRegistry {
         self.cell(id.0)
     }
 
-    /// Gives a cell back. What its reader held must not be used any more.
+    /// Releases a cell. What its reader accessed must not be used any more.
     pub(super) fn release(&self, id: CellId) {
         if let Some(cell) = self.cell(id.0) {
             cell.0.store(FREE, Ordering::Release);

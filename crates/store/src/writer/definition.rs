@@ -1,8 +1,8 @@
 //! Changes of definitions inside a batch: the pure change of the catalog, and what it does to the data.
 //!
-//! Nothing that readers hold is touched. A new index is built over the slots that exist and appears with a
-//! new [`TableData`]; a change of the row layout writes all rows into a new core, with the same row ids; a
-//! table that is dropped or emptied just leaves the schema. On an error the batch's schema is what it was.
+//! Nothing that readers use is changed. A new index is built over the existing slots and appears with a new
+//! [`TableData`]; a change of the row layout writes all rows into a new core, with the same row ids; a table
+//! that is dropped or truncated is just removed from the schema. On an error the batch's schema is unchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use weft_types::{RowLayout, SqlError, SqlState, Value};
 
 use super::{BatchWriter, violation};
 use crate::catalog::{Catalog, CatalogOp, TableDef};
-use crate::index::build::{NotBuilt, build, build_row_ids};
+use crate::index::build::{BuildError, build, build_row_ids};
 use crate::index::hash::HashIndex;
 use crate::memory::{Pin, Slot, VersionRef};
 use crate::table::{Schema, TableCore, TableData, TableIndex, TableLoader};
@@ -22,9 +22,9 @@ use crate::table::{Schema, TableCore, TableData, TableIndex, TableLoader};
 const ROW_UNITS: usize = 64;
 
 impl BatchWriter<'_> {
-    /// Changes the catalog and the data with it: builds indexes, checks their uniqueness, rewrites rows, all
-    /// of which the statement's end ends. On an error nothing has changed. Members that write must be
-    /// committed; members that follow see the new catalog.
+    /// Changes the catalog and the data with it: builds indexes, checks their uniqueness, rewrites rows; all
+    /// of this can be interrupted. On an error nothing has changed. Members that write must be committed;
+    /// later members see the new catalog.
     pub fn apply_catalog(&mut self, op: &CatalogOp) -> Result<(), SqlError> {
         let catalog = Arc::new(self.schema.catalog.apply(op)?);
         let mut tables = Arc::clone(&self.schema.tables);
@@ -39,7 +39,7 @@ impl BatchWriter<'_> {
         Ok(())
     }
 
-    /// The table that an operation changes, with its new data; `None` for data that goes.
+    /// The table that an operation changes, with its new data; `None` if its data is removed.
     fn changed_table(
         &self,
         catalog: &Catalog,
@@ -105,7 +105,7 @@ impl BatchWriter<'_> {
         Ok(Some((table, Some(data))))
     }
 
-    /// The same rows and indexes under the definition in `catalog`; indexes without data yet are left out.
+    /// The same rows and indexes under the definition in `catalog`, without indexes that have no data yet.
     fn redefined(&self, catalog: &Catalog, table: TableId) -> Result<TableData, SqlError> {
         let old = self.schema.table(table)?;
         let def = Arc::clone(definition(catalog, table)?);
@@ -138,11 +138,11 @@ impl BatchWriter<'_> {
         }
         let pin = self.pin(Pin::EVERYTHING);
         let built = build(&def, &data.core, pin, data.core.rows(), 1).map_err(|why| match why {
-            NotBuilt::Duplicate(slot) => {
+            BuildError::Duplicate(slot) => {
                 let row = data.core.live(slot, pin).map(|(_, version)| version.bytes());
                 violation::duplicate_rows(&data.def, &def, row.unwrap_or_default())
             }
-            NotBuilt::Ended(error) => error,
+            BuildError::Ended(error) => error,
         })?;
         let mut indexes = data.indexes;
         indexes.push(TableIndex {
@@ -158,7 +158,7 @@ impl BatchWriter<'_> {
         ))
     }
 
-    /// After a DROP INDEX; a table that loses its primary key gets the index over row ids that names its
+    /// After DROP INDEX; a table that loses its primary key gets an index over row ids, which then name its
     /// rows.
     fn without_index(&self, catalog: &Catalog, table: TableId) -> Result<TableData, SqlError> {
         let mut data = self.redefined(catalog, table)?;

@@ -1,9 +1,9 @@
 //! One member of the open batch: reads the newest state, writes versions, commits or rolls back.
 //!
-//! A write that fails has changed nothing, so the member may go on, as a statement's error within a
-//! program's handler does. NOT NULL and uniqueness are checked here, with PostgreSQL's words. Uniqueness is
-//! judged by newest versions: a candidate whose newest version is live and carries the key violates. Keys
-//! with a NULL never do.
+//! A write that fails has changed nothing, so the member may continue, for example in an exception handler of
+//! a program. NOT NULL and uniqueness are checked here, with PostgreSQL's messages. Uniqueness is checked
+//! against newest versions: a candidate whose newest version is live and has the key is a violation. Keys
+//! with a NULL never are.
 
 use std::cell::Cell;
 use std::ops::{Bound, ControlFlow};
@@ -18,10 +18,10 @@ use weft_types::SqlError;
 
 use super::{BatchWriter, MemberWrites, TableWrites, Write, Writes, violation};
 use crate::catalog::Catalog;
-use crate::fetch::Fetch;
 use crate::index::hash::HashIndex;
-use crate::lookup_plan::Planned;
+use crate::lookup_plan::PlannedLookups;
 use crate::memory::{Pin, Slot, SlotId, VersionRef};
+use crate::prefetch::Fetch;
 use crate::probe::Probe;
 use crate::read::{Locator, ReadView, RowVersion, lookup_in};
 use crate::table::{TableData, TableIndex};
@@ -38,7 +38,7 @@ struct Opened<'b> {
     superseded_bytes: u64,
 }
 
-/// How far a member had come.
+/// The state of a member at a savepoint.
 #[derive(Default)]
 struct Savepoint {
     writes: usize,
@@ -54,7 +54,7 @@ pub struct MemberWriter<'b> {
     next_ordinal: u32,
     tables: SmallVec<[Opened<'b>; 4]>,
     writes: Writes,
-    /// Points to come back to, newest last.
+    /// Open savepoints, newest last.
     savepoints: Vec<Savepoint>,
     observed: Cell<u64>,
     /// Encoded keys of the row being written, one per index of its table.
@@ -69,7 +69,7 @@ struct KeyBuffer {
     hash: Option<u64>,
     /// The write adds this key to the index.
     is_touched: bool,
-    /// It stands in the ordered index already, and did not before.
+    /// It was in the ordered index already, or this write added it.
     is_added: bool,
 }
 
@@ -80,7 +80,7 @@ thread_local! {
 
 /// A key buffer larger than this is not kept.
 const KEY_BYTES_KEPT: usize = 4 << 10;
-/// Writes that a member has room for once it has more than a few.
+/// Writes that a member reserves space for once it has more than a few.
 const MANY_WRITES: usize = 32;
 
 impl<'b> MemberWriter<'b> {
@@ -167,22 +167,22 @@ impl<'b> MemberWriter<'b> {
         Ok(found.inspect(|row| self.observe(row)))
     }
 
-    /// See [`ReadView::find_ahead`].
-    pub fn find_ahead<'k>(
+    /// See [`ReadView::prefetch_lookups`].
+    pub fn prefetch_lookups<'k>(
         &self,
         at: (TableId, IndexId),
         keys: impl Iterator<Item = &'k [u8]>,
         fetch: Fetch,
         slots: &mut [SlotId],
     ) {
-        self.view.find_ahead(at, keys, fetch, slots);
+        self.view.prefetch_lookups(at, keys, fetch, slots);
     }
 
-    /// As [`Planned::lookup`].
+    /// As [`PlannedLookups::lookup`].
     #[inline(always)]
     pub fn lookup_planned(
         &self,
-        planned: &mut Planned<'_, 'b>,
+        planned: &mut PlannedLookups<'_, 'b>,
         number: usize,
         at: (TableId, IndexId),
         key: &[u8],
@@ -337,7 +337,7 @@ impl<'b> MemberWriter<'b> {
         Ok(())
     }
 
-    /// The row that is about to be replaced or removed: its slot, marked as written, and newest version.
+    /// The row that is about to be replaced or removed: its slot, marked as written, and its newest version.
     #[inline(always)]
     fn live_to_write(
         &self,
@@ -389,7 +389,7 @@ impl<'b> MemberWriter<'b> {
         });
     }
 
-    /// Undoes the writes since the newest savepoint exactly, and closes it. Ordinals are not given out again.
+    /// Undoes the writes since the newest savepoint exactly, and closes it. Ordinals are not reused.
     pub fn rollback_to_savepoint(&mut self) {
         let Some(savepoint) = self.savepoints.pop() else {
             return;
@@ -465,8 +465,8 @@ impl<'b> MemberWriter<'b> {
         Ok((self.tables.len() - 1, data))
     }
 
-    /// Encodes the keys that the write will add, and begins to fetch where their hashes will stand. `old` is
-    /// the row that is replaced.
+    /// Encodes the keys that the write will add, and prefetches the lines of their hashes. `old` is the row
+    /// that is replaced.
     fn prepare_keys(&mut self, data: &'b TableData, row: &[u8], old: Option<&[u8]>) {
         let layout = data.layout();
         if self.keys.is_empty() {
@@ -490,7 +490,7 @@ impl<'b> MemberWriter<'b> {
     }
 
     /// Checks that nobody else has the unique ones of the prepared keys, and adds them all to the ordered
-    /// indexes, which costs one descent for both as a rule. Their entries lead nowhere before the row is
+    /// indexes, which usually costs one descent for both. Their entries lead to no row before the row is
     /// linked. On an error nothing was added. `is_there` says that the slot has a row.
     fn claim_keys(
         &mut self,
@@ -526,8 +526,7 @@ impl<'b> MemberWriter<'b> {
         outcome
     }
 
-    /// The hash indexes that the prepared keys go into, whose lines have been under way since, and the
-    /// hashes.
+    /// The hash indexes that the prepared keys go into, whose lines are being prefetched, and the hashes.
     #[inline(always)]
     fn prepared_hashes<'d>(&self, data: &'d TableData) -> impl Iterator<Item = (&'d HashIndex, u64)> {
         let prepared = data.indexes.iter().zip(&self.keys);
@@ -537,8 +536,8 @@ impl<'b> MemberWriter<'b> {
         })
     }
 
-    /// Links a version in front of `old`, the live row that it replaces: the row, and whether it keeps its
-    /// keys, or nothing to remove it.
+    /// Links a version in front of `old`, the live row that it replaces: with the row and whether it keeps
+    /// its keys, or without a row to remove it.
     fn link(
         &mut self,
         position: usize,
@@ -548,8 +547,8 @@ impl<'b> MemberWriter<'b> {
         row: Option<(&[u8], bool)>,
     ) {
         let newest = self.batch.pin(Pin::EVERYTHING);
-        // A batch's first write to a chain supersedes what was there; a later one only what came with the
-        // batch, if that was alone.
+        // A batch's first write to a chain supersedes what was there; a later one only what this batch wrote,
+        // if that was alone.
         let supersedes = old.is_some_and(|old| old.batch() != self.batch.batch || old.older().is_none());
         let mut digest_change = 0u64;
         let mut terms = data.core.terms(place);

@@ -1,15 +1,15 @@
-//! Writing: one open batch, its members, and what makes them a state.
+//! Writing: the open batch, its members, and the digest of their changes.
 //!
-//! Members of one wave may run on several threads at once, since no two of them touch the same row or
-//! unique value (the lock manager above sees to that). A member's writes are new versions of batch N at the
-//! heads of chains, in place at once and visible to later members; its rollback pops them again. Readers
-//! see none of it: their boundary is below N.
+//! Members of one wave may run on several threads at once, since no two of them touch the same row or unique
+//! value (guaranteed by the lock manager above). A member's writes are new versions of batch N at the heads
+//! of chains, immediately in place and visible to later members; its rollback removes them again. Readers see
+//! none of them: their boundary is below N.
 //!
 //! Each write changes the state digest by the term of the version that it links less the term of the one that
-//! it found, both from stored bytes and while these are in the cache. A committed member's changes count, a
-//! rolled back one's do not; of several writes to one row in a batch the middle terms cancel out. Sums do not
-//! depend on order, so neither member order within a wave nor the number of threads matters; and a stored bit
-//! that has flipped since makes the digest differ from that of a replay or a replica.
+//! it found, both computed from stored bytes while these are in the cache. Only committed members' changes
+//! count; of several writes to one row in a batch the intermediate terms cancel out. Sums do not depend on
+//! order, so neither member order within a wave nor the number of threads matters; and a stored bit that has
+//! flipped makes the digest differ from that of a replay or a replica.
 
 mod definition;
 mod member;
@@ -27,7 +27,7 @@ use crate::garbage::RowPlace;
 use crate::memory::{Pin, Slot, SlotId};
 use crate::probe::Probe;
 use crate::read::ReadView;
-use crate::store::{ClosedGate, Finished, Store};
+use crate::store::{Finished, GateGuard, Store};
 use crate::table::{Schema, TableCore, TableData};
 pub use member::MemberWriter;
 
@@ -37,9 +37,9 @@ struct Write {
     slot: SlotId,
     /// Position in the member's tables.
     table: u32,
-    /// The chain has something to collect from this write on, once readers below this batch are gone.
+    /// From this write on the chain has something to collect, once readers below this batch are gone.
     supersedes: bool,
-    /// The row is gone with this write.
+    /// This write removes the row.
     removes: bool,
 }
 
@@ -73,11 +73,11 @@ pub struct BatchWriter<'s> {
     committed: Mutex<Vec<MemberWrites>>,
     is_finished: bool,
     /// Dropped last, when the batch is finished or undone.
-    _gate: ClosedGate<'s>,
+    _gate: GateGuard<'s>,
 }
 
 impl<'s> BatchWriter<'s> {
-    pub(crate) fn new(store: &'s Store, gate: ClosedGate<'s>, batch: BatchId, schema: Arc<Schema>) -> Self {
+    pub(crate) fn new(store: &'s Store, gate: GateGuard<'s>, batch: BatchId, schema: Arc<Schema>) -> Self {
         BatchWriter {
             store,
             batch,
@@ -99,24 +99,23 @@ impl<'s> BatchWriter<'s> {
         &self.schema.catalog
     }
 
-    /// What a member sees: for a [`LookupPlan`](crate::LookupPlan); any thread.
+    /// What a member sees, for a [`LookupPlan`](crate::LookupPlan); any thread.
     pub fn view(&self) -> ReadView<'_> {
         ReadView::new(&self.schema, self.pin(Pin::EVERYTHING), 0)
     }
 
-    /// Looks at what the probe fetched before and fetches what comes next; false when nothing is left to
-    /// fetch.
+    /// Reads what the probe prefetched and prefetches what comes next; false if nothing is left.
     pub fn advance_probe(&self, probe: &mut Probe) -> bool {
         probe.advance(&self.schema, self.pin(Pin::EVERYTHING))
     }
 
-    /// Starts a member. Members that conflict must not be open at once; any thread.
+    /// Starts a member. Conflicting members must not be open at the same time; any thread.
     pub fn member(&self, member: u32) -> MemberWriter<'_> {
         MemberWriter::new(self, member)
     }
 
-    /// Closes the batch and returns the new state digest; [`Store::publish`] makes it visible. Not if
-    /// [`Store::is_damaged`] says that what it replaced or dropped was not what had been written.
+    /// Closes the batch and returns the new state digest; [`Store::publish`] makes it visible. Do not publish
+    /// it if [`Store::is_damaged`] says that a row it replaced was not what had been written.
     pub fn finish(mut self) -> u64 {
         self.is_finished = true;
         #[cfg(any(test, feature = "faults"))]
@@ -166,8 +165,8 @@ impl<'s> BatchWriter<'s> {
         digest
     }
 
-    /// Notes for the next checkpoint that a row is gone which an earlier one may have. (The row's slot may be
-    /// another row's by then.)
+    /// Records for the next checkpoint that a row was removed which an earlier one may contain. (The row's
+    /// slot may belong to another row by then.)
     fn note_removed(&self, core: &TableCore, slot: SlotId) {
         let row_id = core.slots.slot(slot).map(Slot::row_id);
         let may_be_there = |row_id: &RowId| row_id.batch <= self.store.checkpoint_begun();
@@ -178,8 +177,8 @@ impl<'s> BatchWriter<'s> {
     /// again.
     pub fn abort(self) {}
 
-    /// What this change of definitions adds to the digest: the catalog's term, tables that went, tables
-    /// that came.
+    /// What this change of definitions adds to the digest: the catalog's term, tables that were removed,
+    /// tables that were added.
     fn digest_of_definitions(&self) -> u64 {
         let (before, after) = (&self.before, &self.schema);
         let mut change = after.catalog.digest().wrapping_sub(before.catalog.digest());
@@ -199,7 +198,7 @@ impl<'s> BatchWriter<'s> {
         change
     }
 
-    /// Whether these rows were there before the batch, and are after it.
+    /// Whether these rows existed before the batch, and exist after it.
     #[inline]
     fn kept(&self, core: &Arc<TableCore>) -> (bool, bool) {
         if Arc::ptr_eq(&self.before, &self.schema) {
@@ -219,7 +218,7 @@ impl<'s> BatchWriter<'s> {
         unsafe { Pin::new(horizon) }
     }
 
-    /// Pops the versions of some writes, last first, and removes the index entries that only they carried.
+    /// Removes the versions of some writes, last first, and the index entries that only they needed.
     fn undo<'d>(&self, table_of: impl Fn(usize) -> Option<&'d Arc<TableData>>, writes: &[Write]) {
         let boundary = BatchId(self.batch.0 - 1);
         let mut retired = Vec::with_capacity(writes.len());

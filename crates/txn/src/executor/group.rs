@@ -1,20 +1,21 @@
-//! A worker's members, many at a time: while one waits for memory, the others go on.
+//! Runs a worker's members in groups: while one waits for memory, the others continue.
 //!
 //! ```text
-//!   begin    inputs checked, keys of all declared accesses encoded, their lookups planned
-//!   fetch    all lookups of the group, a step of all at a time: index, slot, row
-//!   execute  each member; its searches find everything in the cache. One that searches a key which
-//!            nobody could know ahead begins a probe and waits
-//!   resume   those that wait, in turn, each as soon as its probe is through
+//!   begin    check inputs, encode keys of all declared accesses, plan their lookups
+//!   fetch    all lookups of the group, one step of all at a time: index, slot, row
+//!   execute  each member; its searches find everything in the cache. A search for a key that was not
+//!            known in advance begins a probe and waits
+//!   resume   the members that wait, in turn, each as soon as its probe is complete
 //! ```
 //!
-//! That is BionicDB's index pipeline in software: its two phases over a batch, and, what the document could
-//! not, switching where data depends on data. A group closes when it has [`GROUP_MEMBERS`] members (frames)
-//! or [`GROUP_PROBES`] probes in flight, whichever comes first; a core sustains no more misses than that.
+//! This is BionicDB's index pipeline in software: its two phases over a batch, and in addition switching
+//! between members where one access depends on another. A group closes when it has [`GROUP_MEMBERS`] members
+//! (frames) or [`GROUP_PROBES`] probes in flight, whichever comes first; a core sustains no more cache misses
+//! than that.
 //!
-//! Fetching is a hint and changes nothing, so a member does what it would do alone: same results, errors and
-//! row ids. So a group may reach over the end of a wave: members are fetched together, and before the first
-//! of a wave runs, those that wait from the waves before are brought to their ends.
+//! Prefetching is only a hint, so a member does what it would do alone: same results, errors and row ids. A
+//! group may therefore extend over the end of a wave: its members are prefetched together, and before the
+//! first member of a wave runs, those that wait from earlier waves are completed.
 //!
 //! Source: BionicDB 4.4, 4.5; Kocberber et al., AMAC, VLDB 2015; DESIGN.md, Executors.
 
@@ -28,18 +29,18 @@ use weft_base::BatchId;
 use weft_program::{
     Access, AccessKeys, AccessKind, BatchAccess, DataAccess, Outcome, Program, Progress, ReadAccess, Scratch,
 };
-use weft_store::{BatchWriter, LookupPlan, MemberWriter, Planned, Probe, ReadView};
+use weft_store::{BatchWriter, LookupPlan, MemberWriter, PlannedLookups, Probe, ReadView};
 use weft_types::{SqlError, SqlState};
 
 /// Most members of a group.
 const GROUP_MEMBERS: usize = 32;
-/// The frame behind the group's: of members that run from beginning to end when their turn comes.
+/// The frame after the group's frames: for members that run from beginning to end when their turn comes.
 const NEAR_FRAME: usize = GROUP_MEMBERS;
-/// Probes in flight from which a group takes no further member.
+/// Probes in flight at which a group takes no further member.
 pub(super) const GROUP_PROBES: usize = 48;
 
 /// What members run on: the open batch, or a snapshot.
-pub(super) trait Ground: Sync {
+pub(super) trait ExecutionContext: Sync {
     /// A member between its beginning and its end.
     type Member<'g>
     where
@@ -47,31 +48,31 @@ pub(super) trait Ground: Sync {
 
     fn open(&self, member: usize) -> Self::Member<'_>;
 
-    /// What lookups go through that are known before the programs run.
+    /// The view for lookups that are known before the programs run.
     fn view(&self) -> ReadView<'_>;
 
-    /// Fetches all that a plan leads to, but for the rest of long rows.
+    /// Prefetches all that a plan leads to, except the tails of long rows.
     fn finish(&self, plan: &mut LookupPlan<'_>) {
         plan.finish();
     }
 
-    /// False when the probe is through.
+    /// False when the probe is complete.
     fn advance_probe(&self, probe: &mut Probe) -> bool;
 
-    /// Goes on with a program, whose lookups were `planned`. Where it would wait for memory, its probe is put
-    /// into the frame, unless the frame is not to wait.
+    /// Continues a program whose lookups were `planned`. Where it would wait for memory, its probe is put
+    /// into the frame, unless `may_wait` is false.
     fn resume<'g>(
         &'g self,
         member: &mut Self::Member<'g>,
         call: Call<'_>,
         frame: &mut Frame,
-        planned: Planned<'_, 'g>,
+        planned: PlannedLookups<'_, 'g>,
         may_wait: bool,
     ) -> Result<Progress, SqlError>;
 
     fn apply(&self, member: &mut Self::Member<'_>, write_set: &[u8]) -> Result<(), SqlError>;
 
-    /// Ends the member, which keeps or loses its writes; the highest batch that it observed.
+    /// Ends the member and keeps or discards its writes; returns the highest batch that it observed.
     fn close(&self, member: Self::Member<'_>, keep: bool) -> BatchId;
 }
 
@@ -117,7 +118,7 @@ impl<'a> Call<'a> {
 pub(super) struct Frame {
     scratch: Scratch,
     outcome: Outcome,
-    /// What it waits for, or has waited for.
+    /// What it waits for or has waited for.
     probe: Option<Probe>,
     is_fetched: bool,
 }
@@ -140,7 +141,7 @@ impl Frame {
 #[derive(Default)]
 struct Frames {
     frames: Vec<Frame>,
-    /// Runs that machine code had a part in, not yet added to the process's counter.
+    /// Runs with machine code that are not yet added to the process's counter.
     compiled_runs: u64,
 }
 
@@ -157,12 +158,12 @@ thread_local! {
 }
 
 /// Members of the open batch.
-pub(super) struct BatchGround<'w, 's> {
+pub(super) struct BatchContext<'w, 's> {
     pub writer: &'w BatchWriter<'s>,
     pub batch: BatchId,
 }
 
-impl Ground for BatchGround<'_, '_> {
+impl ExecutionContext for BatchContext<'_, '_> {
     type Member<'g>
         = MemberWriter<'g>
     where
@@ -185,7 +186,7 @@ impl Ground for BatchGround<'_, '_> {
         member: &mut MemberWriter<'g>,
         call: Call<'_>,
         frame: &mut Frame,
-        planned: Planned<'_, 'g>,
+        planned: PlannedLookups<'_, 'g>,
         may_wait: bool,
     ) -> Result<Progress, SqlError> {
         if !may_wait {
@@ -207,17 +208,17 @@ impl Ground for BatchGround<'_, '_> {
             true => member.commit(),
             false => member.rollback(),
         }
-        // The answer stands in the batch's record, a refusal too, so both wait for that record.
+        // The answer is part of the batch's record even if it is a refusal, so both wait for that record.
         self.batch
     }
 }
 
-/// Programs that only read, at a boundary.
-pub(super) struct SnapshotGround<'s> {
+/// Read-only programs at a boundary.
+pub(super) struct SnapshotContext<'s> {
     pub view: ReadView<'s>,
 }
 
-impl Ground for SnapshotGround<'_> {
+impl ExecutionContext for SnapshotContext<'_> {
     /// What it has observed.
     type Member<'g>
         = BatchId
@@ -241,7 +242,7 @@ impl Ground for SnapshotGround<'_> {
         observed: &mut BatchId,
         call: Call<'_>,
         frame: &mut Frame,
-        planned: Planned<'_, 'g>,
+        planned: PlannedLookups<'_, 'g>,
         may_wait: bool,
     ) -> Result<Progress, SqlError> {
         if !may_wait {
@@ -270,24 +271,29 @@ impl Ground for SnapshotGround<'_> {
     }
 }
 
-/// Runs one member from beginning to end, without fetching ahead.
-pub(super) fn run_one<G: Ground, S: AnswerSink>(ground: &G, member: usize, work: Work<'_>, sink: &mut S) {
+/// Runs one member from beginning to end, without prefetching.
+pub(super) fn run_one<G: ExecutionContext, S: AnswerSink>(
+    context: &G,
+    member: usize,
+    work: Work<'_>,
+    sink: &mut S,
+) {
     FRAMES.with_borrow_mut(|memory| {
         let frame = memory.first();
-        let mut opened = ground.open(member);
+        let mut opened = context.open(member);
         let result = match Call::of(work) {
             Ok(call) => frame.begin(call).and_then(|()| {
-                while ground.resume(&mut opened, call, frame, Planned::default(), false)? == Progress::Waiting
-                {
-                }
+                while context.resume(&mut opened, call, frame, PlannedLookups::default(), false)?
+                    == Progress::Waiting
+                {}
                 Ok(())
             }),
             Err(write_set) => {
                 frame.outcome = Outcome::default();
-                ground.apply(&mut opened, write_set)
+                context.apply(&mut opened, write_set)
             }
         };
-        let observed = ground.close(opened, result.is_ok());
+        let observed = context.close(opened, result.is_ok());
         sink.answer(member, result.map(|()| &mut frame.outcome), observed);
         if matches!(work, Work::Program { .. }) && frame.scratch.ran_compiled() {
             memory.compiled_runs += 1;
@@ -296,13 +302,13 @@ pub(super) fn run_one<G: Ground, S: AnswerSink>(ground: &G, member: usize, work:
     });
 }
 
-/// Fetches what the declared keys of some programs lead to.
-pub(super) fn fetch_ahead<'a, G: Ground>(ground: &G, works: impl Iterator<Item = Work<'a>>) {
+/// Prefetches what the declared keys of some programs lead to.
+pub(super) fn prefetch_accesses<'a, G: ExecutionContext>(context: &G, works: impl Iterator<Item = Work<'a>>) {
     FRAMES.with_borrow_mut(|memory| {
         let frame = memory.first();
-        let mut plan = LookupPlan::new(ground.view());
+        let mut plan = LookupPlan::new(context.view());
         let fetch_all = |plan: &mut LookupPlan<'_>| {
-            ground.finish(plan);
+            context.finish(plan);
             plan.part(0..plan.len()).fetch_all_rests();
         };
         for call in works.filter_map(|work| Call::of(work).ok()) {
@@ -319,7 +325,7 @@ pub(super) fn fetch_ahead<'a, G: Ground>(ground: &G, works: impl Iterator<Item =
 }
 
 impl Frames {
-    /// The first frame, made if there is none.
+    /// The first frame, created if there is none.
     fn first(&mut self) -> &mut Frame {
         if self.frames.is_empty() {
             self.frames.push(Frame::default());
@@ -331,8 +337,8 @@ impl Frames {
 /// Where the lookups of each member of a group end in its plan.
 type Ends = [usize; GROUP_MEMBERS];
 
-/// The lookups of the member at a place; none behind the group's end.
-fn planned<'p, 'g>(plan: &'p mut LookupPlan<'g>, ends: &Ends, place: usize) -> Planned<'p, 'g> {
+/// The lookups of the member at a position; none beyond the group's end.
+fn planned<'p, 'g>(plan: &'p mut LookupPlan<'g>, ends: &Ends, place: usize) -> PlannedLookups<'p, 'g> {
     let end = ends.get(place).copied().unwrap_or(0);
     let before = place.checked_sub(1).and_then(|before| ends.get(before));
     plan.part(before.copied().unwrap_or(0)..end)
@@ -340,16 +346,16 @@ fn planned<'p, 'g>(plan: &'p mut LookupPlan<'g>, ends: &Ends, place: usize) -> P
 
 /// A member that waits for memory.
 struct Waiting<M> {
-    /// Its frame, and its place behind the first of the group.
+    /// Its frame, and its position after the first member of the group.
     place: usize,
     member: M,
 }
 
-/// Where waves end, for a worker that goes through its members.
+/// The ends of waves, for a worker that goes through its members.
 struct WaveEnds<'e> {
-    /// The ends that are still to come.
+    /// The ends that have not been reached.
     rest: &'e [usize],
-    /// Members from this one on stand behind somebody that they conflict with.
+    /// Members from this one on come after one that they conflict with.
     behind: usize,
 }
 
@@ -370,8 +376,8 @@ impl WaveEnds<'_> {
         self.rest.first() == Some(&(member + 1))
     }
 
-    /// True when the member conflicts over the only row that its program touches with one before it in the
-    /// batch: what it needs is in the cache then, and fetching it would only take time.
+    /// True when the member conflicts, over the only row that its program touches, with an earlier member of
+    /// the batch: that row is in the cache then, and prefetching it would only take time.
     fn is_near(&self, member: usize, program: &Program) -> bool {
         let is_row = |access: &Access| {
             matches!(
@@ -383,11 +389,11 @@ impl WaveEnds<'_> {
     }
 }
 
-/// Runs the members of a range, in groups. Where a wave ends (`wave_ends`, in order), all before it have
-/// ended before the next one begins. Members from number `behind` on are not in wave 0. A group takes no
-/// further member once it has `probes_max` probes in flight.
-pub(super) fn run_range<G: Ground, S: AnswerSink>(
-    ground: &G,
+/// Runs the members of a range in groups. Where a wave ends (`wave_ends`, in order), all members before the
+/// end complete before the next one begins. Members from number `behind` on are not in wave 0. A group takes
+/// no further member once it has `probes_max` probes in flight.
+pub(super) fn run_range<G: ExecutionContext, S: AnswerSink>(
+    context: &G,
     members: &[Work<'_>],
     range: Range<usize>,
     (wave_ends, behind): (&[usize], usize),
@@ -404,7 +410,7 @@ pub(super) fn run_range<G: Ground, S: AnswerSink>(
         };
         while !rest.is_empty() {
             let parts = (&mut wave_ends, &mut *memory, &mut waiting);
-            let count = run_group(ground, rest, first, probes_max, parts, sink);
+            let count = run_group(context, rest, first, probes_max, parts, sink);
             rest = rest.get(count..).unwrap_or_default();
             first += count;
         }
@@ -412,16 +418,17 @@ pub(super) fn run_range<G: Ground, S: AnswerSink>(
     });
 }
 
-/// What groups hand on to one another.
+/// What one group hands to the next.
 type Parts<'p, 'e, 'g, G> = (
     &'p mut WaveEnds<'e>,
     &'p mut Frames,
-    &'p mut Vec<Waiting<<G as Ground>::Member<'g>>>,
+    &'p mut Vec<Waiting<<G as ExecutionContext>::Member<'g>>>,
 );
 
-/// Runs a group from the front of `rest`, whose first member has number `first`; how many members it took.
-fn run_group<'g, G: Ground, S: AnswerSink>(
-    ground: &'g G,
+/// Runs a group from the front of `rest`, whose first member has number `first`; returns how many members it
+/// took.
+fn run_group<'g, G: ExecutionContext, S: AnswerSink>(
+    context: &'g G,
     rest: &[Work<'_>],
     first: usize,
     probes_max: usize,
@@ -435,7 +442,7 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
     if frames.len() <= NEAR_FRAME {
         frames.resize_with(NEAR_FRAME + 1, Frame::default);
     }
-    let mut plan = LookupPlan::new(ground.view());
+    let mut plan = LookupPlan::new(context.view());
     let mut ends: Ends = [0; GROUP_MEMBERS];
     let mut count = 0;
     let mut refused: [Option<SqlError>; GROUP_MEMBERS] = [const { None }; GROUP_MEMBERS];
@@ -455,34 +462,34 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
             break;
         }
     }
-    ground.finish(&mut plan);
+    context.finish(&mut plan);
     planned(&mut plan, &ends, 0).fetch_first_rests();
     let group = rest.iter().zip(&mut refused).take(count);
     for (place, (work, refused)) in group.enumerate() {
         if wave_ends.is_passed(first + place) {
-            resume_waiting(ground, rest, first, frames, (&mut plan, &ends), waiting, sink);
+            resume_waiting(context, rest, first, frames, (&mut plan, &ends), waiting, sink);
         }
-        // While this one runs, the rows that the next one begins with come.
+        // While this one runs, the rows that the next one needs first arrive.
         planned(&mut plan, &ends, place + 1).fetch_first_rests();
         let near = |program: &Program| wave_ends.is_near(first + place, program);
         let is_near = matches!(work, Work::Program { program, .. } if near(program));
         let Some(frame) = frames.get_mut(if is_near { NEAR_FRAME } else { place }) else {
             break;
         };
-        // Who has nobody to turn to meanwhile does not wait.
+        // A member runs to its end if there is no other member to switch to.
         let is_alone = waiting.is_empty() && (place + 1 == count || wave_ends.is_last(first + place));
-        let mut member = ground.open(first + place);
+        let mut member = context.open(first + place);
         let result = match (refused.take(), Call::of(*work)) {
             (Some(error), _) => Err(error),
             (None, Ok(call)) => {
                 let began = if is_near { frame.begin(call) } else { Ok(()) };
                 let may_wait = !is_near && !is_alone;
                 let planned = if is_near {
-                    Planned::default()
+                    PlannedLookups::default()
                 } else {
                     planned(&mut plan, &ends, place)
                 };
-                match began.and_then(|()| ground.resume(&mut member, call, frame, planned, may_wait)) {
+                match began.and_then(|()| context.resume(&mut member, call, frame, planned, may_wait)) {
                     Ok(Progress::Waiting) => {
                         waiting.push(Waiting { place, member });
                         continue;
@@ -492,14 +499,14 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
             }
             (None, Err(write_set)) => {
                 frame.outcome = Outcome::default();
-                ground.apply(&mut member, write_set)
+                context.apply(&mut member, write_set)
             }
         };
-        let observed = ground.close(member, result.is_ok());
+        let observed = context.close(member, result.is_ok());
         *compiled_runs += u64::from(is_near && frame.scratch.ran_compiled());
         sink.answer(first + place, result.map(|()| &mut frame.outcome), observed);
     }
-    resume_waiting(ground, rest, first, frames, (&mut plan, &ends), waiting, sink);
+    resume_waiting(context, rest, first, frames, (&mut plan, &ends), waiting, sink);
     let ran = rest.iter().zip(frames.iter()).take(count).enumerate();
     let ran_compiled = |(place, (work, frame)): &(usize, (&Work<'_>, &Frame))| match work {
         Work::Program { program, .. } => {
@@ -511,10 +518,10 @@ fn run_group<'g, G: Ground, S: AnswerSink>(
     count
 }
 
-/// Goes round those that wait until none is left: a probe one step further at each visit, or the member on
-/// to its next wait or its end.
-fn resume_waiting<'g, G: Ground, S: AnswerSink>(
-    ground: &'g G,
+/// Visits the waiting members in turn until none is left: each visit advances a probe by a step, or continues
+/// the member to its next wait or its end.
+fn resume_waiting<'g, G: ExecutionContext, S: AnswerSink>(
+    context: &'g G,
     rest: &[Work<'_>],
     first: usize,
     frames: &mut [Frame],
@@ -540,14 +547,14 @@ fn resume_waiting<'g, G: Ground, S: AnswerSink>(
             let under_way = frame
                 .probe
                 .as_mut()
-                .is_some_and(|probe| ground.advance_probe(probe));
+                .is_some_and(|probe| context.advance_probe(probe));
             frame.is_fetched = !under_way;
-            // What it asked for just now takes its time: the others first.
+            // Its last request takes time: visit the others first.
             at += 1;
             continue;
         }
         frame.is_fetched = false;
-        let progress = ground.resume(member, call, frame, planned(plan, ends, place), !is_alone);
+        let progress = context.resume(member, call, frame, planned(plan, ends, place), !is_alone);
         let result = match progress {
             Ok(Progress::Waiting) => {
                 at += 1;
@@ -555,7 +562,7 @@ fn resume_waiting<'g, G: Ground, S: AnswerSink>(
             }
             ended => ended.map(drop),
         };
-        let observed = ground.close(waiting.swap_remove(at).member, result.is_ok());
+        let observed = context.close(waiting.swap_remove(at).member, result.is_ok());
         sink.answer(first + place, result.map(|()| &mut frame.outcome), observed);
     }
 }

@@ -1,18 +1,19 @@
-//! Threads that help a worker with its wave: started once, parked between waves.
+//! Helper threads for large waves: started once, parked between waves.
 //!
 //! Starting a thread costs more than running a small batch; waking one costs some microseconds. So the
-//! threads live as long as the process, and whoever has a wave worth splitting borrows them: they come as
-//! soon as they wake, take what is left, and the caller, who works meanwhile, calls off those that have not
-//! come when nothing is left. One wave at a time has helpers; another one meanwhile runs on its caller alone.
+//! threads live as long as the process, and a caller with a large wave borrows them: they join as soon as
+//! they are awake and take what is left. The caller works too, and when nothing is left it dismisses the
+//! helpers that have not joined. Only one wave has helpers at a time; another wave then runs on its caller
+//! alone.
 //!
 //! ```text
-//!   State: task   what to run, while a wave is on
-//!          wanted helpers that may still come
-//!          active helpers that are at it
+//!   State: task   what to run, while a wave runs
+//!          wanted helpers that may still join
+//!          active helpers that work on it
 //! ```
 //!
-//! Invariant: a task is called only between its `run`'s beginning and end, since `run` returns only when
-//! `wanted` and `active` are both zero.
+//! Invariant: a task is called only during its `run`, since `run` returns only when `wanted` and `active` are
+//! both zero.
 
 use parking_lot::{Condvar, Mutex};
 use std::any::Any;
@@ -54,9 +55,9 @@ static POOL: Pool = Pool {
     done: Condvar::new(),
 };
 
-/// Calls `task` with 0 on this thread, and with 1 .. `workers` on others, each at most once and only while
-/// this call lasts: the task must finish the whole work whoever comes. A panic of any of them passes on to
-/// the caller, when all have ended.
+/// Calls `task` with 0 on this thread, and with 1 .. `workers` on others, each at most once and only during
+/// this call: the task must complete the whole work whichever helpers join. A panic in any of them is passed
+/// on to the caller when all have ended.
 pub(super) fn run(workers: usize, task: &(dyn Fn(usize) + Sync)) {
     let free = if workers > 1 { POOL.in_use.try_lock() } else { None };
     let Some(_in_use) = free else {
@@ -84,7 +85,7 @@ impl Pool {
         let mut state = self.state.lock();
         while state.threads < helpers {
             let thread = std::thread::Builder::new().name(format!("weft-worker-{}", state.threads + 1));
-            // Without a further thread the others, or the caller alone, do the work.
+            // Without another thread, the remaining ones or the caller alone do the work.
             match thread.spawn(|| self.help()) {
                 Ok(_) => state.threads += 1,
                 Err(_) => break,
@@ -100,7 +101,7 @@ impl Pool {
         }
     }
 
-    /// Ends the wave: nobody comes any more, and those who came are waited for.
+    /// Ends the wave: no helper joins any more, and those that joined are waited for.
     fn call_off(&self) -> Option<Box<dyn Any + Send>> {
         let mut state = self.state.lock();
         state.wanted = 0;
@@ -111,7 +112,7 @@ impl Pool {
         state.panic.take()
     }
 
-    /// A helper's life.
+    /// A helper's main loop.
     fn help(&self) {
         let mut state = self.state.lock();
         loop {

@@ -1,4 +1,4 @@
-//! Rows that give way to those that have their unique values: INSERT ... ON CONFLICT.
+//! Inserting rows that may conflict with existing ones: INSERT ... ON CONFLICT.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use super::{Transaction, check_unique};
 use crate::overlay::OverlayRow;
 use crate::view::{self, Layers, ViewRow};
 
-/// What became of a row that may have given way.
+/// The outcome of inserting a row that may conflict.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Placed {
+pub enum InsertOutcome {
     /// It was added.
     New(RowId),
-    /// Another row, with its image, has its unique values.
+    /// Another row, given with its image, has its unique values.
     Conflict(RowId, Vec<u8>),
 }
 
@@ -27,7 +27,7 @@ impl Transaction {
         def: &Arc<TableDef>,
         rows: &[Vec<u8>],
         arbiters: &[Arc<IndexDef>],
-    ) -> Result<Vec<Placed>, SqlError> {
+    ) -> Result<Vec<InsertOutcome>, SqlError> {
         self.refuse_writes_in_excess()?;
         self.refuse_reshaped(def)?;
         self.lock_new_rows(def, rows.iter().map(Vec::as_slice))?;
@@ -44,12 +44,12 @@ impl Transaction {
             };
             let found = taken(layers, def, row, arbiters)?;
             if let Some(found) = found.first() {
-                placed.push(Placed::Conflict(found.row_id, found.bytes.to_vec()));
+                placed.push(InsertOutcome::Conflict(found.row_id, found.bytes.to_vec()));
                 continue;
             }
             drop(found);
             check_unique(def, &snapshot, &self.overlay, &catalog, row, None)?;
-            placed.push(Placed::New(
+            placed.push(InsertOutcome::New(
                 match self.overlay_mut().insert(def, Arc::from(row.as_slice())) {
                     OverlayRow::Own(n) => view::own_row_id(n),
                     OverlayRow::Base(row_id) => row_id,
@@ -60,7 +60,7 @@ impl Transaction {
     }
 }
 
-/// Live rows with the values of `row` in the first of `indexes` in which there are some.
+/// Live rows that have the values of `row` in the first of `indexes` with such rows.
 fn taken<'a>(
     layers: Layers<'a>,
     def: &TableDef,

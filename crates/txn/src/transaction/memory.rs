@@ -1,4 +1,4 @@
-//! Memory of transactions that have ended, for the next ones of the same thread.
+//! Reuses the memory of transactions that have ended, per thread.
 
 use crate::overlay::Overlay;
 use hashbrown::HashMap;
@@ -8,10 +8,10 @@ use weft_lock::{LockMode, ResourceId};
 
 /// Transactions whose memory a thread keeps.
 const KEPT_MAX: usize = 8;
-/// Locks up to which a transaction's memory is kept.
+/// Up to this number of locks a transaction's memory is kept.
 const HELD_KEPT_MAX: usize = 256;
 
-/// What a transaction begins with: both empty.
+/// What a transaction begins with: both are empty.
 #[derive(Default)]
 pub(super) struct TxnMemory {
     pub overlay: Arc<Overlay>,
@@ -23,7 +23,7 @@ thread_local! {
 }
 
 impl TxnMemory {
-    /// One that an earlier transaction left, or a new one.
+    /// Memory left by an earlier transaction, or new memory.
     pub fn spare() -> TxnMemory {
         SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
     }

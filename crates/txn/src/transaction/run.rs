@@ -1,10 +1,10 @@
-//! One program inside a transaction: its locks first, then its reads and writes over a snapshot and the
+//! Runs one program inside a transaction: acquires its locks, then reads and writes over a snapshot and the
 //! overlay.
 
 use super::Transaction;
 use crate::locks;
 use crate::record::INSTRUCTION_BUDGET;
-use crate::session_access::{Ground, SessionAccess};
+use crate::session_access::{SessionAccess, StatementContext};
 use crate::view;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::task::Waker;
 use weft_program::{AccessKeys, DataAccess, Outcome, Program, Scratch};
 use weft_types::SqlError;
 
-/// What the run of a program needs; a thread runs one at a time.
+/// Memory for the run of a program; a thread runs one at a time.
 #[derive(Default)]
 struct RunMemory {
     scratch: Scratch,
@@ -29,8 +29,8 @@ thread_local! {
 
 impl Transaction {
     /// As [`Self::run`], but where it would wait for a lock it returns an error for which
-    /// [`super::is_parked`] holds. `waker` is then called when the lock is granted or refused. It is not
-    /// called for a cancelled statement or one out of time: that shows when it is run again.
+    /// [`super::is_parked`] holds. `waker` is called when the lock is granted or refused, but not when the
+    /// statement is cancelled or times out: that shows when it is run again.
     pub fn run_or_park(
         &mut self,
         program: &Arc<Program>,
@@ -44,9 +44,10 @@ impl Transaction {
     }
 
     /// Runs a program inside the transaction; it must have been compiled for `catalog()`. On an error the
-    /// statement's own writes are taken back.
+    /// statement's own writes are undone.
     pub fn run(&mut self, program: &Arc<Program>, inputs: &[u8]) -> Result<Outcome, SqlError> {
-        // Taken out: whoever runs another transaction's program meanwhile, in a waker, gets one of its own.
+        // Taken out: if a waker runs another transaction's program in the meantime, that gets memory of its
+        // own.
         let mut memory = RUN_MEMORY.take().unwrap_or_default();
         let result = self.run_with(program, inputs, &mut memory);
         if memory.images.capacity() <= KEPT_BYTES && memory.scratch.kept_bytes() <= KEPT_BYTES {
@@ -65,8 +66,8 @@ impl Transaction {
             self.refuse_writes_in_excess()?;
         }
         let scope = self.lock_scope();
-        // The definitions that the program was compiled for will do: whether they are still the newest is
-        // looked at under the locks.
+        // The definitions that the program was compiled for will do; whether they are still the newest is
+        // checked under the locks.
         let known = self
             .known
             .take()
@@ -75,7 +76,7 @@ impl Transaction {
         let requests = locks::program_locks(program, inputs, &known, scope, &mut memory.keys)?;
         self.known = Some(known);
         self.lock(requests)?;
-        // Not a view: it would share the overlay, which is about to change, and make the change a copy.
+        // Not a view: it would share the overlay, which is about to change, and force a copy.
         let snapshot = self.statement_snapshot()?;
         if program.catalog_version
             != self
@@ -102,7 +103,7 @@ impl Transaction {
         let mark = self.overlay.mark();
         let mut outcome = Outcome::default();
         let newest = self.pinned.as_ref().map(|_| self.engine.snapshot());
-        let ground = Ground {
+        let context = StatementContext {
             snapshot: &snapshot,
             newest: newest.as_ref().unwrap_or(&snapshot),
             catalog: self.private_catalog.as_ref().unwrap_or(snapshot.catalog()),
@@ -110,7 +111,7 @@ impl Transaction {
             first_updater_wins: newest.is_some(),
             locks_only: program.read_only && program.accesses.iter().any(|access| access.kind.is_write()),
         };
-        let mut access = SessionAccess::new(ground, &mut memory.images);
+        let mut access = SessionAccess::new(context, &mut memory.images);
         let result = weft_program::run_with_keys(
             program,
             (inputs, &memory.keys),

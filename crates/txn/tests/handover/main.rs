@@ -9,17 +9,17 @@
 #![allow(dead_code, reason = "not everything of the files is used here")]
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+#[path = "../../src/combiner.rs"]
+mod combiner;
 mod request;
-#[path = "../../src/role.rs"]
-mod role;
 mod sync;
 #[path = "../../src/ticket.rs"]
 mod ticket;
 
 use std::sync::Arc;
 
+use combiner::Combiner;
 use request::Answer;
-use role::Role;
 use shuttle::thread;
 use sync::Mutex;
 use ticket::{Responder, TicketCell};
@@ -29,19 +29,19 @@ type Request = (usize, Responder<usize>);
 /// An engine of which nothing is left but its hand-over: answers are the numbers of the requests.
 struct Engine {
     queue: Mutex<Vec<Request>>,
-    role: Role<Vec<usize>>,
+    combiner: Combiner<Vec<usize>>,
     /// Turns after which a caller calls the relief.
-    patience: usize,
+    time_slice: usize,
     /// The turn that loses its requests, as one that panics does.
     lost_turn: Option<usize>,
 }
 
 impl Engine {
-    fn new(patience: usize, lost_turn: Option<usize>) -> Arc<Engine> {
+    fn new(time_slice: usize, lost_turn: Option<usize>) -> Arc<Engine> {
         Arc::new(Engine {
             queue: Mutex::new(Vec::new()),
-            role: Role::new(Vec::new()),
-            patience,
+            combiner: Combiner::new(Vec::new()),
+            time_slice,
             lost_turn,
         })
     }
@@ -57,7 +57,7 @@ impl Engine {
         let mut turns = 0;
         let work = |done: &mut Vec<usize>| {
             loop {
-                if turns == self.patience {
+                if turns == self.time_slice {
                     return false;
                 }
                 turns += 1;
@@ -74,16 +74,16 @@ impl Engine {
                 }
             }
         };
-        self.role.serve(work, || !self.queue.lock().is_empty());
+        self.combiner.serve(work, || !self.queue.lock().is_empty());
     }
 }
 
 /// Runs callers with two requests each, and the relief.
-fn all_are_answered(callers: usize, patience: usize, lost_turn: Option<usize>) {
-    let engine = Engine::new(patience, lost_turn);
-    let relief = {
+fn all_are_answered(callers: usize, time_slice: usize, lost_turn: Option<usize>) {
+    let engine = Engine::new(time_slice, lost_turn);
+    let hand_over = {
         let engine = Arc::clone(&engine);
-        thread::spawn(move || engine.role.relieve(|| engine.serve()))
+        thread::spawn(move || engine.combiner.run_background(|| engine.serve()))
     };
     let callers: Vec<_> = (0..callers)
         .map(|caller| {
@@ -108,9 +108,9 @@ fn all_are_answered(callers: usize, patience: usize, lost_turn: Option<usize>) {
     for caller in callers {
         caller.join().unwrap();
     }
-    engine.role.stop_relief();
-    relief.join().unwrap();
-    let mut done = engine.role.between_turns(|done| done.clone());
+    engine.combiner.stop_background();
+    hand_over.join().unwrap();
+    let mut done = engine.combiner.with_state(|done| done.clone());
     done.sort_unstable();
     assert_eq!(done, (0..count).collect::<Vec<_>>(), "each once");
 }
@@ -135,8 +135,8 @@ fn who_brings_work_gets_its_answer() {
 
 #[test]
 fn the_relief_does_what_callers_leave() {
-    for patience in [1, 2] {
-        explore(move || all_are_answered(2, patience, None));
+    for time_slice in [1, 2] {
+        explore(move || all_are_answered(2, time_slice, None));
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weft_base::{IndexId, Prng, RowId, SimDisk, TableId};
 use weft_lock::LockMode;
 use weft_store::{CatalogOp, ColumnDef, FIRST_OBJECT_ID, IndexDef, IndexMethod, TableDef};
-use weft_txn::{Isolation, Mark, Transaction, TxnOptions, TxnView};
+use weft_txn::{Isolation, Transaction, TxnOptions, TxnSavepoint, TxnView};
 use weft_types::{SqlError, SqlType, Value, encode_key_value};
 
 use crate::bank::{open_engine, primary, quiet};
@@ -127,7 +127,7 @@ struct Run {
     txn: Transaction,
     def: Arc<TableDef>,
     model: Model,
-    marks: Vec<(Mark, Model)>,
+    marks: Vec<(TxnSavepoint, Model)>,
     prng: Prng,
 }
 

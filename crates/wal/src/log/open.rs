@@ -1,16 +1,16 @@
-//! Opening a log: find its end, cut the torn tail, make sure that what is left is durable.
+//! Opens a log: finds its end, cuts the torn tail, and makes the rest durable.
 //!
-//! Three crashes are behind a log that is opened: of the power (the tail may be torn), of the process alone
-//! (the tail may be whole and not durable, the last segment's name too), or of an earlier opening. Each is
-//! settled by the same steps, and doing them again does no harm:
+//! An opened log may have seen three kinds of crash: of the power (the tail may be torn), of the process
+//! alone (the tail may be complete and not durable, and so may the last segment's name), or of an earlier
+//! opening. The same steps handle each, and repeating them does no harm:
 //!
-//! 1. the unfinished segment, if any, goes (nothing was ever in it);
-//! 2. the last segment is synced, and what the system remembers of it forgotten, before it is read: the
-//!    process before may have died of a failed sync, after which the system can show records that are not on
-//!    the disk;
+//! 1. the unfinished segment, if any, is removed (it never held records);
+//! 2. the last segment is synced, and dropped from the system's page cache, before it is read: the previous
+//!    process may have died of a failed sync, after which the system can show records that are not on the
+//!    disk;
 //! 3. what follows the last record becomes zero, durably; sectors that hold records are not written, unless
 //!    they hold a torn one as well (then they were never durable);
-//! 4. the directory is synced. Earlier segments were synced before the last one was made.
+//! 4. the directory is synced. Earlier segments were synced before the last one was created.
 //!
 //! Only then may the caller see the records, and append.
 
@@ -81,7 +81,7 @@ impl Log {
         active: Option<Active>,
     ) -> Self {
         let segment_bytes = align_to_sector(cfg.segment_bytes.clamp(4 * SECTOR_BYTES, 1 << 40));
-        // Where space is reserved, what an earlier process reserved counts.
+        // If space is reserved, what an earlier process reserved counts.
         let reserved = survey.tail.as_ref().filter(|_| cfg.preallocate);
         let file_bytes = reserved.map_or(segment_bytes, |tail| tail.file_bytes);
         let last = survey.segments.last().map(|segment| OpenSegment {

@@ -1,11 +1,11 @@
-//! A transaction that arrives whole over the extended protocol: BEGIN, point statements, COMMIT in one
+//! A transaction that arrives as a whole over the extended protocol: BEGIN, point statements, COMMIT in one
 //! pipeline.
 //!
-//! Whoever speaks the protocol asks for each statement what part it could have ([`Session::block_role`]),
-//! hands over those between BEGIN and COMMIT ([`Session::run_block`]) and, if they ran as one program, asks
-//! for what each gave ([`Session::push_block`]). It takes one place in a batch and holds no lock in between,
-//! as a simple message of the same statements does. If it does not run, nothing has happened, and the caller
-//! executes the statements one by one: that tells which of them fails, and how.
+//! The server asks for the role of each statement ([`Session::block_role`]), passes those between BEGIN and
+//! COMMIT ([`Session::run_block`]) and, if they ran as one program, asks for the result of each
+//! ([`Session::push_block`]). The program takes one place in a batch and holds no lock in between, like a
+//! simple message of the same statements. If it does not run, nothing has happened, and the caller executes
+//! the statements one by one: that shows which of them fails, and how.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use weft_program::Outcome;
 use weft_sql::statement::{self, ParsedAst, Plan, ProgramPlan, TransactionPlan};
 use weft_types::{SqlError, SqlType, Value};
 
-use super::{Prepared, Session, ends_a_wait};
-use crate::sink::{ResultSink, Scope};
+use super::{Prepared, Session, is_interruption};
+use crate::sink::{PipelinePosition, ResultSink};
 
-/// What part a statement can have in a transaction that runs as one program.
+/// The role of a statement in a transaction that runs as one program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockRole {
     /// None.
@@ -29,7 +29,7 @@ pub enum BlockRole {
     Closes,
 }
 
-/// The statements of a pipeline that ran as one program, and what they gave.
+/// The statements of a pipeline that ran as one program, and their results.
 #[derive(Debug)]
 pub(crate) struct BlockResult {
     plan: Arc<Plan>,
@@ -37,7 +37,7 @@ pub(crate) struct BlockResult {
 }
 
 impl Session {
-    /// What part a statement can have in a transaction that runs as one program.
+    /// The role of a statement in a transaction that runs as one program.
     pub fn block_role(&self, prepared: &Prepared) -> BlockRole {
         match prepared.planned.read().plan.as_ref() {
             Plan::Transaction(TransactionPlan::Begin { modes, start: false })
@@ -58,8 +58,8 @@ impl Session {
     /// execute them one by one.
     ///
     /// # Errors
-    /// What would only come again, after another wait ([`ends_a_wait`]): the transaction is open and failed,
-    /// as if its first statement had had the error.
+    /// An interruption ([`is_interruption`]), which would only come again after another wait: the transaction
+    /// is open and failed, as if its first statement had had the error.
     pub fn run_block(&mut self, steps: &[(&Arc<Prepared>, &[Value])]) -> Result<bool, SqlError> {
         self.begin_statement();
         let ran = self.interruptible(|session| session.run_as_block(steps));
@@ -82,17 +82,17 @@ impl Session {
             .iter()
             .flat_map(|(_, params)| params.iter().cloned())
             .collect();
-        match self.run_for_outcome(program, &params, Scope::Alone) {
+        match self.run_for_outcome(program, &params, PipelinePosition::Alone) {
             Ok(outcome) => {
                 self.block = Some(BlockResult { plan, outcome });
                 Ok(true)
             }
-            Err(error) if ends_a_wait(&error) => Err(error),
+            Err(error) if is_interruption(&error) => Err(error),
             Err(_) => Ok(false),
         }
     }
 
-    /// Pushes what one of the statements gave that ran last as one program.
+    /// Pushes the result of one of the statements that ran last as one program.
     pub fn push_block(&mut self, step: usize, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
         let result = self.block.take();
         if let Some(BlockResult { plan, outcome }) = &result
@@ -104,13 +104,13 @@ impl Session {
         Ok(())
     }
 
-    /// The program of some statements, from the cache if it is there; `None` if there can be none.
+    /// The program for several statements, from the cache if it is there; `None` if there can be none.
     fn block_plan(&mut self, steps: &[(&Arc<Prepared>, &[Value])]) -> Option<Arc<Plan>> {
         if steps.is_empty() {
             return None;
         }
         let texts: Vec<&str> = steps.iter().map(|(prepared, _)| prepared.sql.as_ref()).collect();
-        // No text of one statement is the key of a block: it would have to begin with this word.
+        // No statement's text can equal this key: it would have to begin with this word.
         let key = format!("PIPELINE\0{}", texts.join("\0"));
         let types: Vec<Option<SqlType>> = steps
             .iter()

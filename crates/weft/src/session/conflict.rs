@@ -1,9 +1,9 @@
 //! INSERT ... ON CONFLICT in general form.
 //!
-//! A proposed row is added unless another row has its values in an arbitrating unique index. DO UPDATE locks
-//! that row and computes what becomes of it, for many rows at a time: only where the update sets unique
-//! columns can one row's update decide about the next row's conflict, and then rows are taken one by one. A
-//! row that the command has added or changed already is not changed again (21000).
+//! A proposed row is inserted unless another row has its values in one of the arbiter indexes. DO UPDATE
+//! locks that row and computes its new values, for many rows at a time. Only if the update sets unique
+//! columns can one row's update affect the next row's conflict; then rows are processed one by one. A row
+//! that the command has inserted or updated already is not changed again (21000).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use weft_base::RowId;
 use weft_binder::relation::{Conflict, ConflictUpdate, Modify};
 use weft_query::{NewRow, ReadSource};
 use weft_store::{IndexDef, TableDef};
-use weft_txn::Placed;
+use weft_txn::InsertOutcome;
 use weft_types::{SqlError, SqlState, encode_key_from_row};
 
 use super::Session;
-use super::modify::{Bound, CHUNK_ROWS, LOCKING_ROUNDS, Written};
+use super::modify::{CHUNK_ROWS, LOCKING_ROUNDS, ModifyContext, Written};
 
 /// A row in conflict.
 struct InConflict {
-    /// Its place among the proposed rows.
+    /// Its position among the proposed rows.
     place: usize,
-    /// The row that is there.
+    /// The existing row.
     target: RowId,
 }
 
 impl Session {
-    /// Writes proposed rows, or what ON CONFLICT makes of the rows that are in their way.
+    /// Inserts proposed rows, or applies ON CONFLICT to the existing rows that they conflict with.
     pub(super) fn insert_or_resolve(
         &mut self,
         modify: &Modify,
         conflict: &Conflict,
         rows: &[NewRow],
         source: &Arc<dyn ReadSource>,
-        bound: &Bound<'_>,
+        bound: &ModifyContext<'_>,
     ) -> Result<Written, SqlError> {
         let mut written = Written::new(modify.returning.is_some());
         let mut affected: HashSet<RowId> = HashSet::new();
@@ -52,29 +52,29 @@ impl Session {
             let (mut met, mut pairs) = (Vec::new(), Vec::new());
             for (place, (placed, row)) in placed.into_iter().zip(chunk).enumerate() {
                 let placed = match (placed, &conflict.update) {
-                    (Placed::Conflict(target, image), None) => {
+                    (InsertOutcome::Conflict(target, image), None) => {
                         // Under REPEATABLE READ a row that the snapshot does not show is an error.
                         if !affected.contains(&target) {
                             self.transaction().txn.current(&modify.table, target, &image)?;
                         }
                         continue;
                     }
-                    (Placed::Conflict(target, _), Some(_)) if affected.contains(&target) => {
+                    (InsertOutcome::Conflict(target, _), Some(_)) if affected.contains(&target) => {
                         return Err(second_time());
                     }
-                    (Placed::Conflict(target, image), Some(_)) => {
+                    (InsertOutcome::Conflict(target, image), Some(_)) => {
                         self.locked_conflict(&modify.table, &conflict.arbiters, row, target, image)?
                     }
                     (new, _) => new,
                 };
                 match placed {
-                    Placed::New(id) => {
+                    InsertOutcome::New(id) => {
                         affected.insert(id);
                         if let Some(result) = results.get_mut(place) {
                             *result = Some(row.clone());
                         }
                     }
-                    Placed::Conflict(target, current) => {
+                    InsertOutcome::Conflict(target, current) => {
                         met.push(InConflict { place, target });
                         pairs.push((current, row.row.clone()));
                     }
@@ -119,8 +119,8 @@ impl Session {
         Ok(written)
     }
 
-    /// The row that is in the way of another, locked and as it is now; it may have gone meanwhile, and the
-    /// other be added.
+    /// The row that conflicts with another, locked and current; `None` if it has gone in the meantime, so
+    /// that the other can be inserted.
     fn locked_conflict(
         &mut self,
         table: &Arc<TableDef>,
@@ -128,7 +128,7 @@ impl Session {
         row: &NewRow,
         mut target: RowId,
         mut image: Vec<u8>,
-    ) -> Result<Placed, SqlError> {
+    ) -> Result<InsertOutcome, SqlError> {
         for _ in 0..LOCKING_ROUNDS {
             let txn = &mut self.transaction().txn;
             txn.lock_rows(table, [(target, image.as_slice())], true)?;
@@ -137,13 +137,13 @@ impl Session {
                     .iter()
                     .any(|index| same_key(table, index, &current, &row.row))
             {
-                return Ok(Placed::Conflict(target, current));
+                return Ok(InsertOutcome::Conflict(target, current));
             }
             match txn
                 .insert_unless(table, std::slice::from_ref(&row.row), arbiters)?
                 .pop()
             {
-                Some(Placed::Conflict(next, next_image)) => (target, image) = (next, next_image),
+                Some(InsertOutcome::Conflict(next, next_image)) => (target, image) = (next, next_image),
                 Some(new) => return Ok(new),
                 None => return Err(SqlError::internal("a proposed row was lost")),
             }

@@ -12,7 +12,7 @@ use weft_txn::Isolation;
 use weft_types::{RowLayout, SqlError, SqlState, SqlType, Value};
 
 use super::{OpenTransaction, Prepared, Savepoint, Session, Settings, settings};
-use crate::sink::{CommandTag, NoticeLevel, ResultSink, RowRef, Scope};
+use crate::sink::{CommandTag, NoticeLevel, PipelinePosition, ResultSink, RowRef};
 
 const ACTIVE_SQL_TRANSACTION: SqlState = SqlState("25001");
 const NO_ACTIVE_SQL_TRANSACTION: SqlState = SqlState("25P01");
@@ -189,11 +189,11 @@ impl Session {
     pub(crate) fn run_setting(
         &mut self,
         plan: &SettingPlan,
-        scope: Scope,
+        position: PipelinePosition,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
-        if scope == Scope::Pipelined {
-            // The implicit transaction takes the setting back if a later statement of it fails.
+        if position == PipelinePosition::Pipelined {
+            // If a later statement of the implicit transaction fails, the setting is rolled back.
             self.transaction();
         }
         match plan {
@@ -228,8 +228,7 @@ impl Session {
         Ok(())
     }
 
-    /// Changes settings: `local` for the open transaction only, otherwise for what comes after its commit
-    /// too.
+    /// Changes settings: with `local` for the open transaction only, otherwise beyond its commit too.
     fn change_settings(
         &mut self,
         local: bool,
@@ -240,7 +239,7 @@ impl Session {
         if !local && let Some(open) = &mut self.open {
             change(Arc::make_mut(&mut open.settings_after), &first)?;
         }
-        self.heed_settings();
+        self.apply_settings();
         Ok(())
     }
 
@@ -250,12 +249,12 @@ impl Session {
             let version = self.settings.version() + 1;
             self.settings = settings;
             Arc::make_mut(&mut self.settings).set_version(version);
-            self.heed_settings();
+            self.apply_settings();
         }
     }
 
-    /// Tells the settings to those who act on them between statements.
-    pub(crate) fn heed_settings(&mut self) {
+    /// Applies the settings that have an effect between statements.
+    pub(crate) fn apply_settings(&mut self) {
         self.zone.set(self.settings.zone);
         self.gate.set_waits(self.settings.synchronous_commit);
         if let Some(open) = &mut self.open {
@@ -327,7 +326,7 @@ impl Session {
         Ok(())
     }
 
-    /// Pushes a table of texts under columns that planning made.
+    /// Pushes a table of texts with the columns that planning determined.
     pub(crate) fn push_table(
         &self,
         columns: &[PlanColumn],
@@ -350,7 +349,7 @@ impl Session {
         &mut self,
         plan: &PrepareControl,
         params: &[Value],
-        scope: Scope,
+        position: PipelinePosition,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         match plan {
@@ -394,9 +393,9 @@ impl Session {
                         (value, None) => value,
                     });
                 }
-                // Its arguments would be evaluated again: it waits for locks on its thread.
+                // Its arguments would be evaluated again: so it waits for locks on its thread.
                 self.waker = None;
-                return self.run_prepared(&prepared, &bound, scope, sink);
+                return self.run_prepared(&prepared, &bound, position, sink);
             }
             PrepareControl::Deallocate(name) => {
                 let known = match name {

@@ -1,4 +1,4 @@
-//! COPY: rows in from the client, rows out to it.
+//! COPY: reads rows from the client, or sends rows to it.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use weft_sql::statement::{CopyFormat, CopyOptions, CopyPlan, Plan, Scalar};
 use weft_store::TableDef;
 use weft_types::{SqlError, SqlState, SqlType, TimeZone, Value};
 
-use super::{Planned, Session};
-use crate::sink::{CommandTag, CopyHeader, NoticeLevel, OutputColumn, ResultSink, RowRef, Scope};
+use super::{Session, VersionedPlan};
+use crate::sink::{CommandTag, CopyHeader, NoticeLevel, OutputColumn, PipelinePosition, ResultSink, RowRef};
 
 /// Rows locked and written at a time.
 const CHUNK_ROWS: usize = 4096;
@@ -57,7 +57,7 @@ impl Session {
     pub(crate) fn run_copy(
         &mut self,
         plan: &CopyPlan,
-        planned: &Planned,
+        planned: &VersionedPlan,
         params: &[Value],
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
@@ -108,7 +108,7 @@ impl Session {
                     return Err(SqlError::unsupported("COPY TO in binary format is not supported"));
                 }
                 let planned = planned.with_plan(Plan::clone(plan));
-                self.run_plan(&planned, params, Scope::Pipelined, &mut out)?;
+                self.run_plan(&planned, params, PipelinePosition::Pipelined, &mut out)?;
                 if let Some(failure) = out.failure {
                     return Err(failure);
                 }
@@ -129,7 +129,7 @@ struct CopyOut<'a> {
     types: Vec<SqlType>,
     line: Vec<u8>,
     rows: u64,
-    /// Why no more lines come.
+    /// Why sending stopped.
     failure: Option<SqlError>,
 }
 

@@ -1,8 +1,8 @@
-//! Cursors: a query's rows, kept for FETCH.
+//! Cursors: the rows of a query, kept for FETCH.
 //!
 //! A cursor's query runs when it is declared and its rows are kept encoded, so every direction is possible
-//! and the rows are those of the moment of DECLARE, as PostgreSQL's insensitive cursors have it. They count
-//! as what the session holds ([`Session::memory`]).
+//! and the rows are those at the time of DECLARE, as for PostgreSQL's insensitive cursors. They count against
+//! the session's memory ([`Session::memory`]).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use weft_sql::statement::control::CursorPlan;
 use weft_sql::statement::{FetchDirection, Plan};
 use weft_types::{RowLayout, SqlError, SqlState, Value};
 
-use super::{Planned, Session, too_much_held};
-use crate::sink::{CommandTag, OutputColumn, ResultSink, RowRef, Scope};
+use super::{Session, VersionedPlan, too_much_held};
+use crate::sink::{CommandTag, OutputColumn, PipelinePosition, ResultSink, RowRef};
 
-/// Bytes that are reserved at a time.
+/// Memory is reserved in steps of this many bytes.
 const RESERVED_BYTES: usize = 64 << 10;
 
 /// Rows kept for FETCH.
@@ -28,7 +28,7 @@ pub(crate) struct Cursor {
     position: usize,
     /// Survives the transaction.
     pub holds: bool,
-    /// Counts the session's cursors: which were declared before a savepoint or transaction.
+    /// Numbers the session's cursors, to tell which were declared before a savepoint or transaction.
     pub number: u64,
     _held: Reservation,
 }
@@ -113,7 +113,7 @@ impl Session {
     pub(crate) fn run_cursor(
         &mut self,
         plan: &CursorPlan,
-        planned: &Planned,
+        planned: &VersionedPlan,
         params: &[Value],
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
@@ -188,7 +188,7 @@ impl Session {
     fn open_cursor(
         &mut self,
         plan: &Plan,
-        planned: &Planned,
+        planned: &VersionedPlan,
         params: &[Value],
         holds: bool,
     ) -> Result<Cursor, SqlError> {
@@ -200,7 +200,7 @@ impl Session {
             exceeded: None,
         };
         let planned = planned.with_plan(plan.clone());
-        let ran = self.run_plan(&planned, params, Scope::Pipelined, &mut keep);
+        let ran = self.run_plan(&planned, params, PipelinePosition::Pipelined, &mut keep);
         keep.exceeded.map(too_much_held).map_or(ran, Err)?;
         let layout = super::program::layout_of(&keep.columns);
         let number = self.cursors_made;

@@ -1,7 +1,7 @@
 //! Definitions: catalog operations inside a transaction.
 //!
-//! Whoever changes definitions holds the catalog in X until the end of the transaction, so ids that its plan
-//! drew from the catalog stay its own; and the tables it changes in X, so nobody is in the middle of them.
+//! A transaction that changes definitions locks the catalog in X until its end, so the ids that its plan took
+//! from the catalog stay its own; it also locks the tables that it changes in X, so nobody is using them.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use weft_store::{Catalog, CatalogOp};
 use weft_types::SqlError;
 
 use super::Session;
-use crate::sink::{CommandTag, NoticeLevel, ResultSink, Scope};
+use crate::sink::{CommandTag, NoticeLevel, PipelinePosition, ResultSink};
 
-/// The tables that exist and that an operation changes.
+/// The existing table that an operation changes.
 fn tables_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
     match op {
         CatalogOp::DropTable(table) | CatalogOp::Truncate(table) => Some(*table),
@@ -46,7 +46,7 @@ impl Session {
         &mut self,
         plan: &DdlPlan,
         planned_for: CatalogVersion,
-        scope: Scope,
+        position: PipelinePosition,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         for notice in &plan.notices {
@@ -63,8 +63,8 @@ impl Session {
                 shared.engine.catalog()
             };
             if newest.version() != planned_for {
-                // Somebody else changed definitions before the lock was granted: plan again, on what they
-                // left.
+                // Another transaction changed definitions before the lock was granted: plan again with the
+                // new ones.
                 return Err(weft_txn::stale_program());
             }
             for op in &plan.ops {
@@ -77,9 +77,9 @@ impl Session {
                 }
             }
         }
-        if scope == Scope::Alone && self.open.as_ref().is_some_and(|open| !open.explicit) {
-            // What rows say against a definition is found at the end of the transaction: before success is
-            // told.
+        if position == PipelinePosition::Alone && self.open.as_ref().is_some_and(|open| !open.explicit) {
+            // Whether rows violate a definition is found at the end of the transaction: before success is
+            // reported.
             self.sync()?;
         }
         sink.complete(&CommandTag::plain(plan.tag));

@@ -6,8 +6,8 @@ use weft_sql::statement::control::{ControlStatement, CursorPlan, PrepareControl}
 use weft_sql::statement::{self, CopyPlan, ParsedAst, Plan, PlanContext, TransactionPlan};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
-use super::{Planned, Prepared, Session};
-use crate::sink::{OutputColumn, ResultSink, Scope};
+use super::{Prepared, Session, VersionedPlan};
+use crate::sink::{OutputColumn, PipelinePosition, ResultSink};
 
 /// The error of a statement inside a failed transaction.
 fn in_failed_transaction() -> SqlError {
@@ -28,7 +28,7 @@ fn ends_transaction(plan: &Plan) -> bool {
     )
 }
 
-/// Whether a failed transaction takes this text: nothing, or its end.
+/// Whether a failed transaction accepts this text: only an empty one, or the end of the transaction.
 fn check_ends_transaction(sql: &str) -> Result<(), SqlError> {
     let ends = |ast: &ParsedAst| match ast {
         ParsedAst::Empty => true,
@@ -66,11 +66,11 @@ fn plan_single(sql: &str, context: &PlanContext<'_>) -> Result<Plan, SqlError> {
 }
 
 impl Session {
-    /// The plan of one statement for the present catalog, from the cache if it is there. Inside a transaction
-    /// that changed definitions nothing is cached: its catalog is nobody else's.
-    pub(crate) fn plan(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<Planned, SqlError> {
+    /// The plan of one statement for the current catalog, from the cache if it is there. Inside a transaction
+    /// that changed definitions nothing is cached: nobody else has its catalog.
+    pub(crate) fn plan(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<VersionedPlan, SqlError> {
         if self.failed {
-            // Before names are looked up: a failed transaction says so first.
+            // Before names are looked up: in a failed transaction this error comes first.
             check_ends_transaction(sql)?;
         }
         let catalog = self.catalog();
@@ -78,7 +78,7 @@ impl Session {
         let private_era = self.private_era();
         let shared_catalog = private_era.is_none();
         if shared_catalog && let Some(plan) = self.shared.plans.get(sql, types, version, self.settings.zone) {
-            return Ok(Planned {
+            return Ok(VersionedPlan {
                 plan,
                 version,
                 private_era,
@@ -98,14 +98,14 @@ impl Session {
                 .plans
                 .put(sql, types, version, self.settings.zone, &plan);
         }
-        Ok(Planned {
+        Ok(VersionedPlan {
             plan,
             version,
             private_era,
         })
     }
 
-    /// The era of the definitions that only the open transaction sees; `None` while it sees what all see.
+    /// The era of the definitions that only the open transaction sees; `None` while it sees the public ones.
     fn private_era(&self) -> Option<u64> {
         self.open
             .as_ref()
@@ -113,14 +113,14 @@ impl Session {
             .map(|_| self.era)
     }
 
-    /// True when a plan was made for the definitions that the session sees now. The version alone does not
-    /// tell: transactions that roll back leave their versions to others.
-    pub(crate) fn is_current(&self, planned: &Planned) -> bool {
+    /// True if a plan was made for the definitions that the session sees now. The version alone is not
+    /// enough: versions of rolled back transactions are reused.
+    pub(crate) fn is_current(&self, planned: &VersionedPlan) -> bool {
         planned.private_era == self.private_era() && planned.version == self.catalog_version()
     }
 
-    /// Refuses a plan made for other definitions, where running it does not find that out by itself.
-    fn check_current(&self, planned: &Planned) -> Result<(), SqlError> {
+    /// Refuses a plan made for other definitions, if running it would not detect that.
+    fn check_current(&self, planned: &VersionedPlan) -> Result<(), SqlError> {
         let needs_check = match planned.plan.as_ref() {
             // The engine compares versions; it does not know of definitions that were never committed.
             Plan::Program(_) => self.open.is_some() || planned.private_era.is_some(),
@@ -135,7 +135,7 @@ impl Session {
         }
     }
 
-    /// Refuses a plan that writes where the transaction only reads (25006).
+    /// Refuses a plan that writes in a read-only transaction (25006).
     pub(crate) fn check_writable(&self, plan: &Plan) -> Result<(), SqlError> {
         let reads_only = match &self.open {
             Some(open) => open.txn.is_read_only(),
@@ -164,7 +164,7 @@ impl Session {
         Err(SqlError::new(SqlState("25006"), message))
     }
 
-    /// Refuses what a failed transaction does not take.
+    /// Refuses what a failed transaction does not accept.
     pub(crate) fn check_usable(&self, plan: &Plan) -> Result<(), SqlError> {
         if self.failed && !ends_transaction(plan) && !matches!(plan, Plan::Empty) {
             return Err(in_failed_transaction());
@@ -202,12 +202,13 @@ impl Session {
         }
     }
 
-    /// Runs a plan. `Scope::Alone`: with no transaction open, the statement is a whole transaction by itself.
+    /// Runs a plan. [`PipelinePosition::Alone`]: if no transaction is open, the statement is a transaction by
+    /// itself.
     pub(crate) fn run_plan(
         &mut self,
-        planned: &Planned,
+        planned: &VersionedPlan,
         params: &[Value],
-        scope: Scope,
+        position: PipelinePosition,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         self.check_usable(&planned.plan)?;
@@ -219,31 +220,31 @@ impl Session {
                 Ok(())
             }
             Plan::Constant(plan) => self.run_constant(plan, params, sink),
-            Plan::Program(plan) => self.run_program(plan, params, scope, sink),
+            Plan::Program(plan) => self.run_program(plan, params, position, sink),
             Plan::Query(plan) => self.run_query(plan, params, sink),
             Plan::Modify(plan) => self.run_modify(plan, planned, params, sink),
-            Plan::Ddl(plan) => self.run_ddl(plan, planned.version, scope, sink),
+            Plan::Ddl(plan) => self.run_ddl(plan, planned.version, position, sink),
             Plan::Transaction(plan) => self.run_transaction(plan, sink),
             Plan::Copy(plan) => self.run_copy(plan, planned, params, sink),
-            Plan::Setting(plan) => self.run_setting(plan, scope, sink),
+            Plan::Setting(plan) => self.run_setting(plan, position, sink),
             Plan::Explain(plan) => self.run_explain(plan, planned, params, sink),
-            Plan::Prepared(plan) => self.run_prepare(plan, params, scope, sink),
+            Plan::Prepared(plan) => self.run_prepare(plan, params, position, sink),
             Plan::Cursor(plan) => self.run_cursor(plan, planned, params, sink),
             Plan::Maintenance(plan) => self.run_maintenance(plan, sink),
         }
     }
 
-    /// Runs a statement, planning it again as often as the catalog changed under it.
+    /// Runs a statement and plans it again whenever the catalog changed in the meantime.
     pub(crate) fn run_text(
         &mut self,
         sql: &str,
         params: &[Value],
-        scope: Scope,
+        position: PipelinePosition,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         for _ in 0..super::PLANNING_ATTEMPTS {
             let planned = self.plan(sql, &[])?;
-            match self.run_plan(&planned, params, scope, sink) {
+            match self.run_plan(&planned, params, position, sink) {
                 Err(error) if weft_txn::is_stale(&error) => {}
                 result => return result,
             }

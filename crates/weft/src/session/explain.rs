@@ -8,15 +8,15 @@ use weft_query::Reading;
 use weft_sql::statement::{self, ExplainPlan, Plan};
 use weft_types::{SqlError, Value};
 
-use super::{Planned, Session};
+use super::{Session, VersionedPlan};
 use crate::rows::Collected;
-use crate::sink::{CommandTag, ResultSink, Scope};
+use crate::sink::{CommandTag, PipelinePosition, ResultSink};
 
 impl Session {
     pub(crate) fn run_explain(
         &mut self,
         plan: &ExplainPlan,
-        planned: &Planned,
+        planned: &VersionedPlan,
         params: &[Value],
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
@@ -25,7 +25,7 @@ impl Session {
             let began = Instant::now();
             let mut rows = Collected::default();
             let planned = planned.with_plan(plan.inner.clone());
-            self.run_plan(&planned, params, Scope::Pipelined, &mut rows)?;
+            self.run_plan(&planned, params, PipelinePosition::Pipelined, &mut rows)?;
             lines.push(format!("Rows: {}", rows.affected()));
             lines.push(format!(
                 "Execution Time: {:.3} ms",

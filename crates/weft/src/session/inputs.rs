@@ -1,8 +1,8 @@
-//! What a session supplies when a statement's inputs are bound: clock, names, settings, sequence values,
-//! randomness.
+//! What a session contributes when a statement's inputs are bound: clock, names, settings, sequence values,
+//! random numbers.
 //!
-//! All of it becomes part of the inputs, and so of the log: executing a program asks nobody (DESIGN.md,
-//! invariant 1).
+//! All of it becomes part of the inputs, and so of the log: executing a program needs nothing else
+//! (DESIGN.md, invariant 1).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ use crate::database::Shared;
 pub(crate) const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
 const DAY_MICROS: i64 = 86_400_000_000;
 
-/// Spreads the random words of sessions that begin in the same microsecond.
+/// Separates the random numbers of sessions that begin in the same microsecond.
 static DRAWS: AtomicU64 = AtomicU64::new(0);
 
 impl Session {
@@ -30,7 +30,7 @@ impl Session {
 }
 
 impl Session {
-    /// What the clocks of the session's zone show at an instant.
+    /// Local time in the session's zone.
     fn local(&self, micros: i64) -> i64 {
         micros + i64::from(self.settings.zone.offset_at(micros)) * 1_000_000
     }
@@ -66,7 +66,7 @@ impl InputSource for Session {
 
     fn next_value(&mut self, sequence: SequenceId) -> Result<i64, SqlError> {
         let public = self.shared.engine.catalog();
-        // A sequence that this transaction made or set has its position in the transaction.
+        // A sequence that this transaction created or set has its position in the transaction.
         let is_own = self
             .open
             .as_ref()
@@ -103,7 +103,7 @@ impl InputSource for Session {
 }
 
 impl Session {
-    /// A value of a sequence that the open transaction made or set: nobody else draws from that position yet.
+    /// A value of a sequence that the open transaction created or set: nobody else uses that position yet.
     fn next_private_value(&mut self, sequence: SequenceId) -> Result<i64, SqlError> {
         let catalog = self.catalog();
         let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, "the sequence does not exist");

@@ -1,7 +1,7 @@
 //! A session: one client's conversation with the database.
 //!
 //! A session prepares statements, runs them, and keeps what lasts from one to the next: the open transaction,
-//! settings, cursors, statements made by PREPARE. Which way a statement takes:
+//! settings, cursors, statements made by PREPARE. How a statement is executed:
 //!
 //! ```text
 //! point statement, no transaction open   one-shot program: a place in a batch, or a read at the boundary
@@ -11,9 +11,9 @@
 //! definitions                            catalog operations of a transaction
 //! ```
 //!
-//! Transactions: BEGIN opens an explicit one. Without it, a statement that stands alone is its own
-//! transaction; several statements of one simple message or pipeline share an implicit one, which ends with
-//! the message or at Sync.
+//! Transactions: BEGIN opens an explicit one. Otherwise a statement that stands alone is its own transaction;
+//! several statements of one simple message or pipeline share an implicit one, which ends with the message or
+//! at Sync.
 //!
 //! Invariants: 1. After an error an explicit transaction is failed and accepts only its end. 2. Before a row
 //! or completion is pushed into a sink, the gate has been raised to the batch it depends on. 3. A plan runs
@@ -50,18 +50,18 @@ use weft_query::{CancelSignal, RowStream};
 use weft_sql::statement::control::{CursorPlan, PrepareControl};
 use weft_sql::statement::{Normalized, Plan, PlanContext};
 use weft_store::Catalog;
-use weft_txn::{CancelToken, Mark, Transaction, TxnOptions};
+use weft_txn::{CancelToken, Transaction, TxnOptions, TxnSavepoint};
 use weft_types::{SqlError, SqlState, SqlType, Value, interrupt};
 
 use crate::database::Shared;
 use crate::gate::DurabilityGate;
 use crate::rows::{Collected, Rows};
-use crate::sink::{OutputColumn, ResultSink, Scope, SharedZone, TxnStatus};
+use crate::sink::{OutputColumn, PipelinePosition, ResultSink, SharedZone, TxnStatus};
 pub use block::BlockRole;
 pub(crate) use cursor::Cursor;
 pub(crate) use settings::Settings;
 
-/// How often a statement is planned anew when the catalog keeps changing under it.
+/// How often a statement is planned again when the catalog keeps changing.
 const PLANNING_ATTEMPTS: usize = 8;
 
 /// Stops what a session is doing, from another thread.
@@ -84,18 +84,18 @@ impl CancelHandle {
 
 /// A plan and the catalog version that it was made for.
 #[derive(Debug, Clone)]
-pub(crate) struct Planned {
+pub(crate) struct VersionedPlan {
     pub plan: Arc<Plan>,
     pub version: CatalogVersion,
-    /// For a plan made inside a transaction that changed definitions: in which era of the session
+    /// For a plan made inside a transaction that changed definitions: the session's era at that time
     /// (`Session::era`).
     pub private_era: Option<u64>,
 }
 
-impl Planned {
-    /// Another plan, made for the same definitions: a part of this one.
-    fn with_plan(&self, plan: Plan) -> Planned {
-        Planned {
+impl VersionedPlan {
+    /// Another plan for the same definitions, such as a part of this one.
+    fn with_plan(&self, plan: Plan) -> VersionedPlan {
+        VersionedPlan {
             plan: Arc::new(plan),
             ..self.clone()
         }
@@ -107,13 +107,13 @@ impl Planned {
 pub struct Prepared {
     pub(crate) sql: Arc<str>,
     pub(crate) param_types: Vec<Option<SqlType>>,
-    /// Renewed when the statement was planned again.
-    planned: RwLock<Planned>,
+    /// Replaced when the statement is planned again.
+    planned: RwLock<VersionedPlan>,
     params: Vec<SqlType>,
     columns: Vec<OutputColumn>,
-    /// What it returns is that of a cursor, or of a statement made by PREPARE.
+    /// Its result is that of a cursor, or of a statement made by PREPARE.
     depends_on_session: bool,
-    /// Its part of what the session may hold.
+    /// Its share of the session's memory.
     _held: Reservation,
 }
 
@@ -137,7 +137,7 @@ impl Prepared {
     }
 }
 
-/// 53200: a session holds too much from one statement to the next.
+/// 53200: a session holds too much memory from one statement to the next.
 pub fn too_much_held(exceeded: Exceeded) -> SqlError {
     let message = format!(
         "cursors, suspended portals and prepared statements would hold more than {} bytes",
@@ -147,9 +147,9 @@ pub fn too_much_held(exceeded: Exceeded) -> SqlError {
         .hint("Close some of them, fetch the result without a cursor or row limit, or ask for less.")
 }
 
-/// Whether a statement was ended from outside, so that running it once more would mean to wait once more for
-/// the same end.
-pub(crate) fn ends_a_wait(error: &SqlError) -> bool {
+/// Whether a statement was interrupted by a cancel or timeout, so that running it again would only wait again
+/// for the same interruption.
+pub(crate) fn is_interruption(error: &SqlError) -> bool {
     use SqlState as S;
     matches!(
         error.state,
@@ -165,7 +165,7 @@ pub(crate) struct OpenTransaction {
     pub savepoints: Vec<Savepoint>,
     /// `now()`: when it began, microseconds since 1970.
     pub began_micros: i64,
-    /// The settings that a rollback goes back to.
+    /// The settings that a rollback restores.
     pub settings_before: Arc<Settings>,
     /// The settings that outlast a commit: without those of SET LOCAL.
     pub settings_after: Arc<Settings>,
@@ -175,11 +175,11 @@ pub(crate) struct OpenTransaction {
     pub sequences_set: Vec<weft_store::SequenceId>,
 }
 
-/// What ROLLBACK TO goes back to.
+/// A point that ROLLBACK TO restores.
 #[derive(Debug)]
 pub(crate) struct Savepoint {
     pub name: String,
-    pub mark: Mark,
+    pub mark: TxnSavepoint,
     pub settings: Arc<Settings>,
     pub settings_after: Arc<Settings>,
     pub first_cursor: u64,
@@ -196,7 +196,7 @@ pub struct Session {
     pub(crate) normalized: Normalized,
     pub(crate) settings: Arc<Settings>,
     pub(crate) first_settings: Arc<Settings>,
-    /// What the server reads the zone of `settings` from.
+    /// The zone of `settings`, shared with the server.
     pub(crate) zone: SharedZone,
     pub(crate) user: Arc<str>,
     pub(crate) pid: u32,
@@ -204,24 +204,24 @@ pub struct Session {
     pub(crate) cancel: CancelHandle,
     pub(crate) prepared: HashMap<String, Arc<Prepared>>,
     pub(crate) cursors: HashMap<String, Cursor>,
-    /// What the session may hold from one statement to the next.
+    /// The memory that the session holds from one statement to the next.
     pub(crate) held: Arc<Budget>,
     pub(crate) cursors_made: u64,
-    /// What the last transaction that ran as one program gave.
+    /// The results of the last transaction that ran as one program.
     pub(crate) block: Option<block::BlockResult>,
-    /// Raised whenever definitions of an open transaction may have been taken back.
+    /// Incremented whenever definitions of an open transaction may have been rolled back.
     pub(crate) era: u64,
     /// The last value that this session drew from each sequence, for `currval`.
     pub(crate) drawn: BTreeMap<weft_store::SequenceId, i64>,
     pub(crate) last_drawn: Option<i64>,
     /// When the running statement began, microseconds since 1970.
     pub(crate) statement_micros: i64,
-    /// When it is to be ended, statement_timeout.
+    /// When statement_timeout ends it.
     pub(crate) deadline: Option<Instant>,
-    /// The statement that runs may leave its thread instead of waiting for a lock.
+    /// Set if the running statement may release its thread instead of waiting for a lock.
     pub(crate) waker: Option<Waker>,
-    /// The statement that has left its thread: its program, and its inputs, which are not computed again. It
-    /// runs on when it is executed again.
+    /// The parked statement: its program, and its inputs, which are not computed again. It continues when it
+    /// is executed again.
     pub(crate) parked: Option<(Arc<Program>, Vec<u8>)>,
 }
 
@@ -270,7 +270,7 @@ impl Session {
         }
     }
 
-    /// Where the session stands between messages.
+    /// The transaction status between messages.
     pub fn status(&self) -> TxnStatus {
         match &self.open {
             _ if self.failed => TxnStatus::Failed,
@@ -284,12 +284,12 @@ impl Session {
         self.cancel.clone()
     }
 
-    /// What to wait for before a result may be told to anybody else.
+    /// What to wait for before a result may be sent to anybody.
     pub fn gate(&self) -> Arc<DurabilityGate> {
         Arc::clone(&self.gate)
     }
 
-    /// The present value of a run-time parameter.
+    /// The current value of a run-time parameter.
     pub fn setting(&self, name: &str) -> Option<String> {
         self.settings.show(name)
     }
@@ -299,21 +299,21 @@ impl Session {
         self.settings.version()
     }
 
-    /// Sets a run-time parameter for the session, and what RESET goes back to.
+    /// Sets a run-time parameter for the session, and the value that RESET restores.
     pub fn set_startup(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
         Arc::make_mut(&mut self.settings).set(name, value)?;
         Arc::make_mut(&mut self.first_settings).set(name, value)?;
-        self.heed_settings();
+        self.apply_settings();
         Ok(())
     }
 
-    /// The time zone that values are read and shown in, always the present one.
+    /// The session's current time zone, in which values are read and shown.
     pub fn zone(&self) -> SharedZone {
         self.zone.clone()
     }
 
-    /// How long a client may now stay silent: what it set itself for transactions, or what the database
-    /// bounds while it holds locks.
+    /// How long a client may stay silent now: its own setting for transactions, or the database's limit while
+    /// it holds locks.
     pub fn idle_limit(&self) -> Option<Duration> {
         let in_transaction = self.status() != TxnStatus::Idle;
         let holds_locks = || self.open.as_ref().is_some_and(|open| open.txn.holds_locks());
@@ -351,13 +351,12 @@ impl Session {
         }
     }
 
-    /// The bytes that the session may hold from one statement to the next, for those who keep something for
-    /// its client beside it.
+    /// The memory budget of the session between statements, for callers that keep something for its client.
     pub fn memory(&self) -> &Arc<Budget> {
         &self.held
     }
 
-    /// A part of [`Self::memory`].
+    /// Reserves a part of [`Self::memory`].
     fn hold(&self, bytes: usize) -> Result<Reservation, SqlError> {
         self.held.reserve(bytes).map_err(too_much_held)
     }
@@ -365,7 +364,7 @@ impl Session {
     /// Parses and plans one statement. `param_types` holds a type for each parameter that the client
     /// declared; others are inferred. An empty statement is allowed.
     pub fn prepare(&mut self, sql: &str, param_types: &[Option<SqlType>]) -> Result<Arc<Prepared>, SqlError> {
-        // A statement that waits for a lock keeps its inputs.
+        // A parked statement keeps its inputs.
         let parked = self.parked.take();
         self.begin_statement();
         self.parked = parked;
@@ -399,8 +398,8 @@ impl Session {
         }))
     }
 
-    /// The statement described anew, where what it returns depends on the session: FETCH, and EXECUTE of a
-    /// statement made by PREPARE. `None` for all others.
+    /// Describes the statement again if its result depends on the session: FETCH, and EXECUTE of a statement
+    /// made by PREPARE. `None` for all others.
     pub fn described_anew(&mut self, prepared: &Arc<Prepared>) -> Result<Option<Arc<Prepared>>, SqlError> {
         if !prepared.depends_on_session || self.failed {
             return Ok(None);
@@ -424,26 +423,27 @@ impl Session {
         &mut self,
         prepared: &Arc<Prepared>,
         params: &[Value],
-        scope: Scope,
+        position: PipelinePosition,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         self.begin_statement();
-        let result = self.interruptible(|session| session.run_prepared(prepared, params, scope, sink));
+        let result = self.interruptible(|session| session.run_prepared(prepared, params, position, sink));
         if result.is_err() {
             self.fail();
         }
         result
     }
 
-    /// As [`Self::execute`], but a point statement of a transaction that would wait for a lock returns,
-    /// without having pushed anything, an error for which [`crate::is_parked`] holds; `waker` is called when
-    /// it is worth executing the same statement with the same parameters again, or it can be tried at any
-    /// time. Other statements wait. Meanwhile nothing else may be asked of the session, but that it fails.
+    /// As [`Self::execute`], but if a point statement of a transaction would wait for a lock, this returns,
+    /// without having pushed anything, an error for which [`crate::is_parked`] holds. `waker` is called when
+    /// the same statement should be executed again with the same parameters; it can also be tried at any
+    /// time. Other statements wait on this thread. In the meantime nothing else may be asked of the session,
+    /// except [`Self::fail`].
     pub fn execute_or_park(
         &mut self,
         prepared: &Arc<Prepared>,
         params: &[Value],
-        scope: Scope,
+        position: PipelinePosition,
         waker: &Waker,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
@@ -451,7 +451,7 @@ impl Session {
             self.begin_statement();
         }
         self.waker = Some(waker.clone());
-        let result = self.interruptible(|session| session.run_prepared(prepared, params, scope, sink));
+        let result = self.interruptible(|session| session.run_prepared(prepared, params, position, sink));
         self.waker = None;
         if matches!(&result, Err(error) if weft_txn::is_parked(error)) {
             return result;
@@ -468,12 +468,12 @@ impl Session {
         &mut self,
         prepared: &Arc<Prepared>,
         params: &[Value],
-        scope: Scope,
+        position: PipelinePosition,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         let mut planned = prepared.planned.read().clone();
         for _ in 0..PLANNING_ATTEMPTS {
-            match self.run_plan(&planned, params, scope, sink) {
+            match self.run_plan(&planned, params, position, sink) {
                 Err(error) if weft_txn::is_stale(&error) => {
                     planned = self.plan(&prepared.sql, &prepared.param_types)?;
                     let (params, columns) = self.describe(&planned.plan)?;
@@ -498,7 +498,7 @@ impl Session {
         ))
     }
 
-    /// What a parked statement waited for is wanted no longer, or was had.
+    /// Ends a parked statement that was given up or has succeeded.
     fn give_up_parked(&mut self) {
         self.parked = None;
         if let Some(open) = &mut self.open {
@@ -515,15 +515,15 @@ impl Session {
         self.statement_micros = self.shared.clock.unix_micros();
     }
 
-    /// From now on the statement's time counts.
+    /// Restarts the statement's timeout.
     pub(crate) fn renew_deadline(&mut self) {
         let timeout = self.settings.statement_timeout;
         self.deadline = (!timeout.is_zero()).then(|| Instant::now() + timeout);
         self.cancel.token.set_deadline(self.deadline);
     }
 
-    /// Does a part of a statement, which ends soon with 57014 when the client asks for that or the
-    /// statement's time is up.
+    /// Runs a part of a statement, which is interrupted with 57014 when the client cancels it or the
+    /// statement times out.
     pub(crate) fn interruptible<T>(&mut self, work: impl FnOnce(&mut Session) -> T) -> T {
         interrupt::under(self.cancel.token.interrupt(), || work(self))
     }
@@ -606,7 +606,7 @@ impl Session {
         }
     }
 
-    /// Rolls back, with what the session itself keeps of the transaction.
+    /// Rolls back, including the session's own state of the transaction.
     pub(crate) fn roll_back(&mut self, open: OpenTransaction) {
         open.txn.rollback();
         self.era += 1;
@@ -626,19 +626,19 @@ impl Session {
     pub fn execute_values(&mut self, prepared: &Arc<Prepared>, params: &[Value]) -> Result<u64, SqlError> {
         let params = crate::rows::assign_all(params, prepared.params()).inspect_err(|_| self.fail())?;
         let mut sink = Collected::default();
-        self.execute(prepared, &params, Scope::Alone, &mut sink)?;
+        self.execute(prepared, &params, PipelinePosition::Alone, &mut sink)?;
         self.sync()?;
         self.gate.wait()?;
         Ok(sink.affected())
     }
 
-    /// Runs one statement with parameters and returns its rows, once what they tell is durable.
+    /// Runs one statement with parameters and returns its rows, once what they report is durable.
     pub fn query(&mut self, sql: &str, params: &[Value]) -> Result<Rows, SqlError> {
         let types: Vec<Option<SqlType>> = params.iter().map(Value::sql_type).collect();
         let prepared = self.prepare(sql, &types)?;
         let params = crate::rows::assign_all(params, prepared.params()).inspect_err(|_| self.fail())?;
         let mut sink = Collected::default();
-        self.execute(&prepared, &params, Scope::Alone, &mut sink)?;
+        self.execute(&prepared, &params, PipelinePosition::Alone, &mut sink)?;
         self.sync()?;
         self.gate.wait()?;
         if sink.broken {
@@ -651,7 +651,7 @@ impl Session {
     }
 
     /// Runs a SELECT over a snapshot (or the open transaction's view) and returns its rows as Arrow record
-    /// batches, once what they tell is durable.
+    /// batches, once what they report is durable.
     pub fn query_arrow(&mut self, sql: &str) -> Result<Vec<RecordBatch>, SqlError> {
         self.begin_statement();
         let batches = self.interruptible(|session| session.collect_arrow(sql));

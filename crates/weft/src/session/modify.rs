@@ -1,10 +1,10 @@
 //! INSERT, UPDATE and DELETE in general form, and SELECT ... FOR UPDATE.
 //!
 //! The query engine computes which rows change and how, over the statement's view. Then the rows are locked;
-//! a row that somebody changed before its lock was granted is evaluated again as it is now, and left alone if
-//! it no longer qualifies (READ COMMITTED), or ends the transaction (REPEATABLE READ). Last, the
-//! transaction's overlay takes the changes. Statements see the state before themselves: the view is frozen
-//! while they run.
+//! a row that another transaction changed before its lock was granted is evaluated again in its current
+//! state, and skipped if it no longer qualifies (READ COMMITTED), or ends the transaction (REPEATABLE READ).
+//! Finally the changes go into the transaction's overlay. Statements see the state before themselves: the
+//! view is frozen while they run.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,23 +19,23 @@ use weft_types::{SqlError, SqlState, Value};
 
 use super::query::push_stream;
 use super::statement_session::StatementSession;
-use super::{Planned, Session};
+use super::{Session, VersionedPlan};
 use crate::sink::{CommandTag, ResultSink};
 
 /// Rows that are locked and written at a time.
 pub(super) const CHUNK_ROWS: usize = 1024;
 
-/// How often rows to lock are looked for again after waiting for locks.
+/// How often rows to lock are searched again after waiting for locks.
 pub(super) const LOCKING_ROUNDS: usize = 64;
 
-/// What a statement is evaluated with.
-pub(super) struct Bound<'a> {
+/// What a statement's expressions are evaluated with.
+pub(super) struct ModifyContext<'a> {
     params: &'a [Value],
     settings: QuerySettings,
     environment: Arc<dyn Environment>,
 }
 
-impl Bound<'_> {
+impl ModifyContext<'_> {
     pub(super) fn evaluation(&self) -> Evaluation<'_> {
         Evaluation {
             parameters: self.params,
@@ -49,7 +49,7 @@ impl Session {
     pub(crate) fn run_modify(
         &mut self,
         plan: &ModifyPlan,
-        planned: &Planned,
+        planned: &VersionedPlan,
         params: &[Value],
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
@@ -57,7 +57,7 @@ impl Session {
         self.shared.query_statements.fetch_add(1, Relaxed);
         let session = self.statement_session();
         let settings = self.query_settings(&session);
-        let bound = Bound {
+        let bound = ModifyContext {
             params,
             environment: self.environment(&settings),
             settings,
@@ -72,11 +72,11 @@ impl Session {
         Ok(())
     }
 
-    /// Writes the rows and pushes those of RETURNING; how many were written.
+    /// Writes the rows and pushes those of RETURNING; returns how many were written.
     fn modify_rows(
         &mut self,
         plan: &ModifyPlan,
-        bound: &Bound<'_>,
+        bound: &ModifyContext<'_>,
         sink: &mut dyn ResultSink,
     ) -> Result<u64, SqlError> {
         let modify = &plan.modify;
@@ -96,12 +96,12 @@ impl Session {
         Ok(written.count)
     }
 
-    /// Makes sure that the table stays as the plan knows it until the transaction ends: whoever changes its
-    /// definition must have it alone.
+    /// Locks the table's definition until the transaction ends: a transaction that changes it must have the
+    /// table alone.
     pub(crate) fn keep_definition(
         &mut self,
         table: weft_base::TableId,
-        planned: &Planned,
+        planned: &VersionedPlan,
     ) -> Result<(), SqlError> {
         let open = self.transaction();
         open.txn.lock_table(table, LockMode::IX)?;
@@ -113,7 +113,7 @@ impl Session {
         }
     }
 
-    fn insert_rows(&mut self, modify: &Modify, bound: &Bound<'_>) -> Result<Written, SqlError> {
+    fn insert_rows(&mut self, modify: &Modify, bound: &ModifyContext<'_>) -> Result<Written, SqlError> {
         let source = self.read_source(&modify.rows.tables)?;
         let shared = Arc::clone(&self.shared);
         let mut written = Written::new(modify.returning.is_some());
@@ -144,7 +144,7 @@ impl Session {
         Ok(written)
     }
 
-    fn change_rows(&mut self, modify: &Modify, bound: &Bound<'_>) -> Result<Written, SqlError> {
+    fn change_rows(&mut self, modify: &Modify, bound: &ModifyContext<'_>) -> Result<Written, SqlError> {
         let source = self.read_source(&modify.rows.tables)?;
         let shared = Arc::clone(&self.shared);
         let mut changes: Vec<RowChange> = Vec::new();
@@ -167,11 +167,11 @@ impl Session {
         Ok(written)
     }
 
-    /// Makes one change to a row that is locked now.
+    /// Applies one change to a locked row.
     fn change_row(
         &mut self,
         modify: &Modify,
-        bound: &Bound<'_>,
+        bound: &ModifyContext<'_>,
         change: &RowChange,
         written: &mut Written,
     ) -> Result<(), SqlError> {
@@ -212,7 +212,7 @@ impl Session {
         Ok(())
     }
 
-    /// The rows of a SELECT ... FOR UPDATE or FOR SHARE, locked. Mostly nobody has changed them before the
+    /// The locked rows of a SELECT ... FOR UPDATE or FOR SHARE. Usually nobody has changed them before the
     /// locks were granted; otherwise the query runs again.
     pub(crate) fn locked_rows(
         &mut self,
@@ -228,7 +228,7 @@ impl Session {
         };
         let write = row_locks.strength == RowLockStrength::Update;
         let settings = self.query_settings(session);
-        let bound = Bound {
+        let bound = ModifyContext {
             params,
             environment: self.environment(&settings),
             settings,
@@ -279,11 +279,11 @@ impl Session {
     }
 }
 
-/// What a statement wrote.
+/// The result of a modifying statement.
 pub(super) struct Written {
     pub(super) count: u64,
     pub(super) keeps: bool,
-    /// For RETURNING: the new rows, or the rows that went.
+    /// For RETURNING: the new rows, or the deleted ones.
     pub(super) rows: Vec<NewRow>,
 }
 

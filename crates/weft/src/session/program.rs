@@ -1,4 +1,4 @@
-//! Point statements: bind the inputs, run the program, push what it gives.
+//! Point statements: bind the inputs, run the program, push its results.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,9 +10,9 @@ use weft_sql::statement::{
 use weft_types::{Notice, NoticeLevel, RowLayout, SqlError, SqlState, Value};
 
 use super::Session;
-use crate::sink::{CommandTag, OutputColumn, ResultSink, RowRef, Scope};
+use crate::sink::{CommandTag, OutputColumn, PipelinePosition, ResultSink, RowRef};
 
-/// A planned column as results announce it.
+/// A planned column as results describe it.
 pub(crate) fn sink_column(column: &PlanColumn) -> OutputColumn {
     OutputColumn {
         name: column.name.clone(),
@@ -28,7 +28,7 @@ impl Session {
         &mut self,
         plan: &ProgramPlan,
         params: &[Value],
-        scope: Scope,
+        position: PipelinePosition,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         let inputs = match self.parked.take() {
@@ -40,28 +40,28 @@ impl Session {
         {
             return self.run_query(fallback, params, sink);
         }
-        let result = self.run_inputs(plan, inputs, scope);
+        let result = self.run_inputs(plan, inputs, position);
         if matches!(&result, Err(error) if weft_txn::is_parked(error)) {
             return result.map(|_| ());
         }
         self.shared
             .program_statements
             .fetch_add(plan.statements.len() as u64, Relaxed);
-        let result = result.map_err(|error| self.tell_before(error, sink));
+        let result = result.map_err(|error| self.push_notices_before_error(error, sink));
         let outcome = match (result, &plan.fallback) {
-            // A range had more rows than a point statement should read.
+            // The range had more rows than a point statement should read.
             (Err(error), Some(fallback)) if error.fields().out_of_budget => {
                 return self.run_query(fallback, params, sink);
             }
             (Err(error), None) if error.fields().out_of_budget => return Err(did_not_end(plan, error)),
             (result, _) => result?,
         };
-        self.tell(&outcome.notices, sink);
+        self.push_notices(&outcome.notices, sink);
         push_outcome(plan, &outcome, sink)
     }
 
-    /// Shows notices, those that the client wants to see.
-    fn tell(&self, notices: &[Notice], sink: &mut dyn ResultSink) {
+    /// Pushes the notices of the levels that the client wants.
+    fn push_notices(&self, notices: &[Notice], sink: &mut dyn ResultSink) {
         if notices.is_empty() {
             return;
         }
@@ -81,31 +81,36 @@ impl Session {
         }
     }
 
-    /// Shows what a program told before its error; the error without it.
-    fn tell_before(&self, mut error: SqlError, sink: &mut dyn ResultSink) -> SqlError {
+    /// Pushes the notices that came before an error; returns the error without them.
+    fn push_notices_before_error(&self, mut error: SqlError, sink: &mut dyn ResultSink) -> SqlError {
         if !error.fields().notices.is_empty() {
             let notices = std::mem::take(&mut error.fields_mut().notices);
-            self.tell(&notices, sink);
+            self.push_notices(&notices, sink);
         }
         error
     }
 
-    /// Runs a program and keeps what it gives.
+    /// Runs a program and keeps its outcome.
     pub(crate) fn run_for_outcome(
         &mut self,
         plan: &ProgramPlan,
         params: &[Value],
-        scope: Scope,
+        position: PipelinePosition,
     ) -> Result<Outcome, SqlError> {
         let inputs = plan.bind(params, self)?;
         let statements = plan.statements.len() as u64;
         self.shared.program_statements.fetch_add(statements, Relaxed);
-        self.run_inputs(plan, inputs, scope)
+        self.run_inputs(plan, inputs, position)
     }
 
-    fn run_inputs(&mut self, plan: &ProgramPlan, inputs: Vec<u8>, scope: Scope) -> Result<Outcome, SqlError> {
-        // One that only locks (FOR UPDATE) waits for its locks, and so has to be a transaction's.
-        if self.open.is_none() && scope == Scope::Alone && !locks_only(plan) {
+    fn run_inputs(
+        &mut self,
+        plan: &ProgramPlan,
+        inputs: Vec<u8>,
+        position: PipelinePosition,
+    ) -> Result<Outcome, SqlError> {
+        // A program that only locks (FOR UPDATE) waits for its locks, and so needs a transaction.
+        if self.open.is_none() && position == PipelinePosition::Alone && !locks_only(plan) {
             let engine = &self.shared.engine;
             let answer = if plan.program.read_only {
                 engine.execute(&plan.program, inputs)
@@ -161,7 +166,7 @@ impl Session {
     }
 }
 
-/// A procedure that used up its instructions is named: it may not end at all.
+/// The error for a procedure that used up its instructions names it: it may never end.
 fn did_not_end(plan: &ProgramPlan, error: SqlError) -> SqlError {
     match &plan.procedure {
         Some(call) => SqlError::new(
@@ -186,7 +191,7 @@ fn push_outcome(plan: &ProgramPlan, outcome: &Outcome, sink: &mut dyn ResultSink
     Ok(())
 }
 
-/// Pushes what one statement of a program gave.
+/// Pushes the result of one statement of a program.
 pub(crate) fn push_one(
     plan: &ProgramPlan,
     number: usize,
@@ -234,7 +239,7 @@ fn push_statement(
     Ok(())
 }
 
-/// Pushes rows as their finishing step gives them; returns how many there are.
+/// Pushes rows through their finishing step; returns how many there are.
 fn push_finished(
     finish: &Finish,
     layout: &RowLayout,

@@ -17,7 +17,7 @@ use crate::sink::{CommandTag, OutputColumn, ResultSink, RowRef};
 use crate::source::ViewSource;
 
 impl Session {
-    /// What the session contributes to how its queries run.
+    /// What the session contributes to its queries.
     pub(crate) fn query_settings(&self, session: &Arc<StatementSession>) -> QuerySettings {
         QuerySettings {
             session: Arc::new(SessionView {
@@ -31,7 +31,7 @@ impl Session {
         }
     }
 
-    /// What the relations of the system catalogs are made of.
+    /// What the relations of the system catalogs are computed from.
     pub(crate) fn environment(&self, settings: &QuerySettings) -> Arc<dyn Environment> {
         Arc::new(SystemRelations {
             catalog: self.catalog(),
@@ -63,7 +63,7 @@ impl Session {
         Ok(Arc::new(ViewSource(view)))
     }
 
-    /// A source for showing plans: no lock is taken and nothing observed.
+    /// A source for showing plans: no lock is taken and nothing is observed.
     pub(crate) fn describe_source(&mut self) -> Result<Arc<dyn ReadSource>, SqlError> {
         let view = match &mut self.open {
             Some(open) => open.txn.view()?,

@@ -1,8 +1,8 @@
 //! Run-time parameters of a session: SET, SHOW, RESET, and what a client is told at start-up.
 //!
-//! Parameters that Weft acts on have a type of their own; the rest of what PostgreSQL clients set as a matter
-//! of course is kept and shown, and changes nothing. A name that PostgreSQL does not know either is an error
-//! (42704), unless it has a dot in it (custom parameters).
+//! Parameters that have an effect in Weft have a type of their own; others that PostgreSQL clients commonly
+//! set are stored and shown, and change nothing. A name that PostgreSQL does not know either is an error
+//! (42704), unless it contains a dot (custom parameters).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const UNDEFINED_OBJECT: SqlState = SqlState("42704");
 const INVALID_PARAMETER_VALUE: SqlState = SqlState("22023");
 const CANT_CHANGE_RUNTIME_PARAM: SqlState = SqlState("55P02");
 
-/// Parameters with their PostgreSQL spelling and first values, that are kept and shown only.
+/// Parameters that are only stored and shown, with their PostgreSQL spelling and initial values.
 const PLAIN: &[(&str, &str)] = &[
     ("application_name", ""),
     ("bytea_output", "hex"),
@@ -44,7 +44,7 @@ const PLAIN: &[(&str, &str)] = &[
     ("xmloption", "content"),
 ];
 
-/// Parameters that tell and cannot be set.
+/// Read-only parameters.
 const FIXED: &[(&str, &str)] = &[
     ("block_size", "8192"),
     ("data_checksums", "on"),
@@ -80,7 +80,7 @@ pub(crate) struct Settings {
     version: u64,
 }
 
-/// The version that clients are told; they switch on the part before the blank.
+/// The version reported to clients; they use the part before the blank.
 pub(crate) fn server_version() -> String {
     format!("15.0 (Weft {})", env!("CARGO_PKG_VERSION"))
 }
@@ -183,7 +183,7 @@ fn parse_zone(value: &str) -> Option<(TimeZone, String)> {
     Some((TimeZone::Fixed(seconds), shown))
 }
 
-/// Refuses values of parameters that would change what a client sees and are not built: nothing is taken and
+/// Refuses values that would change what a client sees and are not implemented: no value is accepted and
 /// ignored.
 fn check_plain(key: &str, name: &str, value: &str) -> Result<(), SqlError> {
     let lower = value.trim().to_ascii_lowercase();
@@ -298,7 +298,7 @@ impl Settings {
         }
     }
 
-    /// Raised by every change.
+    /// Incremented by every change.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -381,7 +381,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Puts one parameter, or all, back to its first value.
+    /// Resets one parameter, or all, to its initial value.
     pub(crate) fn reset(&mut self, name: Option<&str>, first: &Settings) -> Result<(), SqlError> {
         match name {
             None => {

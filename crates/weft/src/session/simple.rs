@@ -1,9 +1,9 @@
 //! A simple-query message: any number of statements in one text.
 //!
-//! One statement that is a point statement finds its plan with its literals lifted out, so that texts which
-//! differ only in literals are parsed and compiled once. Several statements are one implicit transaction,
-//! unless they say otherwise. A message `BEGIN; point statements; COMMIT` outside of a transaction is one
-//! program: it takes one place in a batch and holds no lock between its statements (DESIGN.md, Programs).
+//! A single point statement is planned with its literals replaced by parameters, so that texts that differ
+//! only in literals are parsed and compiled once. Several statements are one implicit transaction, unless
+//! they say otherwise. A message `BEGIN; point statements; COMMIT` outside of a transaction is one program:
+//! it takes one place in a batch and holds no lock between its statements (DESIGN.md, Programs).
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use weft_sql::statement::control::ControlStatement;
 use weft_sql::statement::{self, Normalized, ParsedAst, ParsedStatement, Plan, ProgramPlan, TransactionPlan};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
-use super::{PLANNING_ATTEMPTS, Session, ends_a_wait};
-use crate::sink::{CommandTag, ResultSink, Scope};
+use super::{PLANNING_ATTEMPTS, Session, is_interruption};
+use crate::sink::{CommandTag, PipelinePosition, ResultSink};
 
 impl Session {
     /// Runs one simple-query message and pushes the results of its statements. The message ends at its first
@@ -61,7 +61,8 @@ impl Session {
         ))
     }
 
-    /// Runs a text whose literals were lifted, if its plan takes them as parameters; otherwise as it stands.
+    /// Runs a text whose literals were replaced, if its plan takes them as parameters; otherwise runs it as
+    /// it is.
     fn run_lifted(
         &mut self,
         sql: &str,
@@ -82,7 +83,7 @@ impl Session {
             Some(plan) => plan,
             None => {
                 let plan = Arc::new(self.plan_lifted(lifted, &types)?);
-                // A plan that was not finished tells nothing about the text.
+                // An interrupted planning says nothing about the text.
                 self.check_cancelled()?;
                 self.shared
                     .plans
@@ -90,7 +91,7 @@ impl Session {
                 plan
             }
         };
-        // `Empty` stands for: not to be run with its literals lifted.
+        // `Empty` means: do not run it with its literals replaced.
         let Plan::Program(program) = plan.as_ref() else {
             return self.run_statements(sql, sink);
         };
@@ -101,18 +102,17 @@ impl Session {
         }
         let params: Vec<Value> = match lifted.values(sql, &program.params, &self.settings.zone) {
             Ok(params) => params,
-            // The statement itself tells best what is wrong with its literal.
+            // Running the statement itself gives the best error for its literal.
             Err(_) => return self.run_statements(sql, sink),
         };
         if one_transaction {
             return self.run_one_shot_transaction(program, &params, sql, sink);
         }
-        self.run_program(program, &params, Scope::Alone, sink)
+        self.run_program(program, &params, PipelinePosition::Alone, sink)
     }
 
-    /// Runs `BEGIN; point statements; COMMIT` as one program. If it fails, nothing of it has happened, and an
-    /// explicit transaction is left that has failed: which of its statements got how far is found by running
-    /// them one by one.
+    /// Runs `BEGIN; point statements; COMMIT` as one program. If it fails, nothing has happened, and an
+    /// explicit failed transaction remains: how far its statements got is found by running them one by one.
     fn run_one_shot_transaction(
         &mut self,
         program: &ProgramPlan,
@@ -121,13 +121,13 @@ impl Session {
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         let mut framed = Framed { sink, opened: false };
-        match self.run_program(program, params, Scope::Alone, &mut framed) {
+        match self.run_program(program, params, PipelinePosition::Alone, &mut framed) {
             Ok(()) => {
                 framed.open().complete(&CommandTag::plain("COMMIT"));
                 Ok(())
             }
             Err(error) if weft_txn::is_stale(&error) => Err(error),
-            Err(error) if ends_a_wait(&error) => {
+            Err(error) if is_interruption(&error) => {
                 framed.open();
                 self.transaction().explicit = true;
                 Err(error)
@@ -136,8 +136,8 @@ impl Session {
         }
     }
 
-    /// A program for the lifted text, or `Plan::Empty` when it is no point statement and no transaction of
-    /// such.
+    /// A program for the text without literals, or `Plan::Empty` if it is neither a point statement nor a
+    /// transaction of these.
     fn plan_lifted(&mut self, lifted: &Normalized, types: &[Option<SqlType>]) -> Result<Plan, SqlError> {
         let Ok(parsed) = statement::split_and_parse(lifted.text()) else {
             return Ok(Plan::Empty);
@@ -169,7 +169,7 @@ impl Session {
             _ => None,
         };
         Ok(match program {
-            // A program of one statement in BEGIN and COMMIT would be announced as one without.
+            // The reply to a program of one statement inside BEGIN and COMMIT would omit them.
             Some(program) if program.statements.len() > 1 => Plan::Program(Arc::new(program)),
             _ => Plan::Empty,
         })
@@ -188,12 +188,12 @@ impl Session {
                 sink.empty();
                 Ok(())
             }
-            [only] => self.run_text(only, &[], Scope::Alone, sink),
+            [only] => self.run_text(only, &[], PipelinePosition::Alone, sink),
             several => {
                 for text in several {
                     self.check_cancelled()?;
-                    self.run_text(text, &[], Scope::Pipelined, sink)?;
-                    // Each statement has its own time; reading the message is the first one's.
+                    self.run_text(text, &[], PipelinePosition::Pipelined, sink)?;
+                    // Each statement has its own timeout; reading the message counts to the first one's.
                     self.renew_deadline();
                 }
                 Ok(())
@@ -203,7 +203,7 @@ impl Session {
 }
 
 fn begins(ast: &ParsedAst) -> bool {
-    // With modes it is a session's business.
+    // BEGIN with modes needs the session.
     matches!(ast, ParsedAst::Control(ControlStatement::Transaction(TransactionPlan::Begin { modes, .. }))
         if *modes == Default::default())
 }
@@ -217,7 +217,7 @@ fn commits(ast: &ParsedAst) -> bool {
     )
 }
 
-/// Announces BEGIN before the first result of a transaction that ran as one program.
+/// Reports BEGIN before the first result of a transaction that ran as one program.
 struct Framed<'a> {
     sink: &'a mut dyn ResultSink,
     opened: bool,

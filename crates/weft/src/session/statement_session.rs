@@ -1,7 +1,7 @@
-//! What the expressions of one statement see of the session, on whichever thread they are computed.
+//! What the expressions of one statement see of the session, on any thread.
 //!
-//! The query engine's threads cannot borrow the session, so a statement takes a copy of what it may ask for.
-//! What it changes, the values drawn from sequences, comes back to the session when it ends
+//! The query engine's threads cannot borrow the session, so a statement takes a copy of what it may need. Its
+//! changes, the values drawn from sequences, are returned to the session when it ends
 //! ([`Session::end_statement_session`]).
 
 use std::any::Any;
@@ -70,7 +70,7 @@ impl Session {
         })
     }
 
-    /// Takes back what a statement has drawn from sequences. A reply that tells of it waits for the log.
+    /// Takes over the sequence values that a statement drew. A reply that reports them waits for the log.
     pub(crate) fn end_statement_session(&mut self, ended: &StatementSession) -> Result<(), SqlError> {
         let drawn = ended.drawn.lock();
         if let Some(batch) = drawn.reserved_in {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::client::{Client, Results, database, in_thread, moment};
 use weft::Database;
-use weft::sink::Scope;
+use weft::sink::PipelinePosition;
 use weft::sink::TxnStatus::{Failed, Idle};
 
 fn table() -> (Database, Client, Client) {
@@ -265,7 +265,7 @@ fn execute_parking(session: &mut weft::Session, sql: &str, most: usize) -> (usiz
     let waker = std::task::Waker::noop();
     for tries in 0..most {
         let mut results = Results::default();
-        match session.execute_or_park(&prepared, &[], Scope::Pipelined, waker, &mut results) {
+        match session.execute_or_park(&prepared, &[], PipelinePosition::Pipelined, waker, &mut results) {
             Err(error) if weft::is_parked(&error) => {
                 assert!(results.tags.is_empty() && results.rows.is_empty());
                 std::thread::sleep(Duration::from_millis(2));

@@ -1,7 +1,7 @@
 //! Prepared statements, over the protocol's calls and in SQL, and definitions that change under them.
 
 use crate::client::{Client, Results, database};
-use weft::sink::Scope;
+use weft::sink::PipelinePosition;
 use weft::{Options, SqlType, Value};
 
 #[test]
@@ -54,7 +54,8 @@ fn a_prepared_fetch_returns_what_the_cursor_has_now() {
     let fetch = c.0.described_anew(&fetch).unwrap().unwrap();
     assert_eq!(fetch.columns().len(), 2);
     let mut results = Results::default();
-    c.0.execute(&fetch, &[], Scope::Pipelined, &mut results).unwrap();
+    c.0.execute(&fetch, &[], PipelinePosition::Pipelined, &mut results)
+        .unwrap();
     assert_eq!(results.rows, ["one,1"]);
     assert_eq!(c.0.cursor_columns("c").unwrap().len(), 2);
     c.ok("commit");
@@ -72,8 +73,13 @@ fn the_result_type_of_a_prepared_statement_must_stay() {
     c.ok("alter table t add column w text");
     for (prepared, params) in [(&all, vec![]), (&point, vec![Value::Int4(1)])] {
         let error =
-            c.0.execute(prepared, &params, Scope::Alone, &mut Results::default())
-                .unwrap_err();
+            c.0.execute(
+                prepared,
+                &params,
+                PipelinePosition::Alone,
+                &mut Results::default(),
+            )
+            .unwrap_err();
         assert_eq!(
             (error.state.0, error.message.as_str()),
             ("0A000", "cached plan must not change result type")
@@ -81,7 +87,7 @@ fn the_result_type_of_a_prepared_statement_must_stay() {
     }
     c.ok("drop table t");
     let error =
-        c.0.execute(&all, &[], Scope::Alone, &mut Results::default())
+        c.0.execute(&all, &[], PipelinePosition::Alone, &mut Results::default())
             .unwrap_err();
     assert_eq!(error.state.0, "42P01");
 }
@@ -128,7 +134,12 @@ fn a_pipeline_is_one_transaction() {
     let insert = c.0.prepare("insert into t values ($1, 0)", &[]).unwrap();
     let mut sink = Results::default();
     let mut run = |c: &mut Client, id| {
-        c.0.execute(&insert, &[Value::Int4(id)], Scope::Pipelined, &mut sink)
+        c.0.execute(
+            &insert,
+            &[Value::Int4(id)],
+            PipelinePosition::Pipelined,
+            &mut sink,
+        )
     };
     run(&mut c, 1).unwrap();
     run(&mut c, 2).unwrap();

@@ -5,7 +5,7 @@
 //! differ (zeros of numerics, equal values that look different) stands in tests of its own.
 
 use proptest::prelude::*;
-use weft::sink::Scope;
+use weft::sink::PipelinePosition;
 use weft_types::Value;
 
 use super::client::{Client, Results, database};
@@ -295,7 +295,7 @@ fn counts_may_be_parameters() {
     let mut ask = |limit: Value, offset: Value| {
         let mut results = Results::default();
         let params = [Value::Int4(1), Value::Int4(9), limit, offset];
-        let result = session.execute(&prepared, &params, Scope::Alone, &mut results);
+        let result = session.execute(&prepared, &params, PipelinePosition::Alone, &mut results);
         session.sync().unwrap();
         match result {
             Ok(()) => format!("{} {}", results.rows.join(";"), results.tags.join(";")),
@@ -317,7 +317,7 @@ fn counts_may_be_parameters() {
         let mut results = Results::default();
         let params = [Value::Int4(1), int(offset)];
         session
-            .execute(&prepared, &params, Scope::Alone, &mut results)
+            .execute(&prepared, &params, PipelinePosition::Alone, &mut results)
             .unwrap();
         assert_eq!(results.tags, [expected]);
     }

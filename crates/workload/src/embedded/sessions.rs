@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use weft::sink::{CommandTag, OutputColumn, ResultSink, RowRef, Scope, TxnStatus};
+use weft::sink::{CommandTag, OutputColumn, PipelinePosition, ResultSink, RowRef, TxnStatus};
 use weft::{Database, Prepared, Session};
 use weft_types::{SqlError, SqlType, Value};
 
@@ -60,7 +60,7 @@ impl SessionClient {
                     .map(|input| Value::Int4(input.of(request)))
                     .collect();
                 self.session
-                    .execute(prepared, &values, Scope::Alone, &mut Discard)?;
+                    .execute(prepared, &values, PipelinePosition::Alone, &mut Discard)?;
             }
             self.session.execute_simple("COMMIT", &mut Discard)?;
         }

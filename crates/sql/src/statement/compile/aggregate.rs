@@ -68,7 +68,7 @@ impl Coder {
         }
         self.emit_row(&select.output, sink)?;
         for Accumulator { place, ty } in std::mem::take(&mut self.accumulators) {
-            if let Place::Frame(column) = place {
+            if let Place::Workspace(column) = place {
                 self.free_column(ty, column);
             }
         }
@@ -111,9 +111,9 @@ impl Coder {
                 Place::Register(register)
             }
             false => {
-                let (frame, column) = (self.frame(), self.frame_column(call.ty));
-                self.b.setnull(frame, column);
-                Place::Frame(column)
+                let (workspace, column) = (self.workspace(), self.workspace_column(call.ty));
+                self.b.setnull(workspace, column);
+                Place::Workspace(column)
             }
         };
         Accumulator { place, ty: call.ty }
@@ -136,10 +136,10 @@ impl Coder {
                 self.b.branch_null(value, next);
                 self.take_value(kind, register, value, ty, next);
             }
-            (AggregateKind::Sum, Some(argument), Place::Frame(column)) => {
+            (AggregateKind::Sum, Some(argument), Place::Workspace(column)) => {
                 self.sum_in_frame(number, column, argument, ty, next)?;
             }
-            (kind, Some(argument), Place::Frame(column)) => {
+            (kind, Some(argument), Place::Workspace(column)) => {
                 self.extreme_in_frame(kind, column, argument, ty, next)?;
             }
             _ => return Err(Refusal::General),
@@ -188,20 +188,20 @@ impl Coder {
         ty: SqlType,
         next: Label,
     ) -> Coded<()> {
-        let (frame, value) = self.frame_value(argument, ty)?;
-        let is_null = self.order_with_itself(buffered(frame, value));
+        let (workspace, value) = self.workspace_value(argument, ty)?;
+        let is_null = self.order_with_itself(buffered(workspace, value));
         self.b.branch_null(is_null, next);
         let take = self.b.label();
-        let nothing_yet = self.order_with_itself(buffered(frame, column));
+        let nothing_yet = self.order_with_itself(buffered(workspace, column));
         self.b.branch_null(nothing_yet, take);
         // The operands lie side by side; the second is copied from where it is.
         let first = self.argument_columns(Function::NumericAdd)?;
-        self.set_column(frame, first, &Scalar::Aggregate(number), ty)?;
-        self.b.setbuf(frame, first + 1, frame, value);
-        self.b.call(frame, column, Function::NumericAdd, first);
+        self.set_column(workspace, first, &Scalar::Aggregate(number), ty)?;
+        self.b.setbuf(workspace, first + 1, workspace, value);
+        self.b.call(workspace, column, Function::NumericAdd, first);
         self.b.jump(next);
         self.b.bind(take);
-        self.b.setbuf(frame, column, frame, value);
+        self.b.setbuf(workspace, column, workspace, value);
         Ok(())
     }
 
@@ -217,8 +217,8 @@ impl Coder {
         let value = self.datum(argument, ty)?;
         let is_null = self.order_with_itself(value);
         self.b.branch_null(is_null, next);
-        let frame = self.frame();
-        let found = buffered(frame, column);
+        let workspace = self.workspace();
+        let found = buffered(workspace, column);
         let take = self.b.label();
         let nothing_yet = self.order_with_itself(found);
         self.b.branch_null(nothing_yet, take);
@@ -228,10 +228,10 @@ impl Coder {
         self.b.bind(take);
         match value {
             Datum::Buffer { column: source, .. } => {
-                self.b.setbuf(frame, column, frame, source);
+                self.b.setbuf(workspace, column, workspace, source);
                 Ok(())
             }
-            _ => self.set_column(frame, column, argument, ty),
+            _ => self.set_column(workspace, column, argument, ty),
         }
     }
 }

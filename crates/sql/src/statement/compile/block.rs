@@ -27,7 +27,7 @@ pub(crate) enum Place {
     /// In a register.
     Register(Reg),
     /// In a column of the frame.
-    Frame(u16),
+    Workspace(u16),
 }
 
 /// One variable.
@@ -71,7 +71,7 @@ pub(crate) struct KeySource {
 enum How {
     Part(KeyPart),
     Register(Reg, Class),
-    Frame(u16),
+    Workspace(u16),
 }
 
 impl KeySource {
@@ -148,7 +148,7 @@ impl Coder {
     pub(crate) fn variable_register(&self, number: u16) -> Coded<Reg> {
         match self.variable(number)?.place {
             Place::Register(register) => Ok(register),
-            Place::Frame(_) => Err(Refusal::General),
+            Place::Workspace(_) => Err(Refusal::General),
         }
     }
 
@@ -160,7 +160,7 @@ impl Coder {
     pub(crate) fn add_variable(&mut self, name: &str, ty: SqlType) -> Coded<u16> {
         let place = match Class::of(&ty).is_register() {
             true => Place::Register(self.b.reserve_register()),
-            false => Place::Frame(self.frame_column(ty)),
+            false => Place::Workspace(self.workspace_column(ty)),
         };
         let block = self.block()?;
         block.variables.push(Variable {
@@ -180,7 +180,7 @@ impl Coder {
         let mut gone = Vec::new();
         for variable in block.variables.iter_mut().skip(from) {
             let was_forgotten = std::mem::replace(&mut variable.forgotten, true);
-            if let (false, Place::Frame(column)) = (was_forgotten, variable.place) {
+            if let (false, Place::Workspace(column)) = (was_forgotten, variable.place) {
                 gone.push((variable.ty, column));
             }
         }
@@ -193,15 +193,15 @@ impl Coder {
     pub(crate) fn set_variable(&mut self, number: u16, scalar: &Scalar) -> Coded<()> {
         let Variable { ty, place, name, .. } = self.variable(number)?.clone();
         match place {
-            Place::Frame(column) => {
-                let frame = self.frame();
+            Place::Workspace(column) => {
+                let workspace = self.workspace();
                 self.remark(|_| name);
                 match scalar {
                     Scalar::Constant(Value::Null) => {
-                        self.b.setnull(frame, column);
+                        self.b.setnull(workspace, column);
                         Ok(())
                     }
-                    scalar => self.set_column(frame, column, scalar, ty),
+                    scalar => self.set_column(workspace, column, scalar, ty),
                 }
             }
             Place::Register(register) => {
@@ -268,10 +268,10 @@ impl Coder {
                 how: How::Register(register, Class::of(&ty)),
             });
         }
-        let (_, column) = self.frame_value(scalar, base_type(&ty))?;
+        let (_, column) = self.workspace_value(scalar, base_type(&ty))?;
         Ok(KeySource {
             declared,
-            how: How::Frame(column),
+            how: How::Workspace(column),
         })
     }
 
@@ -284,9 +284,9 @@ impl Coder {
                 How::Part(KeyPart::Input(number)) => self.b.keyin(key, number),
                 How::Part(KeyPart::Const(number)) => self.b.keyk(key, number),
                 How::Register(register, class) => self.b.keyr(key, register, class),
-                How::Frame(column) => {
-                    let frame = self.frame();
-                    self.b.keybuf(key, frame, column);
+                How::Workspace(column) => {
+                    let workspace = self.workspace();
+                    self.b.keybuf(key, workspace, column);
                 }
             }
         }
@@ -356,11 +356,11 @@ impl Coder {
 
     /// Sets a text variable to a field of the error that came to a handler.
     pub(crate) fn set_from_error(&mut self, number: u16, handler: u8, field: ErrorField) -> Coded<()> {
-        let Place::Frame(column) = self.variable(number)?.place else {
+        let Place::Workspace(column) = self.variable(number)?.place else {
             return Err(Refusal::General);
         };
-        let frame = self.frame();
-        self.b.errtext(frame, column, handler, field);
+        let workspace = self.workspace();
+        self.b.errtext(workspace, column, handler, field);
         Ok(())
     }
 

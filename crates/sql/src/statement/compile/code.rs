@@ -249,7 +249,7 @@ impl Coder {
             Scalar::Variable(number) => self.variable_register(*number),
             Scalar::Aggregate(number) => match self.accumulator(*number)?.place {
                 Place::Register(register) => Ok(register),
-                Place::Frame(_) => Err(Refusal::General),
+                Place::Workspace(_) => Err(Refusal::General),
             },
             Scalar::ExactKey(inner, to) => self.exact_key(inner, *to),
             Scalar::ClampKey(inner, to) => self.clamp_key(inner, *to),
@@ -271,7 +271,7 @@ impl Coder {
             Scalar::Case { arms, otherwise } => self.case(arms, otherwise, ty),
             Scalar::Extreme { greatest, items } => self.extreme(*greatest, items, ty),
             Scalar::Call(function, _) if Class::of(&function.result()).is_register() => {
-                self.register_from_frame(scalar, function.result())
+                self.register_from_workspace(scalar, function.result())
             }
             _ => Err(Refusal::General),
         }
@@ -378,7 +378,7 @@ impl Coder {
                 false => Scalar::Cast(Box::new(inner.clone()), from, to),
             };
             return match Class::of(&to).is_register() {
-                true => self.register_from_frame(&whole, to),
+                true => self.register_from_workspace(&whole, to),
                 false => Err(Refusal::General),
             };
         }

@@ -12,25 +12,25 @@ type Coded<T> = Result<T, Refusal>;
 impl Coder {
     /// RAISE with a text that is put together.
     pub(crate) fn raise_text(&mut self, state: RaiseState, message: &Scalar) -> Coded<()> {
-        let frame = self.frame();
+        let workspace = self.workspace();
         let column = self.temporary(SqlType::Text);
-        self.append_shown(frame, column, message)?;
-        self.b.raise_buffer(state, frame, column);
+        self.append_shown(workspace, column, message)?;
+        self.b.raise_buffer(state, workspace, column);
         Ok(())
     }
 
     /// Appends the pieces of a message; a NULL shows as PL/pgSQL shows it.
-    fn append_shown(&mut self, frame: RowBuf, column: u16, message: &Scalar) -> Coded<()> {
+    fn append_shown(&mut self, workspace: RowBuf, column: u16, message: &Scalar) -> Coded<()> {
         let Scalar::Concat(left, right) = message else {
             let first = self.b.constant(SqlType::Text, Value::Text(String::new()));
-            self.b.setk(frame, column, first);
+            self.b.setk(workspace, column, first);
             return Ok(());
         };
-        self.append_shown(frame, column, left)?;
+        self.append_shown(workspace, column, left)?;
         if let Scalar::Constant(Value::Text(text)) = right.as_ref() {
             if !text.is_empty() {
                 let number = self.b.constant(SqlType::Text, Value::Text(text.clone()));
-                self.b.cat(frame, column, Datum::Const(number));
+                self.b.cat(workspace, column, Datum::Const(number));
             }
             return Ok(());
         }
@@ -39,35 +39,35 @@ impl Coder {
             Scalar::Cast(inner, from, _) if Class::of(from).is_register() => {
                 let register = self.register(inner, *from)?;
                 self.b.branch_null(register, null);
-                self.b.catr(frame, column, register, Class::of(from));
+                self.b.catr(workspace, column, register, Class::of(from));
             }
             other => {
                 let datum = self.datum(other, SqlType::Text)?;
                 let order = self.order_with_itself(datum);
                 self.b.branch_null(order, null);
-                self.b.cat(frame, column, datum);
+                self.b.cat(workspace, column, datum);
             }
         }
         self.b.jump(done);
         self.b.bind(null);
         let shown = self.b.constant(SqlType::Text, Value::Text("<NULL>".into()));
-        self.b.cat(frame, column, Datum::Const(shown));
+        self.b.cat(workspace, column, Datum::Const(shown));
         self.b.bind(done);
         Ok(())
     }
 
     /// RAISE of a level that is no error, with a text that is put together.
     pub(crate) fn note_text(&mut self, level: Level, message: &Scalar) -> Coded<()> {
-        let frame = self.frame();
+        let workspace = self.workspace();
         let column = self.temporary(SqlType::Text);
-        self.append_shown(frame, column, message)?;
-        self.b.note_buffer(level, frame, column);
+        self.append_shown(workspace, column, message)?;
+        self.b.note_buffer(level, workspace, column);
         Ok(())
     }
 
     /// The text of an option of RAISE in a column of the frame; an error if it is NULL.
     pub(crate) fn option_text(&mut self, text: &Scalar) -> Coded<u16> {
-        let frame = self.frame();
+        let workspace = self.workspace();
         let column = self.temporary(SqlType::Text);
         let mark = self.b.mark();
         let fine = self.b.label();
@@ -78,9 +78,9 @@ impl Coder {
                 Some((register, Class::of(from)))
             }
             text => {
-                self.set_column(frame, column, text, SqlType::Text)?;
+                self.set_column(workspace, column, text, SqlType::Text)?;
                 let order = self.order_with_itself(Datum::Buffer {
-                    buffer: frame.0,
+                    buffer: workspace.0,
                     column,
                 });
                 self.b.branch_not_null(order, fine);
@@ -94,8 +94,8 @@ impl Coder {
         self.b.bind(fine);
         if let Some((register, class)) = shown {
             let empty = self.b.constant(SqlType::Text, Value::Text(String::new()));
-            self.b.setk(frame, column, empty);
-            self.b.catr(frame, column, register, class);
+            self.b.setk(workspace, column, empty);
+            self.b.catr(workspace, column, register, class);
         }
         self.b.release_to(mark);
         Ok(column)
@@ -103,19 +103,19 @@ impl Coder {
 
     /// A field of the error or notice that comes next: a column of the frame.
     pub(crate) fn diagnostic(&mut self, field: ErrorField, column: u16) {
-        let frame = self.frame();
-        self.b.diag(field, frame, column);
+        let workspace = self.workspace();
+        self.b.diag(field, workspace, column);
     }
 
     /// RAISE with a column of the frame.
     pub(crate) fn raise_column(&mut self, state: RaiseState, column: u16) {
-        let frame = self.frame();
-        self.b.raise_buffer(state, frame, column);
+        let workspace = self.workspace();
+        self.b.raise_buffer(state, workspace, column);
     }
 
     /// RAISE of a level that is no error, with a column of the frame.
     pub(crate) fn note_column(&mut self, level: Level, column: u16) {
-        let frame = self.frame();
-        self.b.note_buffer(level, frame, column);
+        let workspace = self.workspace();
+        self.b.note_buffer(level, workspace, column);
     }
 }

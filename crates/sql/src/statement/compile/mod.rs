@@ -51,7 +51,7 @@ pub(crate) fn compile(
     params: Vec<SqlType>,
 ) -> Result<ProgramPlan, Refusal> {
     let mut coder = generate(catalog, statements, &params, false)?;
-    if coder.work.needs_frame {
+    if coder.work.needs_workspace {
         coder = generate(catalog, statements, &params, true)?;
     }
     let range_inputs = match statements {
@@ -109,7 +109,7 @@ fn generate(
         .collect();
     if with_frame {
         let shape = coder.b.statement(Vec::new());
-        coder.make_frame(shape);
+        coder.make_workspace(shape);
     }
     for (statement, number) in statements.iter().zip(numbers) {
         coder.forget_temporaries();

@@ -30,7 +30,7 @@ pub(in crate::statement) fn needs_zone(from: &SqlType, to: &SqlType) -> bool {
 impl Coder {
     /// A value that is neither an input nor a plain column, as an operand of CMPV or CAT.
     pub(super) fn computed_datum(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Datum> {
-        let (buffer, column) = self.frame_value(scalar, ty)?;
+        let (buffer, column) = self.workspace_value(scalar, ty)?;
         Ok(Datum::Buffer {
             buffer: buffer.0,
             column,
@@ -38,29 +38,29 @@ impl Coder {
     }
 
     /// The column of the frame that has a value: a variable's own, or one computed until the statement ends.
-    pub(super) fn frame_value(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<(RowBuf, u16)> {
-        let frame = self.frame();
+    pub(super) fn workspace_value(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<(RowBuf, u16)> {
+        let workspace = self.workspace();
         if let Scalar::Variable(number) = scalar
-            && let Place::Frame(column) = self.variable(*number)?.place
+            && let Place::Workspace(column) = self.variable(*number)?.place
         {
-            return Ok((frame, column));
+            return Ok((workspace, column));
         }
         if let Scalar::Aggregate(number) = scalar
-            && let Place::Frame(column) = self.accumulator(*number)?.place
+            && let Place::Workspace(column) = self.accumulator(*number)?.place
         {
-            return Ok((frame, column));
+            return Ok((workspace, column));
         }
         let column = self.temporary(ty);
-        self.set_column(frame, column, scalar, ty)?;
-        Ok((frame, column))
+        self.set_column(workspace, column, scalar, ty)?;
+        Ok((workspace, column))
     }
 
     /// Computes a value that only instructions on the frame compute into a register.
-    pub(super) fn register_from_frame(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Reg> {
-        let (frame, column) = (self.frame(), self.temporary(ty));
-        self.set_computed(frame, column, scalar, ty)?;
+    pub(super) fn register_from_workspace(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Reg> {
+        let (workspace, column) = (self.workspace(), self.temporary(ty));
+        self.set_computed(workspace, column, scalar, ty)?;
         let to = self.b.register();
-        self.b.ldbuf(to, frame, column);
+        self.b.ldbuf(to, workspace, column);
         Ok(to)
     }
 
@@ -76,27 +76,27 @@ impl Coder {
             Scalar::Variable(number) => {
                 let variable = self.variable(*number)?;
                 let (place, from, name) = (variable.place, variable.ty, variable.name.clone());
-                let Place::Frame(source) = place else {
+                let Place::Workspace(source) = place else {
                     return Err(Refusal::General);
                 };
                 if Class::of(&from) != Class::of(&ty) {
                     return Err(Refusal::General);
                 }
-                let frame = self.frame();
+                let workspace = self.workspace();
                 self.remark(|_| name);
-                self.b.setbuf(buffer, column, frame, source);
+                self.b.setbuf(buffer, column, workspace, source);
                 Ok(())
             }
             Scalar::Aggregate(number) => {
                 let accumulator = self.accumulator(*number)?;
-                let Place::Frame(source) = accumulator.place else {
+                let Place::Workspace(source) = accumulator.place else {
                     return Err(Refusal::General);
                 };
                 if Class::of(&accumulator.ty) != Class::of(&ty) {
                     return Err(Refusal::General);
                 }
-                let frame = self.frame();
-                self.b.setbuf(buffer, column, frame, source);
+                let workspace = self.workspace();
+                self.b.setbuf(buffer, column, workspace, source);
                 Ok(())
             }
             Scalar::Column(source) => self.set_checked(buffer, column, *source, ty),
@@ -107,8 +107,8 @@ impl Coder {
                 self.set_converted(Op::Convert, (buffer, column), inner, (*from, *to), ty)
             }
             _ if ty != plain(&ty) => {
-                let (frame, beside) = self.frame_value(scalar, plain(&ty))?;
-                self.b.setbuf(buffer, column, frame, beside);
+                let (workspace, beside) = self.workspace_value(scalar, plain(&ty))?;
+                self.b.setbuf(buffer, column, workspace, beside);
                 Ok(())
             }
             Scalar::Concat(left, right) if ty == SqlType::Text => {
@@ -198,8 +198,8 @@ impl Coder {
         if Class::of(&from) == Class::of(&to) && checks {
             return match self.hoists(inner) && ty.typmod() != -1 {
                 true => {
-                    let (frame, beside) = self.frame_value(inner, from)?;
-                    self.b.setbuf(buffer, column, frame, beside);
+                    let (workspace, beside) = self.workspace_value(inner, from)?;
+                    self.b.setbuf(buffer, column, workspace, beside);
                     Ok(())
                 }
                 false => self.set_column(buffer, column, inner, ty),
@@ -208,14 +208,14 @@ impl Coder {
         if !(from.same_storage(&to) || cast_context(&from, &to).is_some()) {
             return Err(Refusal::General);
         }
-        let (frame, source) = self.frame_value(inner, from)?;
+        let (workspace, source) = self.workspace_value(inner, from)?;
         if to == ty {
-            self.b.convert(op, buffer, column, frame, source);
+            self.b.convert(op, buffer, column, workspace, source);
             return Ok(());
         }
         let beside = self.temporary(to);
-        self.b.convert(op, frame, beside, frame, source);
-        self.b.setbuf(buffer, column, frame, beside);
+        self.b.convert(op, workspace, beside, workspace, source);
+        self.b.setbuf(buffer, column, workspace, beside);
         Ok(())
     }
 
@@ -226,24 +226,24 @@ impl Coder {
         arguments: &[Scalar],
         ty: SqlType,
     ) -> Coded<()> {
-        let frame = self.frame();
+        let workspace = self.workspace();
         let first = self.argument_columns(function)?;
         for ((number, argument), ty) in arguments.iter().enumerate().zip(function.arguments()) {
             let mark = self.b.mark();
-            self.set_column(frame, first + number as u16, argument, *ty)?;
+            self.set_column(workspace, first + number as u16, argument, *ty)?;
             self.b.release_to(mark);
         }
         let result = function.result();
-        if buffer == frame && ty == result {
-            self.b.call(frame, column, function, first);
+        if buffer == workspace && ty == result {
+            self.b.call(workspace, column, function, first);
             return Ok(());
         }
         let beside = self.temporary(result);
-        self.b.call(frame, beside, function, first);
+        self.b.call(workspace, beside, function, first);
         if Class::of(&result) != Class::of(&ty) {
             return Err(Refusal::General);
         }
-        self.b.setbuf(buffer, column, frame, beside);
+        self.b.setbuf(buffer, column, workspace, beside);
         Ok(())
     }
 
@@ -253,11 +253,11 @@ impl Coder {
         if Class::of(&from) != Class::of(&ty) {
             return Err(Refusal::General);
         }
-        let frame = self.frame();
+        let workspace = self.workspace();
         let copy = self.temporary(from);
         let cp = self.cp()?;
-        self.b.setcol(frame, copy, cp, source);
-        self.b.setbuf(buffer, column, frame, copy);
+        self.b.setcol(workspace, copy, cp, source);
+        self.b.setbuf(buffer, column, workspace, copy);
         Ok(())
     }
 
@@ -271,7 +271,7 @@ impl Coder {
             } if same == buffer.0 && of == column => (self.temporary(SqlType::Text), false),
             _ => (column, true),
         };
-        let into = if direct { buffer } else { self.frame() };
+        let into = if direct { buffer } else { self.workspace() };
         self.set_column(into, target, left, SqlType::Text)?;
         self.b.cat(into, target, right);
         if !direct {
@@ -289,15 +289,15 @@ impl Coder {
 
     /// COALESCE.
     fn set_first(&mut self, buffer: RowBuf, column: u16, items: &[Scalar], ty: SqlType) -> Coded<()> {
-        let (frame, beside) = (self.frame(), self.temporary(ty));
+        let (workspace, beside) = (self.workspace(), self.temporary(ty));
         let datum = Datum::Buffer {
-            buffer: frame.0,
+            buffer: workspace.0,
             column: beside,
         };
         let done = self.b.label();
         for (number, item) in items.iter().enumerate() {
             let mark = self.b.mark();
-            self.set_column(frame, beside, item, ty)?;
+            self.set_column(workspace, beside, item, ty)?;
             if number + 1 < items.len() {
                 let order = self.order_with_itself(datum);
                 self.b.branch_not_null(order, done);
@@ -305,7 +305,7 @@ impl Coder {
             self.b.release_to(mark);
         }
         self.b.bind(done);
-        self.b.setbuf(buffer, column, frame, beside);
+        self.b.setbuf(buffer, column, workspace, beside);
         Ok(())
     }
 
@@ -317,17 +317,17 @@ impl Coder {
         items: &[Scalar],
         ty: SqlType,
     ) -> Coded<()> {
-        let (frame, beside) = (self.frame(), self.temporary(ty));
+        let (workspace, beside) = (self.workspace(), self.temporary(ty));
         let found = Datum::Buffer {
-            buffer: frame.0,
+            buffer: workspace.0,
             column: beside,
         };
-        self.b.setnull(frame, beside);
+        self.b.setnull(workspace, beside);
         for item in items {
             let mark = self.b.mark();
-            let (_, other) = self.frame_value(item, ty)?;
+            let (_, other) = self.workspace_value(item, ty)?;
             let datum = Datum::Buffer {
-                buffer: frame.0,
+                buffer: workspace.0,
                 column: other,
             };
             let (take, next) = (self.b.label(), self.b.label());
@@ -338,11 +338,11 @@ impl Coder {
             self.b.compare_values(cond, better, datum, found);
             self.b.branch_not_true(better, next);
             self.b.bind(take);
-            self.b.setbuf(frame, beside, frame, other);
+            self.b.setbuf(workspace, beside, workspace, other);
             self.b.bind(next);
             self.b.release_to(mark);
         }
-        self.b.setbuf(buffer, column, frame, beside);
+        self.b.setbuf(buffer, column, workspace, beside);
         Ok(())
     }
 }

@@ -25,9 +25,9 @@ struct Arguments {
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
     /// The frame and the statement whose shape it has.
-    frame: Option<(RowBuf, u32)>,
+    workspace: Option<(RowBuf, u32)>,
     /// A frame was asked for and there is none: compile again with one.
-    pub(crate) needs_frame: bool,
+    pub(crate) needs_workspace: bool,
     /// Columns of the frame that nothing holds now.
     free: Vec<(SqlType, u16)>,
     /// Columns of values under construction, until the statement ends.
@@ -37,35 +37,35 @@ pub(crate) struct Workspace {
 
 impl Coder {
     /// Makes the frame, a row of a further statement without columns as yet. Comes first in the program.
-    pub(crate) fn make_frame(&mut self, statement: u32) {
+    pub(crate) fn make_workspace(&mut self, statement: u32) {
         let buffer = self.b.row_buffer();
         self.b.outrow(buffer, statement);
-        self.work.frame = Some((buffer, statement));
+        self.work.workspace = Some((buffer, statement));
     }
 
     /// The frame's row buffer, if there is one.
-    pub(crate) fn frame_buffer(&self) -> Option<RowBuf> {
-        self.work.frame.map(|(buffer, _)| buffer)
+    pub(crate) fn workspace_buffer(&self) -> Option<RowBuf> {
+        self.work.workspace.map(|(buffer, _)| buffer)
     }
 
     /// The frame. Without one a place-holder: what is being compiled is compiled again with one.
-    pub(super) fn frame(&mut self) -> RowBuf {
-        match self.work.frame {
+    pub(super) fn workspace(&mut self) -> RowBuf {
+        match self.work.workspace {
             Some((buffer, _)) => buffer,
             None => {
-                self.work.needs_frame = true;
+                self.work.needs_workspace = true;
                 RowBuf(0)
             }
         }
     }
 
     /// A column of the frame.
-    pub(super) fn frame_column(&mut self, ty: SqlType) -> u16 {
-        self.frame();
+    pub(super) fn workspace_column(&mut self, ty: SqlType) -> u16 {
+        self.workspace();
         if let Some(found) = self.work.free.iter().position(|(free, _)| *free == ty) {
             return self.work.free.swap_remove(found).1;
         }
-        match self.work.frame {
+        match self.work.workspace {
             Some((_, statement)) => self.b.add_output_column(statement, ty),
             None => 0,
         }
@@ -78,7 +78,7 @@ impl Coder {
 
     /// A column for a value under construction, until the statement ends.
     pub(super) fn temporary(&mut self, ty: SqlType) -> u16 {
-        let column = self.frame_column(ty);
+        let column = self.workspace_column(ty);
         self.work.temporary.push((ty, column));
         column
     }
@@ -94,7 +94,7 @@ impl Coder {
 
     /// Columns for a function's arguments, until the statement ends; the first of them.
     pub(super) fn argument_columns(&mut self, function: Function) -> Coded<u16> {
-        self.frame();
+        self.workspace();
         let types = function.arguments();
         let known = self.work.arguments.iter_mut();
         if let Some(found) = known
@@ -104,7 +104,7 @@ impl Coder {
             found.in_use = true;
             return Ok(found.first);
         }
-        let Some((_, statement)) = self.work.frame else {
+        let Some((_, statement)) = self.work.workspace else {
             return Ok(0);
         };
         let mut first = None;

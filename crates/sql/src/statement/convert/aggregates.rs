@@ -11,7 +11,7 @@ use weft_expression::ColumnId;
 use weft_program::Function;
 use weft_types::{SqlType, Value};
 
-use super::super::bind::{Bound, Refusal};
+use super::super::bind::{BindResult, Refusal};
 use super::super::scalar::Scalar;
 use super::super::type_rules::{is_float, is_integer};
 use super::Conversion;
@@ -41,7 +41,7 @@ const NUMERIC: SqlType = SqlType::Numeric(None);
 
 impl Conversion<'_> {
     /// The value of an aggregate that the binder gave a column.
-    pub(super) fn aggregate(&mut self, id: ColumnId) -> Bound<Scalar> {
+    pub(super) fn aggregate(&mut self, id: ColumnId) -> BindResult<Scalar> {
         let calls = self.calls;
         let call = calls
             .iter()
@@ -77,7 +77,12 @@ impl Conversion<'_> {
         }
     }
 
-    fn collected(&mut self, kind: AggregateKind, argument: Option<Scalar>, ty: SqlType) -> Bound<Scalar> {
+    fn collected(
+        &mut self,
+        kind: AggregateKind,
+        argument: Option<Scalar>,
+        ty: SqlType,
+    ) -> BindResult<Scalar> {
         let call = AggregateCall { kind, argument, ty };
         let calls = self.aggregates.as_deref_mut().ok_or(Refusal::General)?;
         let number = calls.iter().position(|known| *known == call).unwrap_or_else(|| {
@@ -88,7 +93,7 @@ impl Conversion<'_> {
         Ok(Scalar::Aggregate(number))
     }
 
-    fn count(&mut self, argument: Option<Scalar>) -> Bound<Scalar> {
+    fn count(&mut self, argument: Option<Scalar>) -> BindResult<Scalar> {
         let never_null = |scalar: &Scalar| match scalar {
             Scalar::Constant(value) => *value != Value::Null,
             Scalar::Column(number) => {
@@ -105,7 +110,7 @@ impl Conversion<'_> {
     }
 
     /// The sum and its type.
-    fn sum(&mut self, scalar: Scalar, ty: SqlType) -> Bound<(Scalar, SqlType)> {
+    fn sum(&mut self, scalar: Scalar, ty: SqlType) -> BindResult<(Scalar, SqlType)> {
         let (argument, ty) = match ty {
             SqlType::Int2 | SqlType::Int4 => (scalar, SqlType::Int8),
             SqlType::Int8 => (Scalar::Cast(Box::new(scalar), ty, NUMERIC), NUMERIC),
@@ -115,7 +120,7 @@ impl Conversion<'_> {
         Ok((self.collected(AggregateKind::Sum, Some(argument), ty)?, ty))
     }
 
-    fn extreme(&mut self, kind: AggregateKind, scalar: Scalar, ty: SqlType) -> Bound<Scalar> {
+    fn extreme(&mut self, kind: AggregateKind, scalar: Scalar, ty: SqlType) -> BindResult<Scalar> {
         let ty = match ty {
             _ if is_integer(&ty) || is_float(&ty) => ty,
             SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz => ty,

@@ -4,7 +4,7 @@ use weft_expression::{Arg, Entry, Expr, Kind, Op};
 use weft_program::Function;
 use weft_types::{SqlType, Value};
 
-use super::super::bind::{Bound, Refusal};
+use super::super::bind::{BindResult, Refusal};
 use super::super::functions::{sequence_named, session_function};
 use super::super::scalar::{ArithmeticOp, Scalar, SessionValue};
 use super::super::type_rules::{is_float, is_integer};
@@ -23,7 +23,7 @@ impl Conversion<'_> {
         at: usize,
         entry: &'static Entry,
         around: Around<'_>,
-    ) -> Bound<Scalar> {
+    ) -> BindResult<Scalar> {
         if let Some(found) = self.session_call(expr, at, entry, around)? {
             return Ok(found);
         }
@@ -67,7 +67,7 @@ impl Conversion<'_> {
         entry: &'static Entry,
         arguments: Vec<(Scalar, SqlType)>,
         result: SqlType,
-    ) -> Bound<Scalar> {
+    ) -> BindResult<Scalar> {
         let in_register = is_integer(&result) || is_float(&result);
         let mut arguments = arguments.into_iter();
         let (first, second) = (arguments.next(), arguments.next());
@@ -104,14 +104,14 @@ impl Conversion<'_> {
     }
 
     /// A value as text, as `||` and `concat` show it.
-    fn shown(&mut self, (scalar, ty): (Scalar, SqlType)) -> Bound<Scalar> {
+    fn shown(&mut self, (scalar, ty): (Scalar, SqlType)) -> BindResult<Scalar> {
         match ty {
             SqlType::TimestampTz | SqlType::Bytea | SqlType::Bool | SqlType::Char(_) => Err(Refusal::General),
             ty => self.cast(scalar, &ty, &SqlType::Text, true),
         }
     }
 
-    fn concat(&mut self, items: Vec<(Scalar, SqlType)>) -> Bound<Scalar> {
+    fn concat(&mut self, items: Vec<(Scalar, SqlType)>) -> BindResult<Scalar> {
         if items.len() > super::DEPTH_MAX {
             return Err(Refusal::General);
         }
@@ -123,7 +123,7 @@ impl Conversion<'_> {
     }
 
     /// `value LIKE pattern`: the escape character is the program's third argument.
-    fn like(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> Bound<Scalar> {
+    fn like(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> BindResult<Scalar> {
         let around = around.deeper(1);
         let roots = expr.argument_roots(at);
         let [value, pattern] = roots.as_slice() else {
@@ -152,7 +152,7 @@ impl Conversion<'_> {
         at: usize,
         entry: &'static Entry,
         around: Around<'_>,
-    ) -> Bound<Option<Scalar>> {
+    ) -> BindResult<Option<Scalar>> {
         if entry.kind != Kind::Function {
             return Ok(None);
         }

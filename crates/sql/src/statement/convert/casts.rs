@@ -4,7 +4,7 @@ use weft_expression::is_relabel;
 use weft_program::fits_without_check;
 use weft_types::{SqlType, TimeZone, Value, assign_from, cast_from, parse_text_in};
 
-use super::super::bind::{Bound, Refusal};
+use super::super::bind::{BindResult, Refusal};
 use super::super::compile::values::needs_zone;
 use super::super::scalar::Scalar;
 use super::Conversion;
@@ -33,7 +33,13 @@ fn is_converted(ty: &SqlType) -> bool {
 
 impl Conversion<'_> {
     /// A value of one type as one of another; `explicit` as CAST does it, otherwise as an assignment.
-    pub(super) fn cast(&self, inner: Scalar, from: &SqlType, to: &SqlType, explicit: bool) -> Bound<Scalar> {
+    pub(super) fn cast(
+        &self,
+        inner: Scalar,
+        from: &SqlType,
+        to: &SqlType,
+        explicit: bool,
+    ) -> BindResult<Scalar> {
         let is_char = matches!(to, SqlType::Char(_));
         // A char(n) and a text are unlike in programs.
         let relabels = is_relabel(from, to) && is_char == matches!(from, SqlType::Char(_));

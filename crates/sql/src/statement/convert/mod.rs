@@ -15,7 +15,7 @@ use weft_expression::{ColumnId, CompareOp, Expr, Node, Op, is_strict};
 use weft_store::Catalog;
 use weft_types::{SqlType, TimeZone, Value};
 
-use super::bind::{Bound, Named, Refusal, Scope, named};
+use super::bind::{BindResult, Named, Refusal, Scope, named};
 use super::scalar::Scalar;
 
 pub(crate) use aggregates::{AggregateCall, AggregateKind};
@@ -65,7 +65,7 @@ impl<'s> Around<'s> {
 
 impl Conversion<'_> {
     /// The whole expression.
-    pub(super) fn convert(&mut self, expr: &Expr) -> Bound<Scalar> {
+    pub(super) fn convert(&mut self, expr: &Expr) -> BindResult<Scalar> {
         // It is NULL before its other arguments are asked for, which programs do first. A procedure has no
         // other way.
         if self.scope.variables.is_none() && has_null_of_several(expr) {
@@ -78,7 +78,7 @@ impl Conversion<'_> {
         self.node(expr, expr.nodes().len() - 1, around)
     }
 
-    fn spend(&mut self, nodes: usize) -> Bound<()> {
+    fn spend(&mut self, nodes: usize) -> BindResult<()> {
         self.nodes += nodes;
         match self.nodes > NODES_MAX {
             true => Err(Refusal::General),
@@ -86,7 +86,7 @@ impl Conversion<'_> {
         }
     }
 
-    fn node(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> Bound<Scalar> {
+    fn node(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> BindResult<Scalar> {
         let node = expr.nodes().get(at).ok_or(Refusal::General)?;
         self.spend(1)?;
         if around.depth >= DEPTH_MAX {
@@ -132,7 +132,7 @@ impl Conversion<'_> {
     }
 
     /// The two arguments of a node.
-    fn pair(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> Bound<[Scalar; 2]> {
+    fn pair(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> BindResult<[Scalar; 2]> {
         let right = at.checked_sub(1).ok_or(Refusal::General)?;
         let size = expr.nodes().get(right).map_or(0, |node| node.size as usize);
         let left = right.checked_sub(size).ok_or(Refusal::General)?;
@@ -141,7 +141,7 @@ impl Conversion<'_> {
     }
 
     /// IS TRUE and IS FALSE, never NULL.
-    fn truth(&mut self, expr: &Expr, at: usize, truth: bool, around: Around<'_>) -> Bound<Scalar> {
+    fn truth(&mut self, expr: &Expr, at: usize, truth: bool, around: Around<'_>) -> BindResult<Scalar> {
         let inner = self.node(expr, at - 1, around.deeper(1))?;
         let is_known = not(Scalar::IsNull(Box::new(self.copy(&inner)?)));
         let value = match truth {
@@ -151,7 +151,7 @@ impl Conversion<'_> {
         Ok(Scalar::And(Box::new(value), Box::new(is_known)))
     }
 
-    fn column(&mut self, id: ColumnId) -> Bound<Scalar> {
+    fn column(&mut self, id: ColumnId) -> BindResult<Scalar> {
         match named(id) {
             Named::Column(number) => Ok(Scalar::Column(number)),
             Named::Excluded(number) => {
@@ -164,14 +164,14 @@ impl Conversion<'_> {
     }
 
     /// A scalar that stands elsewhere, too.
-    fn copy(&mut self, scalar: &Scalar) -> Bound<Scalar> {
+    fn copy(&mut self, scalar: &Scalar) -> BindResult<Scalar> {
         let mut size = 0;
         scalar.visit(&mut |_| size += 1);
         self.spend(size)?;
         Ok(scalar.clone())
     }
 
-    fn arguments(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> Bound<Vec<Scalar>> {
+    fn arguments(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> BindResult<Vec<Scalar>> {
         let roots = expr.argument_roots(at);
         let mut arguments = Vec::with_capacity(roots.len());
         for root in roots {
@@ -180,7 +180,7 @@ impl Conversion<'_> {
         Ok(arguments)
     }
 
-    fn operation(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> Bound<Scalar> {
+    fn operation(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> BindResult<Scalar> {
         let node = expr.nodes().get(at).ok_or(Refusal::General)?;
         let around = match node.op {
             // A chain of operations on two.
@@ -211,7 +211,7 @@ impl Conversion<'_> {
     }
 
     /// `(a, b) > (x, y)` as `a > x OR (a = x AND b > y)`: the left row, then the right one.
-    fn rows_compared(&mut self, op: CompareOp, mut left: Vec<Scalar>) -> Bound<Scalar> {
+    fn rows_compared(&mut self, op: CompareOp, mut left: Vec<Scalar>) -> BindResult<Scalar> {
         if left.iter().all(|side| matches!(side, Scalar::Constant(..))) {
             // Not computed in planning, as other constants are.
             return Err(Refusal::General);
@@ -241,7 +241,7 @@ impl Conversion<'_> {
     }
 
     /// Equal, or both NULL; never NULL.
-    fn same(&mut self, left: Scalar, right: Scalar) -> Bound<Scalar> {
+    fn same(&mut self, left: Scalar, right: Scalar) -> BindResult<Scalar> {
         if left.is_volatile() || right.is_volatile() {
             return Err(Refusal::General);
         }
@@ -254,7 +254,7 @@ impl Conversion<'_> {
     }
 
     /// `value IN (items)`, the value first.
-    fn listed(&mut self, arguments: Vec<Scalar>) -> Bound<Scalar> {
+    fn listed(&mut self, arguments: Vec<Scalar>) -> BindResult<Scalar> {
         let mut arguments = arguments.into_iter();
         let value = arguments.next().ok_or(Refusal::General)?;
         let count = arguments.len();
@@ -269,7 +269,7 @@ impl Conversion<'_> {
         chain(tests, Scalar::Or)
     }
 
-    fn case(&mut self, expr: &Expr, at: usize, has_operand: bool, around: Around<'_>) -> Bound<Scalar> {
+    fn case(&mut self, expr: &Expr, at: usize, has_operand: bool, around: Around<'_>) -> BindResult<Scalar> {
         let mut parts = expr.argument_roots(at).into_iter();
         let around = around.deeper(1);
         let operand = match has_operand {
@@ -352,7 +352,7 @@ fn not(scalar: Scalar) -> Scalar {
 }
 
 /// `a op b op c`, from the left.
-fn chain(items: Vec<Scalar>, join: fn(Box<Scalar>, Box<Scalar>) -> Scalar) -> Bound<Scalar> {
+fn chain(items: Vec<Scalar>, join: fn(Box<Scalar>, Box<Scalar>) -> Scalar) -> BindResult<Scalar> {
     let joined = items
         .into_iter()
         .reduce(|before, item| join(Box::new(before), Box::new(item)));
@@ -360,12 +360,12 @@ fn chain(items: Vec<Scalar>, join: fn(Box<Scalar>, Box<Scalar>) -> Scalar) -> Bo
 }
 
 /// Values of one type. Those of `char(n)` must be of one length: programs keep them by it.
-fn alike(expr: &Expr, at: usize, arguments: Vec<Scalar>) -> Bound<Vec<Scalar>> {
+fn alike(expr: &Expr, at: usize, arguments: Vec<Scalar>) -> BindResult<Vec<Scalar>> {
     same_char(expr, at)?;
     Ok(arguments)
 }
 
-fn same_char(expr: &Expr, at: usize) -> Bound<()> {
+fn same_char(expr: &Expr, at: usize) -> BindResult<()> {
     let types = |root: usize| expr.nodes().get(root).map(|node| node.ty);
     let whole = types(at);
     let is_char = matches!(whole, Some(SqlType::Char(_)));

@@ -27,7 +27,7 @@ use super::super::params::Params;
 use super::super::plan::{HiddenInput, OutputColumn};
 use super::super::scalar::Scalar;
 use super::coverage::is_covered;
-use super::names::{Frame, Meaning, Names, Scope, assigned};
+use super::names::{CallFrame, Meaning, Names, VariableScope, assigned};
 use super::parse::{self, at_line, unsupported};
 use super::tree::{self, Kind, Statement, Target, TypeName};
 use crate::error;
@@ -82,7 +82,7 @@ pub(super) struct Compiler<'c> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Needs {
     /// A row buffer for variables.
-    frame: bool,
+    workspace: bool,
     /// FOUND.
     found: bool,
     /// ROW_COUNT.
@@ -112,7 +112,7 @@ pub(crate) fn compile(catalog: &Catalog, procedure: &ProcedureDef) -> Compiled<C
     loop {
         let attempt = attempt(catalog, procedure, &body, needs)?;
         let more = Needs {
-            frame: needs.frame || attempt.coder.work.needs_frame,
+            workspace: needs.workspace || attempt.coder.work.needs_workspace,
             found: needs.found || attempt.names.uses_found.get(),
             row_count: needs.row_count || attempt.names.uses_row_count.get(),
             ..needs
@@ -252,10 +252,10 @@ impl Compiler<'_> {
             .map(|param| param.ty)
             .collect();
         let result = self.coder.b.statement(outputs);
-        if needs.frame {
+        if needs.workspace {
             let statement = self.coder.b.statement(Vec::new());
             self.head("the frame: values that no register holds".into());
-            self.coder.make_frame(statement);
+            self.coder.make_workspace(statement);
         }
         if needs.found {
             let (number, register) = self.count_variable("found", SqlType::Bool)?;
@@ -335,7 +335,7 @@ impl Compiler<'_> {
         } = self;
         let mut coder = coder;
         let block = coder.block.take().unwrap_or_default();
-        let frame = coder.frame_buffer();
+        let workspace = coder.workspace_buffer();
         let (mut builder, hidden_inputs) = coder.finish();
         builder.retain_accesses(|access, all| !is_covered(access, all));
         let program = builder
@@ -360,7 +360,7 @@ impl Compiler<'_> {
             .filter(|param| param.mode.is_output())
             .map(|param| OutputColumn::computed(param.name.clone(), param.ty))
             .collect();
-        let listing = Listing::new(heads, block, frame);
+        let listing = Listing::new(heads, block, workspace);
         Ok(CompiledProcedure {
             program,
             hidden_inputs,
@@ -394,7 +394,7 @@ impl Compiler<'_> {
         }
         let assigned = assigned(body, self.catalog);
         let mut params = Vec::with_capacity(arguments.len());
-        let mut scope = Scope::default();
+        let mut scope = VariableScope::default();
         for (param, argument) in procedure.params.iter().zip(arguments) {
             let fixed = param.mode == ParamMode::In
                 && !assigned.contains(&param.name)
@@ -418,7 +418,7 @@ impl Compiler<'_> {
             scope.names.push((param.name.clone(), meaning.clone()));
             params.push(meaning);
         }
-        self.names.frames.push(Frame {
+        self.names.frames.push(CallFrame {
             name: procedure.name.clone(),
             scopes: vec![scope],
             params,
@@ -525,7 +525,7 @@ impl Compiler<'_> {
         let reserved = self.coder.b.reserved();
         let variables = self.variable_count();
         if let Some(frame) = self.names.frames.last_mut() {
-            frame.scopes.push(Scope::default());
+            frame.scopes.push(VariableScope::default());
         }
         run(self)?;
         if let Some(frame) = self.names.frames.last_mut() {

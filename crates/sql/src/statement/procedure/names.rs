@@ -34,7 +34,7 @@ impl Meaning {
 
 /// Names of one block.
 #[derive(Debug, Default)]
-pub(crate) struct Scope {
+pub(crate) struct VariableScope {
     pub(crate) names: Vec<(String, Meaning)>,
     /// Records and their columns.
     pub(crate) records: Vec<(String, Vec<(String, Meaning)>)>,
@@ -42,11 +42,11 @@ pub(crate) struct Scope {
 
 /// A procedure being compiled: the one called, or one that it calls.
 #[derive(Debug)]
-pub(crate) struct Frame {
+pub(crate) struct CallFrame {
     /// The procedure.
     pub(crate) name: String,
     /// Scopes, outermost first; the first holds the parameters.
-    pub(crate) scopes: Vec<Scope>,
+    pub(crate) scopes: Vec<VariableScope>,
     /// What `$1`, `$2` .. stand for.
     pub(crate) params: Vec<Meaning>,
     /// Where RETURN goes.
@@ -64,7 +64,7 @@ pub(crate) struct Frame {
 /// All procedures being compiled, the innermost last.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    pub(crate) frames: Vec<Frame>,
+    pub(crate) frames: Vec<CallFrame>,
     /// The variable FOUND, if there is one.
     pub(crate) found: Option<u16>,
     /// The variable behind ROW_COUNT, if there is one.
@@ -90,7 +90,7 @@ impl Names {
         let Some(frame) = self.frames.last_mut() else {
             return;
         };
-        let declared = |scope: &&mut Scope| scope.records.iter().any(|(known, _)| known == name);
+        let declared = |scope: &&mut VariableScope| scope.records.iter().any(|(known, _)| known == name);
         let depth = frame.scopes.len();
         if let Some(scope) = frame.scopes.iter_mut().rev().find(declared) {
             scope.records.push((name.to_owned(), columns));

@@ -1,13 +1,13 @@
-//! Changes of the tree's shape: nodes that are full are split, nodes that are nearly empty joined with a
-//! neighbour or evened out.
+//! Structural changes of the tree: full nodes are split, nearly empty nodes are merged with a neighbour or
+//! rebalanced.
 //!
-//! Whoever adds an entry splits every full node above the leaf that he meets on his way down, so a split
-//! always finds room one level up. Nodes are rewritten from a list of whole keys ([`Entries`]): that gives
-//! each the longest prefix that its keys have. The root stays where it is; it grows by moving what it holds
-//! into a new child, and shrinks by taking over its only child.
+//! A writer that adds an entry splits every full node above the leaf on its way down, so a split always finds
+//! space one level up. Nodes are rewritten from a list of complete keys ([`Entries`]): this gives each the
+//! longest prefix that its keys share. The root stays where it is; it grows by moving its contents into a new
+//! child, and shrinks by taking over its only child.
 //!
-//! Order of latches: a parent before its child, on one level from left to right. A leaf is unlinked only with
-//! its left neighbour's latch held, so the neighbours of a latched leaf stay what they are.
+//! Latch order: a parent before its child, and on one level from left to right. A leaf is unlinked only while
+//! its left neighbour's latch is held, so the neighbours of a latched leaf do not change.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -16,14 +16,14 @@ use std::sync::atomic::AtomicU64;
 
 use super::OrderedIndex;
 use super::latch::{Item, Locked, needs_block};
-use super::node::{Changed, ENTRIES_MAX, ENTRIES_MIN, LEAF_TAIL_MAX, Meta, Node, PREFIX_MAX, Side, Version};
+use super::node::{ENTRIES_MAX, ENTRIES_MIN, LEAF_TAIL_MAX, Meta, Node, PREFIX_MAX, Restart, Side, Version};
 use super::pool::Pool;
 use super::target::{Target, common_len};
 
-/// Two nodes that hold at most this together become one.
+/// Two nodes that together hold at most this many entries are merged.
 const JOINED_MAX: usize = ENTRIES_MAX * 3 / 4;
 
-/// Entries of one or two nodes, with their whole keys.
+/// Entries of one or two nodes, with their complete keys.
 #[derive(Default)]
 pub(super) struct Entries {
     keys: Vec<u8>,
@@ -72,7 +72,7 @@ impl Entries {
     }
 
     /// Appends all entries of a node.
-    fn push_node(&mut self, node: &Locked<'_>) -> Result<(), Changed> {
+    fn push_node(&mut self, node: &Locked<'_>) -> Result<(), Restart> {
         self.push(node, 0..node.meta().count())
     }
 
@@ -81,7 +81,7 @@ impl Entries {
         &mut self,
         node: &Locked<'_>,
         places: impl ExactSizeIterator<Item = usize>,
-    ) -> Result<(), Changed> {
+    ) -> Result<(), Restart> {
         let meta = node.meta();
         let Entries { keys, entries } = self;
         entries.reserve(places.len());
@@ -112,14 +112,14 @@ impl Entries {
         );
     }
 
-    /// Gives up an entry's block: no node will hold the entry.
+    /// Frees an entry's block: no node will hold the entry.
     fn drop_block(&mut self, at: usize, pool: &Pool) {
         if let Some(block) = self.entries.get_mut(at).and_then(|entry| entry.block.take()) {
             pool.free_block(block);
         }
     }
 
-    /// Makes a node of some of the entries. `meta` says what does not follow from them.
+    /// Writes some of the entries into a node. `meta` contains what does not follow from them.
     fn write(&mut self, range: Range<usize>, node: &Locked<'_>, meta: Meta, pool: &Pool) {
         let (first, last) = (self.key(range.start), self.key(range.end.saturating_sub(1)));
         let prefix_len = if range.is_empty() {
@@ -170,8 +170,8 @@ impl Entries {
         }
     }
 
-    /// Makes a leaf of the last entry, which follows on the others. The keys that will follow on it are
-    /// expected to have in common what it has with those, so that they find room under the same prefix.
+    /// Makes a leaf of the last entry, which is greater than all others. Keys that follow are expected to
+    /// share the same prefix with it, so that they fit under it.
     fn write_following(&mut self, at: usize, leaf: &Locked<'_>, meta: Meta, pool: &Pool) {
         let key = self.key(at);
         let prefix_len = common_len(self.key(0), key)
@@ -180,8 +180,8 @@ impl Entries {
         self.write_with_prefix(at..at + 1, prefix_len, leaf, meta, pool);
     }
 
-    /// What separates the entries before `at` from those from there on: the shortest key that does, and a
-    /// slot if only that tells them apart.
+    /// The separator between the entries before `at` and those from `at` on: the shortest key that separates
+    /// them, and a slot if only that differs.
     fn separator(&self, at: usize) -> (usize, u64) {
         let (left, right) = (self.key(at.saturating_sub(1)), self.key(at));
         if left == right {
@@ -193,14 +193,14 @@ impl Entries {
 }
 
 impl OrderedIndex {
-    /// Adds an entry to a latched node that has room. Above the leaves, `child` is what is right of it.
+    /// Adds an entry to a latched node that has space. Above the leaves, `child` is the node right of it.
     pub(super) fn insert_into(
         &self,
         node: &Locked<'_>,
         at: usize,
         target: Target<'_>,
         child: *mut Node,
-    ) -> Result<(), Changed> {
+    ) -> Result<(), Restart> {
         let meta = node.meta();
         if !node.takes_key(&target) {
             return with_entries(|entries| {
@@ -218,7 +218,7 @@ impl OrderedIndex {
         Ok(())
     }
 
-    /// [`OrderedIndex::insert_into`] for a key that begins with the prefix of a node that is not empty.
+    /// [`OrderedIndex::insert_into`] for a key that has the prefix of a node that is not empty.
     #[inline]
     pub(super) fn insert_with_prefix(
         &self,
@@ -241,8 +241,8 @@ impl OrderedIndex {
         });
     }
 
-    /// Adds an entry to a full leaf, the child right of `at` separators of `parent`, by splitting it. The
-    /// result is the leaf right of it, and its version, if the entry is alone there because keys ascend.
+    /// Adds an entry to a full leaf, the child right of `at` separators of `parent`, by splitting it. Returns
+    /// the leaf right of it with its version, if the new entry is alone there because keys ascend.
     pub(super) fn split_leaf<'i>(
         &'i self,
         (parent, parent_version): (&Node, Version),
@@ -250,7 +250,7 @@ impl OrderedIndex {
         (leaf, leaf_version): (&Node, Version),
         place: usize,
         target: Target<'_>,
-    ) -> Result<Option<(&'i Node, Version)>, Changed> {
+    ) -> Result<Option<(&'i Node, Version)>, Restart> {
         let parent = parent.lock(parent_version)?;
         let left = leaf.lock(leaf_version)?;
         let meta = left.meta();
@@ -262,7 +262,7 @@ impl OrderedIndex {
         let is_alone = ascends && place == meta.count();
         with_entries(|entries| {
             let separated = if is_alone {
-                // The left leaf stays as it is.
+                // The left leaf is not changed.
                 entries.push(&left, [0, place - 1].into_iter())?;
                 entries.insert(2, target, ptr::null_mut());
                 2
@@ -317,7 +317,7 @@ impl OrderedIndex {
         at: usize,
         separator: Target<'_>,
         child: *mut Node,
-    ) -> Result<(), Changed> {
+    ) -> Result<(), Restart> {
         if parent.takes_key(&separator) {
             return self.insert_into(parent, at, separator, child);
         }
@@ -335,14 +335,14 @@ impl OrderedIndex {
         (parent, parent_version): (&Node, Version),
         at: usize,
         (node, version): (&Node, Version),
-    ) -> Result<(), Changed> {
+    ) -> Result<(), Restart> {
         let parent = parent.lock(parent_version)?;
         let left = node.lock(version)?;
         let meta = left.meta();
         let right = self.pool.node();
         with_entries(|entries| {
             entries.push_node(&left)?;
-            // Who adds in ascending order leaves full nodes behind.
+            // Ascending insertion leaves full nodes behind.
             let is_last = at == parent.meta().count();
             let middle = if is_last {
                 entries.len() - 2
@@ -360,8 +360,8 @@ impl OrderedIndex {
         })
     }
 
-    /// Moves what the full root holds into a new child, its only one.
-    pub(super) fn grow_root(&self, version: Version) -> Result<(), Changed> {
+    /// Moves the contents of the full root into a new, only child.
+    pub(super) fn grow_root(&self, version: Version) -> Result<(), Restart> {
         let root = self.root().lock(version)?;
         let child = self.pool.node();
         child.copy_of(&root);
@@ -376,8 +376,8 @@ impl OrderedIndex {
         Ok(())
     }
 
-    /// Takes over the root's only child. The child of a root above leaves stays.
-    fn shrink_root(&self, version: Version) -> Result<(), Changed> {
+    /// Takes over the root's only child, unless that is a leaf.
+    fn shrink_root(&self, version: Version) -> Result<(), Restart> {
         let root = self.root().lock(version)?;
         // SAFETY: a latched node's child is linked.
         if let Some(child) = unsafe { root.child(0).as_ref() }.map(Node::lock_now) {
@@ -387,19 +387,19 @@ impl OrderedIndex {
         Ok(())
     }
 
-    /// Joins or evens out what is nearly empty on the way to a target, until nothing is.
+    /// Merges or rebalances nearly empty nodes on the way to a target until there are none.
     pub(super) fn tidy_up(&self, target: Target<'_>) {
         loop {
             match self.tidy_one(target) {
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(Changed) => std::hint::spin_loop(),
+                Err(Restart) => std::hint::spin_loop(),
             }
         }
     }
 
-    /// Takes the uppermost node in need; false when there is none.
-    fn tidy_one(&self, target: Target<'_>) -> Result<bool, Changed> {
+    /// Takes the uppermost such node; false if there is none.
+    fn tidy_one(&self, target: Target<'_>) -> Result<bool, Restart> {
         let mut node = self.root();
         let mut version = node.read();
         loop {
@@ -424,19 +424,19 @@ impl OrderedIndex {
         }
     }
 
-    /// Joins the children left and right of a separator, or evens them out.
-    fn join(&self, parent: Locked<'_>, at: usize) -> Result<(), Changed> {
+    /// Merges the children left and right of a separator, or rebalances them.
+    fn join(&self, parent: Locked<'_>, at: usize) -> Result<(), Restart> {
         let (left, right) = (parent.child(at), parent.child(at + 1));
         // SAFETY: a latched node's children are linked.
         let (Some(left), Some(right)) = (unsafe { left.as_ref() }, unsafe { right.as_ref() }) else {
-            return Err(Changed);
+            return Err(Restart);
         };
         let (left, right) = (left.lock_now(), right.lock_now());
         let of_left = left.meta();
         with_entries(|entries| {
             entries.push_node(&left)?;
             if of_left.level > 0 {
-                // The separator comes down between the two.
+                // The separator moves down between the two.
                 let mut between = Vec::new();
                 parent.key_into(at, parent.version(), &mut between)?;
                 let slot = parent.entry_slot(at, parent.meta().level);
@@ -485,7 +485,7 @@ impl OrderedIndex {
         at: usize,
         left: &Locked<'_>,
         right: &Locked<'_>,
-    ) -> Result<(), Changed> {
+    ) -> Result<(), Restart> {
         let (of_left, of_right) = (left.meta(), right.meta());
         let middle = entries.len() / 2;
         let right_address = ptr::from_ref(right.node()).cast_mut();

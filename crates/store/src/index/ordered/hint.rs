@@ -1,23 +1,23 @@
-//! Where a thread added last.
+//! Insertion hints: where a thread last added an entry.
 //!
-//! Many keys come in runs: the lines of an order follow each other, and orders those before them. Who adds
-//! next to where his thread added before needs no descent. A hint is a leaf, its version, and a key that all
-//! of the leaf's entries are below:
+//! Many keys are added in sequence: the lines of an order follow each other, and so do the orders. An
+//! insertion next to the thread's previous one needs no descent. A hint is a leaf, its version, and a key
+//! that is above all of the leaf's entries:
 //!
-//! - As long as the leaf has this version nobody has changed it, so it is still the leaf that it was, of the
-//!   same part of the order; a leaf is split, joined or evened out only under its latch.
-//! - A key that stands between two of the leaf's entries belongs there; so does one between the last and the
-//!   key above.
-//! - The key above is the separator right of the leaf: the parent's, or if the leaf is the last child there
-//!   the one right of the parent, and so on up. A node's upper bound changes only when the node is split, or
-//!   joined or evened out with its right neighbour, all under its own latch; when separators above it move
-//!   from node to node the bound stays the same key. So a bound goes with the node's version. A descent
-//!   checks each parent after it took the child's version: that the child's bound is that separator, or the
-//!   parent's own bound, held for the two versions at once. Which of both it is must come from what the
-//!   descent checked, and the separator's key is checked against the same version of its node.
+//! - As long as the leaf has this version nobody has changed it, so it is still the same leaf for the same
+//!   key range; a leaf is split, merged or rebalanced only under its latch.
+//! - A key between two of the leaf's entries belongs there; so does one between the last entry and the key
+//!   above.
+//! - The key above is the separator right of the leaf: the parent's, or, if the leaf is the last child there,
+//!   the one right of the parent, and so on upwards. A node's upper bound changes only when the node is
+//!   split, or merged or rebalanced with its right neighbour, all under its own latch; when separators above
+//!   it move from node to node the bound stays the same key. So a bound belongs to the node's version. A
+//!   descent checks each parent after it has read the child's version: at that moment the child's bound was
+//!   the separator, or the parent's own bound, for both versions. Which of the two it is must come from what
+//!   the descent checked, and the separator's key is checked against the same version of its node.
 //!
-//! Everything else takes the usual way. Each thread has its own hints, so no line of memory is shared; there
-//! are so many that the runs of several districts, and of several indexes, have one each.
+//! Everything else takes a normal descent. Each thread has its own hints, so no cache line is shared; there
+//! are enough for the sequences of several districts and of several indexes.
 
 use std::cell::Cell;
 use std::ptr;
@@ -25,9 +25,9 @@ use std::ptr;
 use super::node::{Node, Version};
 use super::target::{Target, WORD_BYTES, head_mask};
 
-/// Hints of a thread, as a power of two.
+/// The number of hints of a thread, as a power of two.
 const HINTS_BITS: u32 = 6;
-/// A run's keys differ in this many of their last bytes, an integer's that ends them.
+/// Keys of a sequence differ only in this many of their last bytes, those of an integer.
 const RUN_BYTES: usize = 5;
 /// Words of the key above that are kept.
 pub(super) const ABOVE_WORDS: usize = 4;
@@ -85,7 +85,7 @@ impl Hint {
         self.index.set(NO_INDEX);
     }
 
-    /// The key is surely below the one above the leaf.
+    /// The key is certainly below the key above the leaf.
     #[inline(always)]
     pub(super) fn is_above(&self, target: &Target<'_>) -> bool {
         let above = self.above.get();
@@ -99,7 +99,7 @@ impl Hint {
     }
 }
 
-/// Lends the thread's hint for a key: one for each index and each beginning that runs of keys share.
+/// Lends the thread's hint for a key: one for each index and each key prefix that a sequence shares.
 #[inline(always)]
 pub(super) fn with_hint<R>(index: u64, target: &Target<'_>, work: impl FnOnce(&Hint) -> R) -> R {
     thread_local! {

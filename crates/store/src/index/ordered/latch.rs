@@ -1,7 +1,7 @@
 //! Changes of one node, under its latch.
 //!
-//! Who holds the latch stores word after word; the version is odd meanwhile, and whoever reads then reads
-//! again. So the order of the stores is free, and a move of entries goes array by array.
+//! The holder of the latch stores word after word; the version is odd in the meantime, and concurrent readers
+//! read again. So the order of the stores does not matter, and entries are moved array by array.
 
 use std::cmp::Ordering as Order;
 use std::ptr::{self, NonNull};
@@ -79,12 +79,12 @@ impl<'n> Locked<'n> {
         Locked { node }
     }
 
-    /// What a look under the latch is checked against.
+    /// The version that reads under the latch are checked against.
     pub(super) fn version(&self) -> Version {
         Version(self.node.version.load(Ordering::Relaxed))
     }
 
-    /// The version once the latch is given back.
+    /// The version after the latch is released.
     pub(super) fn version_after(&self) -> Version {
         Version(self.version().0.wrapping_add(1))
     }

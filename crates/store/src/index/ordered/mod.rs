@@ -1,14 +1,14 @@
-//! Ordered index: a B+-tree of (key, slot) in cache lines, which readers look at without a latch.
+//! Ordered index: a B+-tree of (key, slot) in cache lines, which readers access without a latch.
 //!
 //! ```text
 //!   root (stays)  -> nodes of separators -> leaves, linked both ways -> slots
 //! ```
 //!
-//! A reader goes down from the root, notes each node's version, and looks at the version again before it
-//! trusts what it read; if a writer was there it starts anew. A writer goes down the same way and latches
-//! only what it changes: one leaf as a rule. Readers write nothing, so any number of them share the upper
-//! nodes in their caches; and a descent is a sequence of separable steps, so that many can be under way at
-//! once ([`OrderedIndex::begin_descent`]). Memory goes back to the index at once, without waiting for
+//! A reader descends from the root, notes each node's version, and checks the version again before it trusts
+//! what it read; if a writer interfered it starts over. A writer descends the same way and latches only what
+//! it changes: usually one leaf. Readers write nothing, so any number of them share the upper nodes in their
+//! caches; and a descent is a sequence of separate steps, so that many can be in flight at once
+//! ([`OrderedIndex::begin_descent`]). Freed memory is reused by the index at once, without waiting for
 //! readers (`pool.rs`).
 //!
 //! - `target`: positions in the order, keys as words. `node`: a node and its version. `pool`: memory.
@@ -16,11 +16,11 @@
 //! - `change`: splits and joins. `range`: reading in order, forwards and backwards.
 //!
 //! Invariants:
-//! 1. An entry that is there during the whole of a lookup or range read is found, once, in its place;
-//!    what comes or goes meanwhile may be seen or not.
-//! 2. A child holds the entries from the separator left of it, included, up to the one right of it.
-//! 3. Nodes but the root and the edges of the tree hold at least a quarter of what they could, or will when
-//!    somebody next removes from them.
+//! 1. An entry that exists during the whole of a lookup or range read is found, once, in its place; entries
+//!    that are added or removed in the meantime may be seen or not.
+//! 2. A child holds the entries from the separator left of it, inclusive, up to the one right of it.
+//! 3. Nodes other than the root and the edges of the tree are at least a quarter full, or will be after the
+//!    next removal from them.
 //!
 //! Sources: Leis et al., "The ART of practical synchronization" (2016), section 3.2; Graefe, "Modern B-tree
 //! techniques" (2011), chapters 2 and 3; the steps of a descent, BionicDB 4.4.2 (its skiplist pipeline).
@@ -41,12 +41,12 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use super::hash::Candidates;
 use crate::memory::{RowMemory, SlotId};
 use hint::{ABOVE_ALL, ABOVE_NONE, Above, Hint, with_hint};
-use node::{Changed, ENTRIES_MAX, ENTRIES_MIN, Meta, Node, Side, Version, interruption_point, race_point};
+use node::{ENTRIES_MAX, ENTRIES_MIN, Meta, Node, Restart, Side, Version, interruption_point, race_point};
 use pool::Pool;
 pub(crate) use range::Batch;
 use target::Target;
 
-/// Levels above the leaves whose nodes a descent waits for; those above are in the cache.
+/// Levels above the leaves whose nodes are prefetched in a descent; higher ones are in the cache.
 const COLD_LEVELS: u8 = 1;
 const COUNTERS: usize = 8;
 
@@ -55,13 +55,13 @@ pub(crate) struct OrderedIndex {
     /// Lives in the pool.
     root: NonNull<Node>,
     pool: Pool,
-    /// Tells indexes apart as long as the process lives.
+    /// Tells indexes apart for the lifetime of the process.
     id: u64,
-    /// Entries; a leaf's address chooses the counter, so that writers seldom share one.
+    /// Entry counters; a leaf's address chooses one, so that writers seldom share one.
     counters: [Counter; COUNTERS],
 }
 
-// SAFETY: nodes are made of atomic words and live as long as the pool; who may change one says its latch.
+// SAFETY: nodes consist of atomic words and live as long as the pool; a latch says who may change one.
 unsafe impl Send for OrderedIndex {}
 // SAFETY: as above.
 unsafe impl Sync for OrderedIndex {}
@@ -70,7 +70,7 @@ unsafe impl Sync for OrderedIndex {}
 #[repr(align(64))]
 struct Counter(AtomicI64);
 
-/// A node that a descent has come to, and how: the parent had this version when the node had this one.
+/// A node that a descent reached, and how: the parent had this version when the node had this one.
 struct Child<'i> {
     node: &'i Node,
     version: Version,
@@ -78,8 +78,8 @@ struct Child<'i> {
     parent: &'i Node,
     parent_version: Version,
     at: usize,
-    /// No separator of the parent is right of the node. Kept, because a look at the parent after the
-    /// descent may find another version.
+    /// No separator of the parent is right of the node. Stored, because the parent may have another version
+    /// after the descent.
     is_last: bool,
 }
 
@@ -94,32 +94,32 @@ impl<'i> Child<'i> {
 /// A separator, and the node that it was found in.
 type Separator<'i> = (&'i Node, Version, usize);
 
-/// A descent on its way: names a node of one index. No pointer that outlives its index is followed: the
-/// index's number is checked first.
+/// A descent in progress: names a node of one index. The index's number is checked before the pointer is
+/// followed, so it cannot outlive its index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descent {
     index: u64,
     node: *const Node,
 }
 
-// SAFETY: the pointer is followed only by who holds the index that it belongs to.
+// SAFETY: the pointer is followed only by a holder of the index that it belongs to.
 unsafe impl Send for Descent {}
 // SAFETY: as above.
 unsafe impl Sync for Descent {}
 
-/// Where a step of a descent has led.
+/// The outcome of a step of a descent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// To a node that is being fetched.
+    /// A node that is being prefetched.
     Down(Descent),
-    /// To the first entry that is not below the key, perhaps.
+    /// Probably the first entry that is not below the key.
     Entry(SlotId),
-    /// Nowhere: the place is at a leaf's end, or the tree is being changed.
+    /// Unknown: the position is at a leaf's end, or the tree is being changed.
     Nothing,
 }
 
 impl Descent {
-    /// What the next step looks at, so many bytes: for hints.
+    /// The address and size of what the next step accesses, for hints.
     #[inline(always)]
     pub(crate) fn address(self) -> (*const u8, usize) {
         (self.node.cast(), Node::FETCH_BYTES)
@@ -158,23 +158,23 @@ impl OrderedIndex {
 
     /// A child of a node. The pointer is checked against the version before it is followed.
     #[inline(always)]
-    fn child_of<'i>(&'i self, node: &'i Node, version: Version, at: usize) -> Result<&'i Node, Changed> {
+    fn child_of<'i>(&'i self, node: &'i Node, version: Version, at: usize) -> Result<&'i Node, Restart> {
         let child = node.child(at);
         node.check(version)?;
         // SAFETY: a child at the checked moment, so node memory of this pool, which it stays.
-        unsafe { child.as_ref() }.ok_or(Changed)
+        unsafe { child.as_ref() }.ok_or(Restart)
     }
 
     /// The leaf that the target belongs to; the last one without a target. `version` is the root's: what the
-    /// caller saw of the root holds all the way. `visit` sees each child above the leaves before the descent
-    /// goes on from it.
+    /// caller saw of the root holds for the whole descent. `visit` is called with each child above the leaves
+    /// before the descent continues from it.
     #[inline(always)]
     fn descend<'i>(
         &'i self,
         mut version: Version,
         target: Option<Target<'_>>,
-        mut visit: impl FnMut(&Child<'i>) -> Result<(), Changed>,
-    ) -> Result<Child<'i>, Changed> {
+        mut visit: impl FnMut(&Child<'i>) -> Result<(), Restart>,
+    ) -> Result<Child<'i>, Restart> {
         let mut node = self.root();
         loop {
             let meta = node.meta();
@@ -206,17 +206,17 @@ impl OrderedIndex {
 
     /// The leaf that the target belongs to; the last one without a target.
     #[inline]
-    fn leaf_of(&self, target: Option<Target<'_>>) -> Result<Child<'_>, Changed> {
+    fn leaf_of(&self, target: Option<Target<'_>>) -> Result<Child<'_>, Restart> {
         self.descend(self.root().read(), target, |_| Ok(()))
     }
 
-    /// Repeats what meets with changes until it does not.
+    /// Repeats `work` until no concurrent change interferes.
     #[inline(always)]
-    fn until_unchanged<R>(mut work: impl FnMut() -> Result<R, Changed>) -> R {
+    fn retry_while_changed<R>(mut work: impl FnMut() -> Result<R, Restart>) -> R {
         loop {
             match work() {
                 Ok(result) => return result,
-                Err(Changed) => std::hint::spin_loop(),
+                Err(Restart) => std::hint::spin_loop(),
             }
         }
     }
@@ -231,17 +231,17 @@ impl OrderedIndex {
     /// Adds the entry unless it is there; returns whether it was added.
     pub(crate) fn add(&self, key: &[u8], slot: SlotId) -> bool {
         let target = Target::new(key, slot.0);
-        Self::until_unchanged(|| self.try_add(target, false))
+        Self::retry_while_changed(|| self.try_add(target, false))
     }
 
-    /// Adds the entry unless the key has one, or might have: uniqueness and addition for one descent. False
-    /// says that nothing was added and that the caller has to look.
+    /// Adds the entry unless the key has one, or might have: uniqueness check and insertion in one descent.
+    /// If it returns false nothing was added and the caller has to check.
     pub(crate) fn add_alone(&self, key: &[u8], slot: SlotId) -> bool {
         let target = Target::new(key, slot.0);
-        Self::until_unchanged(|| self.try_add(target, true))
+        Self::retry_while_changed(|| self.try_add(target, true))
     }
 
-    fn try_add(&self, target: Target<'_>, alone: bool) -> Result<bool, Changed> {
+    fn try_add(&self, target: Target<'_>, alone: bool) -> Result<bool, Restart> {
         with_hint(self.id, &target, |hint| {
             if let Some((leaf, version)) = hint.leaf(self.id) {
                 // SAFETY: the hint is this index's, whose node memory stays node memory while it lives.
@@ -255,8 +255,8 @@ impl OrderedIndex {
         })
     }
 
-    /// Adds an entry behind the one that was added to the leaf before, if it belongs there and no other has
-    /// its key.
+    /// Adds an entry after the one that was added to the leaf last, if it belongs there and no other entry
+    /// has its key.
     #[inline]
     fn add_at_hint(&self, hint: &Hint, leaf: &Node, version: Version, target: Target<'_>) -> bool {
         let meta = leaf.meta();
@@ -270,7 +270,7 @@ impl OrderedIndex {
             return false;
         }
         race_point();
-        // All that was read is from this version.
+        // Everything that was read is from this version.
         let Ok(locked) = leaf.lock(version) else {
             return false;
         };
@@ -281,8 +281,8 @@ impl OrderedIndex {
         true
     }
 
-    fn add_by_descent(&self, hint: &Hint, target: Target<'_>, alone: bool) -> Result<bool, Changed> {
-        // All entries with a key stand behind this place, from there on.
+    fn add_by_descent(&self, hint: &Hint, target: Target<'_>, alone: bool) -> Result<bool, Restart> {
+        // All entries with a key are from this position on.
         let place = if alone { target.before_key() } else { target };
         let (leaf, above) = self.leaf_with_room_above(place)?;
         let meta = leaf.node.meta();
@@ -296,7 +296,7 @@ impl OrderedIndex {
             leaf.node.check(leaf.version)?;
             return Ok(false);
         }
-        // Who adds behind the entry that was added last may well do it again.
+        // The next insertion is likely to follow this one.
         let above = (is_end || found.at == meta.last_added() + 1).then(|| key_above(above));
         if meta.count() < ENTRIES_MAX {
             let locked = leaf.node.lock(leaf.version)?;
@@ -319,17 +319,17 @@ impl OrderedIndex {
         Ok(true)
     }
 
-    /// As [`OrderedIndex::leaf_of`]; what is full above the leaf is split on the way. Also names the
+    /// As [`OrderedIndex::leaf_of`], but splits full nodes above the leaf on the way. Also returns the
     /// separator right of the leaf, if there is one.
     #[inline(always)]
     fn leaf_with_room_above<'i>(
         &'i self,
         target: Target<'_>,
-    ) -> Result<(Child<'i>, Option<Separator<'i>>), Changed> {
+    ) -> Result<(Child<'i>, Option<Separator<'i>>), Restart> {
         let version = self.root().read();
         if self.root().meta().count() == ENTRIES_MAX {
             self.grow_root(version)?;
-            return Err(Changed);
+            return Err(Restart);
         }
         let mut above = None;
         let leaf = self.descend(version, Some(target), |child| {
@@ -340,7 +340,7 @@ impl OrderedIndex {
             }
             let parent = (child.parent, child.parent_version);
             self.split_inner(parent, child.at, (child.node, child.version))?;
-            Err(Changed)
+            Err(Restart)
         })?;
         interruption_point();
         race_point();
@@ -351,13 +351,13 @@ impl OrderedIndex {
     /// Removes the entry if it is there.
     pub(crate) fn remove(&self, key: &[u8], slot: SlotId) {
         let target = Target::new(key, slot.0);
-        if Self::until_unchanged(|| self.try_remove(target)) {
+        if Self::retry_while_changed(|| self.try_remove(target)) {
             self.tidy_up(target);
         }
     }
 
     /// Returns whether the leaf has few entries left.
-    fn try_remove(&self, target: Target<'_>) -> Result<bool, Changed> {
+    fn try_remove(&self, target: Target<'_>) -> Result<bool, Restart> {
         let leaf = self.leaf_of(Some(target))?;
         let found = leaf.node.place(&target, leaf.version, leaf.node.meta())?;
         if !found.has_prefix
@@ -389,14 +389,14 @@ impl OrderedIndex {
     #[inline]
     pub(crate) fn candidates(&self, key: &[u8], out: &mut Candidates) {
         let start = out.len();
-        Self::until_unchanged(|| {
+        Self::retry_while_changed(|| {
             out.truncate(start);
             self.try_candidates(key, out)
         });
     }
 
     #[inline]
-    fn try_candidates(&self, key: &[u8], out: &mut Candidates) -> Result<(), Changed> {
+    fn try_candidates(&self, key: &[u8], out: &mut Candidates) -> Result<(), Restart> {
         let target = Target::before(key);
         let Child {
             mut node,
@@ -421,14 +421,14 @@ impl OrderedIndex {
         }
     }
 
-    /// A leaf's neighbour and its version, when all that was read of the leaf holds.
+    /// A leaf's neighbour and its version, if everything that was read of the leaf is still valid.
     #[inline]
     fn neighbour_of<'i>(
         &'i self,
         leaf: &'i Node,
         version: Version,
         side: Side,
-    ) -> Result<Option<(&'i Node, Version)>, Changed> {
+    ) -> Result<Option<(&'i Node, Version)>, Restart> {
         let next = leaf.neighbour(side);
         leaf.check(version)?;
         // SAFETY: a neighbour at the checked moment, so node memory of this pool, which it stays.
@@ -440,15 +440,16 @@ impl OrderedIndex {
         Ok(Some((next, next_version)))
     }
 
-    /// Goes down for a key as far as nodes are likely to be in the cache. The caller fetches what the descent
-    /// names, and turns to another meanwhile. Hints only: nothing is promised about where it leads.
+    /// Descends for a key as far as nodes are likely to be in the cache. The caller prefetches the node that
+    /// the descent names and does something else in the meantime. Only a hint: where it leads is not
+    /// guaranteed.
     #[inline]
     pub(crate) fn begin_descent(&self, key: &[u8]) -> Descent {
         let mut descent = Descent {
             index: self.id,
             node: self.root.as_ptr(),
         };
-        // Counted, not read from the node that was reached: that one may be far.
+        // Counted, not read from the node that was reached: that one may not be in the cache.
         for _ in COLD_LEVELS..self.root().meta().level {
             match self.step(descent, key) {
                 Step::Down(next) => descent = next,
@@ -458,7 +459,7 @@ impl OrderedIndex {
         descent
     }
 
-    /// Looks at the node that a descent has come to.
+    /// Continues a descent at the node that it has reached.
     #[inline]
     pub(crate) fn step(&self, descent: Descent, key: &[u8]) -> Step {
         if descent.index != self.id {
@@ -467,7 +468,7 @@ impl OrderedIndex {
         // SAFETY: a node of this very index, whose memory stays one while it lives.
         let node = unsafe { &*descent.node };
         let target = Target::before(key);
-        let step = || -> Result<Step, Changed> {
+        let step = || -> Result<Step, Restart> {
             let version = node.read_unlocked()?;
             let meta = node.meta();
             if meta.level > 0 {
@@ -483,7 +484,7 @@ impl OrderedIndex {
         step().unwrap_or(Step::Nothing)
     }
 
-    /// Entries. May miss some that come or go meanwhile.
+    /// The number of entries. May miss some that are added or removed in the meantime.
     pub(crate) fn len(&self) -> usize {
         let counters = self.counters.iter();
         let sum: i64 = counters.map(|counter| counter.0.load(Ordering::Relaxed)).sum();
@@ -504,7 +505,7 @@ fn key_above(separator: Option<Separator<'_>>) -> Above {
     let read = || {
         let words = node.key_words(at, version)?;
         node.check(version)?;
-        Ok::<_, Changed>(words)
+        Ok::<_, Restart>(words)
     };
     read().unwrap_or(ABOVE_NONE)
 }

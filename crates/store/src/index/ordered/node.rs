@@ -8,22 +8,22 @@
 //!   line 8-9    the prefix's further words
 //! ```
 //!
-//! The prefix is what all keys of the node have in common, up to 72 bytes; so four bytes more tell its keys
-//! apart as a rule, and a search looks at two lines and a word. With heads of eight bytes it was four lines
-//! and a word: a leaf's lines come from far, and it is their number that a group of descents waits for. A
-//! leaf's links are its right and left neighbours; above the leaves the first link is the child left of all
+//! The prefix is what all keys of the node have in common, up to 72 bytes; four more bytes usually tell its
+//! keys apart, and a search reads two lines and a word. With heads of eight bytes it was four lines and a
+//! word: a leaf's lines are not in the cache, and their number determines how long a group of descents waits.
+//! A leaf's links are its right and left neighbours; above the leaves the first link is the child left of all
 //! separators.
 //!
-//! What follows prefix and head, by length: nothing; up to eight bytes in `rests` (seven and their number in
-//! a separator); else the whole key in a block (`pool.rs`) that `rests` leads to. Separators with a slot
-//! always have a block.
+//! The rest of a key after prefix and head, by length: nothing; up to eight bytes in `rests` (in a separator
+//! seven and their number); otherwise the complete key in a block (`pool.rs`) that `rests` points to.
+//! Separators with a slot always have a block.
 //!
 //! Invariants:
-//! 1. The version is odd while a writer changes the node, and never the same again after. Whoever read
-//!    something and then finds the version that he found before has read what belongs together.
-//! 2. A pointer, a level or a length is used only after such a look: until then it may be torn.
-//! 3. A node's memory is a node as long as the index lives, and so is a block's; so following a pointer
-//!    that was right a moment ago is harmless.
+//! 1. The version is odd while a writer changes the node, and never has the same value again afterwards. If a
+//!    reader finds the same even version before and after reading, it has read a consistent state.
+//! 2. A pointer, a level or a length is used only after this check: before, it may be torn.
+//! 3. A node's memory stays a node as long as the index lives, and a block's a block; so following a pointer
+//!    that was valid a moment ago is harmless.
 //!
 //! Sources: optimistic lock coupling, Leis et al., "The ART of practical synchronization" (2016); key heads
 //! and prefixes, Graefe and Larson, "B-tree indexes and CPU caches" (2001).
@@ -40,18 +40,18 @@ use super::target::WORD_BYTES;
 
 /// Entries of a node.
 pub(super) const ENTRIES_MAX: usize = 26;
-/// A node with fewer is joined with a neighbour, or evened out.
+/// A node with fewer entries is merged with a neighbour or rebalanced.
 pub(super) const ENTRIES_MIN: usize = 7;
 const PREFIX_WORDS_MORE: usize = 8;
 /// Bytes of the longest prefix.
 pub(super) const PREFIX_MAX: usize = (1 + PREFIX_WORDS_MORE) * WORD_BYTES;
 
-/// The unused head of an unused entry: no search counts it.
+/// The head of an unused entry: no search counts it.
 pub(super) const UNUSED: u32 = u32::MAX;
 pub(super) const HEAD_BYTES: usize = size_of::<u32>();
 pub(super) const SLOT_BITS: u32 = 40;
 pub(super) const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
-/// Key bytes behind the prefix that an entry of a leaf holds without a block.
+/// Key bytes after the prefix that a leaf entry holds without a block.
 pub(super) const LEAF_TAIL_MAX: usize = HEAD_BYTES + WORD_BYTES;
 /// Prefixes up to this length are copied whole.
 const SHORT_PREFIX_BYTES: usize = 3 * WORD_BYTES;
@@ -77,7 +77,7 @@ pub(super) struct Node {
 }
 
 const _: () = assert!(size_of::<Node>() == 10 * LINE_BYTES && size_of::<usize>() == 8);
-/// What a search touches, from the beginning; and with the words.
+/// The bytes that a search accesses, from the beginning; and with the words.
 const SEARCH_BYTES: usize = 2 * LINE_BYTES;
 const SEARCH_AND_WORDS_BYTES: usize = 6 * LINE_BYTES;
 
@@ -88,9 +88,9 @@ pub(super) struct Meta {
     pub(super) prefix_len: u8,
     /// 0 for leaves.
     pub(super) level: u8,
-    /// Where the last entry was added: runs of ascending keys are split at their end.
+    /// Where the last entry was added: sequences of ascending keys are split at their end.
     pub(super) last_added: u8,
-    /// Entries with the last key may go on in the right neighbour.
+    /// Entries with the last key may continue in the right neighbour.
     pub(super) continues: bool,
 }
 
@@ -137,21 +137,21 @@ impl Meta {
     }
 }
 
-/// The node changed while it was looked at: start again.
+/// The node changed while it was read: start over.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Changed;
+pub(super) struct Restart;
 
-/// What a node's latch is worth to a reader: the version that it found.
+/// The version of a node that a reader validates against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version(pub(super) u64);
 
 impl Node {
-    /// What a descent fetches of a node.
+    /// How much of a node a descent prefetches.
     pub(super) const FETCH_BYTES: usize = SEARCH_AND_WORDS_BYTES;
 
     // --- the version ---
 
-    /// The version, once no writer is at work.
+    /// The version, once no writer is active.
     #[inline(always)]
     pub(super) fn read(&self) -> Version {
         let version = self.version.load(Ordering::Acquire);
@@ -162,14 +162,14 @@ impl Node {
         }
     }
 
-    /// The version, unless a writer is at work.
+    /// The version, unless a writer is active.
     #[inline(always)]
-    pub(super) fn read_unlocked(&self) -> Result<Version, Changed> {
+    pub(super) fn read_unlocked(&self) -> Result<Version, Restart> {
         let version = self.version.load(Ordering::Acquire);
         if version & 1 == 0 {
             Ok(Version(version))
         } else {
-            Err(Changed)
+            Err(Restart)
         }
     }
 
@@ -180,7 +180,7 @@ impl Node {
             if version & 1 == 0 {
                 return Version(version);
             }
-            // The writer may have lost its core.
+            // The writer may have been preempted.
             if turn.is_multiple_of(64) {
                 std::thread::yield_now();
             } else {
@@ -192,23 +192,23 @@ impl Node {
 
     /// Nothing has changed since.
     #[inline(always)]
-    pub(super) fn check(&self, version: Version) -> Result<(), Changed> {
+    pub(super) fn check(&self, version: Version) -> Result<(), Restart> {
         fence(Ordering::Acquire);
         if self.version.load(Ordering::Relaxed) == version.0 {
             Ok(())
         } else {
-            Err(Changed)
+            Err(Restart)
         }
     }
 
     /// Takes the latch if nothing has changed since.
     #[inline]
-    pub(super) fn lock(&self, version: Version) -> Result<Locked<'_>, Changed> {
+    pub(super) fn lock(&self, version: Version) -> Result<Locked<'_>, Restart> {
         let locked = version.0 | 1;
         self.version
             .compare_exchange(version.0, locked, Ordering::Acquire, Ordering::Relaxed)
-            .map_err(|_| Changed)?;
-        // Who sees one of the stores that follow must see the odd version as well.
+            .map_err(|_| Restart)?;
+        // A thread that sees one of the stores that follow must also see the odd version.
         fence(Ordering::Release);
         Ok(Locked::of(self))
     }
@@ -222,14 +222,14 @@ impl Node {
         }
     }
 
-    // --- looking ---
+    // --- reading ---
 
     #[inline(always)]
     pub(super) fn meta(&self) -> Meta {
         Meta::from_word(self.meta.load(Ordering::Relaxed))
     }
 
-    /// A leaf's neighbour. Good only if the version is still the same.
+    /// A leaf's neighbour. Valid only if the version is unchanged.
     #[inline(always)]
     pub(super) fn neighbour(&self, side: Side) -> *mut Node {
         let [right, left] = &self.links;
@@ -237,7 +237,7 @@ impl Node {
         link.load(Ordering::Relaxed)
     }
 
-    /// The child right of `separators` separators. Good only if the version is still the same.
+    /// The child right of `separators` separators. Valid only if the version is unchanged.
     #[inline(always)]
     pub(super) fn child(&self, separators: usize) -> *mut Node {
         let [first, _] = &self.links;
@@ -251,7 +251,7 @@ impl Node {
         self.word(at).addr() as u64 & SLOT_MASK
     }
 
-    /// The slot of an entry: in a leaf the row's, above it the separator's. A separator's is good only under
+    /// The slot of an entry: in a leaf the row's, above it the separator's. A separator's is valid only under
     /// the latch.
     pub(super) fn entry_slot(&self, at: usize, level: u8) -> u64 {
         if level == 0 {
@@ -284,7 +284,7 @@ impl Node {
             .map_or(UNUSED, |head| head.load(Ordering::Relaxed))
     }
 
-    /// How an entry's key goes on behind prefix and head.
+    /// How an entry's key continues after prefix and head.
     #[inline(always)]
     fn tail(&self, at: usize, level: u8) -> Tail {
         if level > 0 {
@@ -298,7 +298,7 @@ impl Node {
             };
         }
         match self.word(at).addr() >> SLOT_BITS {
-            // The rests lie lines away: they are looked at only if there is one.
+            // The rests are lines away: they are read only if there is one.
             len @ 0..=HEAD_BYTES => Tail::Here { len, word: 0 },
             CODE_BLOCK => Tail::Block(self.rest(at)),
             len => Tail::Here {
@@ -308,7 +308,7 @@ impl Node {
         }
     }
 
-    /// The block of an entry, if it has one. Good only if the version is still the same.
+    /// The block of an entry, if it has one. Valid only if the version is unchanged.
     pub(super) fn block(&self, at: usize, level: u8) -> Option<NonNull<AtomicU64>> {
         match self.tail(at, level) {
             Tail::Block(block) => NonNull::new(block),
@@ -316,13 +316,13 @@ impl Node {
         }
     }
 
-    /// Appends an entry's whole key.
-    pub(super) fn key_into(&self, at: usize, version: Version, out: &mut Vec<u8>) -> Result<(), Changed> {
+    /// Appends an entry's complete key.
+    pub(super) fn key_into(&self, at: usize, version: Version, out: &mut Vec<u8>) -> Result<(), Restart> {
         self.keys_into(std::iter::once(at), version, out, |_, _| {})
     }
 
-    /// Appends the whole keys of entries, and tells `see` each one's end in `out`. What was appended before
-    /// an error is anything.
+    /// Appends the complete keys of entries and calls `see` with each one's end in `out`. After an error the
+    /// appended bytes are undefined.
     #[inline]
     pub(super) fn keys_into(
         &self,
@@ -330,7 +330,7 @@ impl Node {
         version: Version,
         out: &mut Vec<u8>,
         mut see: impl FnMut(usize, usize),
-    ) -> Result<(), Changed> {
+    ) -> Result<(), Restart> {
         race_point();
         let meta = self.meta();
         let prefix_len = meta.prefix_len();
@@ -342,13 +342,13 @@ impl Node {
         for at in places {
             match self.tail(at, meta.level) {
                 Tail::Here { len, word } => {
-                    let place = out.get_mut(end..).ok_or(Changed)?;
-                    put_key(place, &prefix, prefix_len, self.head(at), word).ok_or(Changed)?;
+                    let place = out.get_mut(end..).ok_or(Restart)?;
+                    put_key(place, &prefix, prefix_len, self.head(at), word).ok_or(Restart)?;
                     end += prefix_len + len.min(LEAF_TAIL_MAX);
                 }
                 Tail::Block(block) => {
                     self.check(version)?;
-                    let block = Block::from_raw(block).ok_or(Changed)?;
+                    let block = Block::from_raw(block).ok_or(Restart)?;
                     let len = block.len();
                     self.check(version)?;
                     out.truncate(end);
@@ -364,8 +364,8 @@ impl Node {
         Ok(())
     }
 
-    /// The first words of an entry's key, zeros behind its end. Good only if the version is still the same.
-    pub(super) fn key_words(&self, at: usize, version: Version) -> Result<Above, Changed> {
+    /// The first words of an entry's key, padded with zeros. Valid only if the version is unchanged.
+    pub(super) fn key_words(&self, at: usize, version: Version) -> Result<Above, Restart> {
         let meta = self.meta();
         let mut words = ABOVE_NONE;
         match self.tail(at, meta.level) {
@@ -373,7 +373,7 @@ impl Node {
                 let prefix_len = meta.prefix_len();
                 let mut bytes = [0; PREFIX_MAX + LEAF_TAIL_MAX];
                 let prefix = self.prefix_bytes(prefix_len);
-                put_key(&mut bytes, &prefix, prefix_len, self.head(at), word).ok_or(Changed)?;
+                put_key(&mut bytes, &prefix, prefix_len, self.head(at), word).ok_or(Restart)?;
                 let (chunks, _) = bytes.as_chunks();
                 for (word, bytes) in words.iter_mut().zip(chunks) {
                     *word = u64::from_be_bytes(*bytes);
@@ -381,7 +381,7 @@ impl Node {
             }
             Tail::Block(block) => {
                 self.check(version)?;
-                let block = Block::from_raw(block).ok_or(Changed)?;
+                let block = Block::from_raw(block).ok_or(Restart)?;
                 let len = block.len();
                 self.check(version)?;
                 block.words_into(len, &mut words);
@@ -400,7 +400,7 @@ impl Node {
         bytes
     }
 
-    /// Fetches what a search of the node touches, so that its lines come together.
+    /// Prefetches what a search of the node reads, so that its lines arrive together.
     #[inline(always)]
     pub(super) fn fetch(&self) {
         for line in 0..Self::FETCH_BYTES / LINE_BYTES {
@@ -408,7 +408,7 @@ impl Node {
         }
     }
 
-    /// Fetches what a walk along the leaves touches first.
+    /// Prefetches what a scan along the leaves reads first.
     #[inline(always)]
     pub(super) fn fetch_neighbour(node: *const Node) {
         if !node.is_null() {
@@ -417,8 +417,8 @@ impl Node {
     }
 }
 
-/// Writes a key of a prefix and what an entry holds of the rest, and some bytes behind its end. `None` if
-/// there is no room.
+/// Writes a key from a prefix and an entry's part of the rest, and some bytes beyond its end. `None` if there
+/// is no space.
 #[inline(always)]
 fn put_key(
     place: &mut [u8],
@@ -445,7 +445,7 @@ fn put_tail(place: &mut [u8], head: u32, word: u64) -> Option<()> {
     Some(())
 }
 
-/// In a test that asked for it, now and then lets other threads in between two looks or two stores.
+/// In a test that asked for it, sometimes lets other threads run between two reads or two stores.
 #[inline(always)]
 pub(super) fn race_point() {
     #[cfg(test)]

@@ -6,10 +6,10 @@
 //!   block: length in bytes | slot | key bytes, eight to a word
 //! ```
 //!
-//! Node memory is never anything else while the index lives, and block memory neither; both consist of
-//! atomic words. So they can be used again at once, with readers about: a reader that arrives late sees
-//! words, and the version that he checks has changed (`node.rs`). No epoch and no queue is needed. With the
-//! index all chunks go back to the arena, which serves other indexes with them.
+//! Node memory is never used for anything else while the index lives, and neither is block memory; both
+//! consist of atomic words. So they can be reused at once even while readers access them: a late reader reads
+//! words, and the version that it checks has changed (`node.rs`). Neither an epoch nor a queue is needed.
+//! When the index is dropped all chunks go back to the arena.
 
 use std::cmp::Ordering as Order;
 use std::ptr::NonNull;
@@ -27,7 +27,7 @@ use crate::memory::arena::Kind;
 
 const CHUNK_BYTES_MIN: usize = 4 << 10;
 const CHUNK_BYTES_MAX: usize = 256 << 10;
-/// Requests for more than this share of the largest chunk get a chunk of their own.
+/// Requests for more than this fraction of the largest chunk get a chunk of their own.
 const SHARE_MAX: usize = 4;
 /// Blocks are aligned to this, and a multiple of it.
 pub(super) const BLOCK_ALIGN: usize = 32;
@@ -40,7 +40,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// The pointer was good a moment ago, by the version of the node that it came from.
+    /// The pointer was valid a moment ago, according to the version of the node that it came from.
     pub(super) fn from_raw(words: *mut AtomicU64) -> Option<Self> {
         NonNull::new(words).map(|words| Block { words })
     }
@@ -168,8 +168,7 @@ impl Pool {
         start
     }
 
-    /// A node that nobody else knows, latched: whoever still looks at what it was before sees that it
-    /// changed.
+    /// A new latched node that nobody else knows: a reader of what was there before sees that it changed.
     pub(super) fn node(&self) -> Locked<'_> {
         let mut state = self.state.lock();
         let State {
@@ -188,7 +187,7 @@ impl Pool {
         unsafe { node.as_ref() }.lock_now()
     }
 
-    /// Takes a node back that no other node leads to. Its blocks have gone elsewhere.
+    /// Takes back a node that no other node points to. Its blocks have been moved.
     pub(super) fn free_node(&self, node: Locked<'_>) {
         let address = NonNull::from(node.node());
         drop(node);
@@ -223,7 +222,7 @@ impl Pool {
         words
     }
 
-    /// Takes a block back that no node leads to any more.
+    /// Takes back a block that no node points to any more.
     pub(super) fn free_block(&self, words: NonNull<AtomicU64>) {
         let bytes = block_bytes(Block { words }.len());
         let mut state = self.state.lock();

@@ -1,25 +1,26 @@
-//! Reading a range: leaf by leaf, forwards or backwards, in batches that are copied out and checked before
+//! Reads a range leaf by leaf, forwards or backwards, in batches that are copied out and validated before
 //! anybody sees them.
 //!
-//! From one leaf the reader goes to its neighbour if the leaf is still as it was read; otherwise it goes down
-//! the tree again, to where the last entry that was shown stood. So nothing that stays is missed or shown
-//! twice, whatever is split or joined meanwhile, and no latch is held while a batch is looked at.
+//! From one leaf the reader goes to its neighbour if the leaf is unchanged since it was read; otherwise it
+//! descends again to the position of the last entry that was returned. So no entry that stays is missed or
+//! returned twice, whatever is split or merged in the meantime, and no latch is held while a batch is
+//! processed.
 
 use std::ops::{Bound, Range};
 
-use super::node::{Changed, Node, Side, Version};
+use super::node::{Node, Restart, Side, Version};
 use super::target::Target;
 use super::{Child, OrderedIndex};
 use crate::memory::SlotId;
 
-/// Entries of one leaf, in the order of the range, with their keys. Made to be used again.
+/// Entries of one leaf, in the order of the range, with their keys. Meant to be reused.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     slots: Vec<SlotId>,
     /// Where each key ends in `keys`.
     ends: Vec<usize>,
     keys: Vec<u8>,
-    /// The last entry shown, by its key; `None` at the beginning.
+    /// The last entry returned, by its key; `None` at the beginning.
     last: Option<SlotId>,
     last_key: Vec<u8>,
 }
@@ -46,14 +47,14 @@ impl Batch {
         self.keys.clear();
     }
 
-    /// Appends entries of a leaf, which hold if the leaf is still as it was.
+    /// Appends entries of a leaf, which are valid if the leaf is unchanged.
     fn copy(
         &mut self,
         leaf: &Node,
         version: Version,
         places: Range<usize>,
         reverse: bool,
-    ) -> Result<(), Changed> {
+    ) -> Result<(), Restart> {
         let Batch {
             slots, ends, keys, ..
         } = self;
@@ -80,11 +81,11 @@ impl Batch {
     }
 }
 
-/// Where a range goes on.
+/// Where a range continues.
 struct NextLeaf<'i> {
     node: &'i Node,
     version: Version,
-    /// It was come to from the leaf read before.
+    /// It was reached from the leaf read before.
     is_neighbour: bool,
 }
 
@@ -94,14 +95,14 @@ pub(crate) struct Cursor<'i, 'k> {
     from: Target<'k>,
     to: Option<Target<'k>>,
     reverse: bool,
-    /// The leaf read last as far as the range goes, and how it was.
+    /// The last leaf read within the range, and its version.
     leaf: Option<(&'i Node, Version)>,
     is_begun: bool,
     is_done: bool,
 }
 
 impl OrderedIndex {
-    /// Begins to read a range. A bound that is a key's beginning sorts before the key.
+    /// Begins to read a range. A bound that is a prefix of a key sorts before the key.
     pub(crate) fn range<'i, 'k>(
         &'i self,
         lo: Bound<&'k [u8]>,
@@ -121,8 +122,8 @@ impl OrderedIndex {
 }
 
 impl<'i> Cursor<'i, '_> {
-    /// Puts the next entries into `batch`, the one that it was given before, at most so many of them; false
-    /// when there are none.
+    /// Puts the next entries into `batch`, which must be the one of the previous call, at most `most` of
+    /// them; false if there are none.
     pub(crate) fn next(&mut self, batch: &mut Batch, most: usize) -> bool {
         if self.is_done {
             return false;
@@ -135,18 +136,18 @@ impl<'i> Cursor<'i, '_> {
         }
         while !self.is_done {
             batch.clear();
-            // Who was disturbed at a leaf looks for its place again.
+            // After a concurrent change the position is looked up again.
             match self.follow(batch).and_then(|leaf| self.read(leaf, batch, most)) {
                 Ok(()) if !batch.slots.is_empty() => return true,
                 Ok(()) => {}
-                Err(Changed) => self.leaf = None,
+                Err(Restart) => self.leaf = None,
             }
         }
         batch.clear();
         false
     }
 
-    /// Where the range begins, or goes on behind the last entry that was shown.
+    /// Where the range begins, or continues after the last entry that was returned.
     fn bounds<'b>(&'b self, batch: &'b Batch) -> (Target<'b>, Option<Target<'b>>) {
         let Some(slot) = batch.last else {
             return (self.from, self.to);
@@ -160,7 +161,7 @@ impl<'i> Cursor<'i, '_> {
     }
 
     /// The leaf to read next; `None` at the end of the tree.
-    fn follow(&self, batch: &Batch) -> Result<Option<NextLeaf<'i>>, Changed> {
+    fn follow(&self, batch: &Batch) -> Result<Option<NextLeaf<'i>>, Restart> {
         if let Some((leaf, version)) = self.leaf {
             let next = self.index.neighbour_of(leaf, version, self.side())?;
             return Ok(next.map(|(node, version)| NextLeaf {
@@ -184,7 +185,7 @@ impl<'i> Cursor<'i, '_> {
     }
 
     /// Copies a leaf's part of the range, or `most` entries of it.
-    fn read(&mut self, leaf: Option<NextLeaf<'i>>, batch: &mut Batch, most: usize) -> Result<(), Changed> {
+    fn read(&mut self, leaf: Option<NextLeaf<'i>>, batch: &mut Batch, most: usize) -> Result<(), Restart> {
         let Some(NextLeaf {
             node,
             version,
@@ -198,7 +199,7 @@ impl<'i> Cursor<'i, '_> {
         Node::fetch_neighbour(node.neighbour(self.side()));
         let (start, end) = {
             let (from, to) = self.bounds(batch);
-            // All of a neighbour lies beyond what was shown.
+            // All of a neighbour's entries are beyond those returned.
             let start = if is_neighbour && !self.reverse {
                 0
             } else {
@@ -217,7 +218,7 @@ impl<'i> Cursor<'i, '_> {
         };
         let count = end.saturating_sub(start);
         if count > most {
-            // Who wants more after all looks for the place behind the last one.
+            // If more entries are needed, the position after the last one is looked up.
             let places = if self.reverse {
                 end - most..end
             } else {

@@ -1,18 +1,18 @@
-//! Where a key stands in a node.
+//! Finds the position of a key in a node.
 //!
-//! The prefix is compared once, then a binary search without branches goes over the heads, which as a rule
-//! tell the keys of a node apart; only entries with the key's very head are looked at any closer, by the word
-//! behind it. What was found holds if the node's version is still the same.
+//! The prefix is compared once, then a binary search without branches goes over the heads, which usually tell
+//! the keys of a node apart; only entries with an equal head are compared further, by the following word. The
+//! result is valid if the node's version is unchanged.
 
 use std::cmp::Ordering as Order;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use super::node::{CODE_BLOCK, Changed, HEAD_BYTES, LEN_MASK, Meta, Node, SLOT_BITS, Version, race_point};
+use super::node::{CODE_BLOCK, HEAD_BYTES, LEN_MASK, Meta, Node, Restart, SLOT_BITS, Version, race_point};
 use super::pool::Block;
 use super::target::{Target, WORD_BYTES, head_mask};
 
-/// Where a target stands in a leaf.
+/// The position of a target in a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     /// Entries before the target.
@@ -21,7 +21,7 @@ pub(super) struct Found {
     pub(super) has_prefix: bool,
 }
 
-/// What of a target's key follows a node's prefix.
+/// The part of a target's key after a node's prefix.
 #[derive(Clone, Copy)]
 struct Rest<'t, 'k> {
     target: &'t Target<'k>,
@@ -55,13 +55,13 @@ impl Node {
         target: &Target<'_>,
         version: Version,
         meta: Meta,
-    ) -> Result<usize, Changed> {
+    ) -> Result<usize, Restart> {
         Ok(self.find::<false>(target, version, meta)?.at)
     }
 
     /// How many entries of a leaf are below the target.
     #[inline(always)]
-    pub(super) fn place(&self, target: &Target<'_>, version: Version, meta: Meta) -> Result<Found, Changed> {
+    pub(super) fn place(&self, target: &Target<'_>, version: Version, meta: Meta) -> Result<Found, Restart> {
         self.find::<true>(target, version, meta)
     }
 
@@ -71,7 +71,7 @@ impl Node {
         target: &Target<'_>,
         version: Version,
         meta: Meta,
-    ) -> Result<Found, Changed> {
+    ) -> Result<Found, Restart> {
         match self.compare_prefix(target, meta.prefix_len()) {
             Order::Equal => {}
             order => {
@@ -93,8 +93,8 @@ impl Node {
         Ok(Found { at, has_prefix: true })
     }
 
-    /// The place behind a leaf's entry, if the key is above that entry and below the next one. `None` where
-    /// more than a look at both would be needed to know.
+    /// The position after a leaf's entry, if the key is between that entry and the next one. `None` if more
+    /// than comparing with both would be needed.
     #[inline(always)]
     pub(super) fn place_behind(&self, at: usize, target: &Target<'_>, meta: Meta) -> Option<usize> {
         if at >= meta.count() || self.compare_prefix(target, meta.prefix_len()).is_ne() {
@@ -107,7 +107,7 @@ impl Node {
         is_there.then_some(next)
     }
 
-    /// Compares the words of a leaf's entry with those of a target that has its prefix. Equal words say
+    /// Compares the words of a leaf's entry with those of a target that has its prefix. Equal words decide
     /// nothing.
     #[inline(always)]
     fn compare_words(&self, at: usize, rest: Rest<'_, '_>) -> Order {
@@ -124,12 +124,12 @@ impl Node {
     /// Compares a target's key with the prefix.
     #[inline(always)]
     pub(super) fn compare_prefix(&self, target: &Target<'_>, prefix_len: usize) -> Order {
-        let (mut wanted, prefix) = (target.word_at(0), self.prefix.load(Ordering::Relaxed));
+        let (mut list, prefix) = (target.word_at(0), self.prefix.load(Ordering::Relaxed));
         if prefix_len < WORD_BYTES {
-            wanted &= head_mask(prefix_len);
+            list &= head_mask(prefix_len);
         }
-        if wanted != prefix {
-            return wanted.cmp(&prefix);
+        if list != prefix {
+            return list.cmp(&prefix);
         }
         if prefix_len > WORD_BYTES {
             let order = self.compare_prefix_word(0, target, prefix_len);
@@ -151,12 +151,12 @@ impl Node {
     #[inline(always)]
     fn compare_prefix_word(&self, number: usize, target: &Target<'_>, prefix_len: usize) -> Order {
         let at = (number + 1) * WORD_BYTES;
-        let mut wanted = target.word_at(at);
+        let mut list = target.word_at(at);
         if prefix_len < at + WORD_BYTES {
-            wanted &= head_mask(prefix_len);
+            list &= head_mask(prefix_len);
         }
         let prefix = self.prefix_more.get(number);
-        wanted.cmp(&prefix.map_or(0, |word| word.load(Ordering::Relaxed)))
+        list.cmp(&prefix.map_or(0, |word| word.load(Ordering::Relaxed)))
     }
 
     /// [`Node::compare_prefix`] from the third word on.
@@ -184,7 +184,7 @@ impl Node {
         at < count && self.head(at) == head
     }
 
-    /// [`Node::find`] among some entries that begin with ones that have the target's head.
+    /// [`Node::find`] among the entries from the first one that has the target's head.
     #[inline(never)]
     fn find_among_equal_heads<const LEAF: bool>(
         &self,
@@ -192,7 +192,7 @@ impl Node {
         target: &Target<'_>,
         version: Version,
         prefix_len: usize,
-    ) -> Result<usize, Changed> {
+    ) -> Result<usize, Restart> {
         let rest = Rest::of(target, prefix_len);
         let above = self
             .heads
@@ -209,14 +209,15 @@ impl Node {
         Ok(low)
     }
 
-    /// The entry is before the target, which has its prefix and head; a separator also if it is the target.
+    /// The entry is before the target, which has its prefix and head; a separator also if it equals the
+    /// target.
     #[inline(always)]
     fn is_below<const LEAF: bool>(
         &self,
         at: usize,
         rest: Rest<'_, '_>,
         version: Version,
-    ) -> Result<bool, Changed> {
+    ) -> Result<bool, Restart> {
         let order = self.compare::<LEAF>(at, rest, version)?;
         Ok(order == Order::Less || !LEAF && order == Order::Equal)
     }
@@ -228,7 +229,7 @@ impl Node {
         at: usize,
         rest: Rest<'_, '_>,
         version: Version,
-    ) -> Result<Order, Changed> {
+    ) -> Result<Order, Restart> {
         let order = self.compare_keys::<LEAF>(at, rest, version)?;
         if order == Order::Equal {
             let slot = if LEAF {
@@ -242,13 +243,13 @@ impl Node {
     }
 
     /// A separator's slot.
-    fn separator_slot(&self, at: usize, version: Version) -> Result<u64, Changed> {
+    fn separator_slot(&self, at: usize, version: Version) -> Result<u64, Restart> {
         let rest = self.rest(at);
         if rest.addr() & LEN_MASK != 0 {
             return Ok(0);
         }
         self.check(version)?;
-        Ok(Block::from_raw(rest).ok_or(Changed)?.slot())
+        Ok(Block::from_raw(rest).ok_or(Restart)?.slot())
     }
 
     /// [`Node::compare`] for the keys alone.
@@ -258,10 +259,10 @@ impl Node {
         at: usize,
         rest: Rest<'_, '_>,
         version: Version,
-    ) -> Result<Order, Changed> {
+    ) -> Result<Order, Restart> {
         let (code, word) = if LEAF {
             let code = self.word(at).addr() >> SLOT_BITS;
-            // The rests lie lines away: they are looked at only if there is one.
+            // The rests are lines away: they are read only if there is one.
             let is_short = code <= HEAD_BYTES;
             (code, if is_short { 0 } else { self.rest(at).addr() as u64 })
         } else {
@@ -272,9 +273,9 @@ impl Node {
         if code == CODE_BLOCK {
             return self.compare_block(at, rest, version);
         }
-        let wanted = rest.word();
-        if word != wanted {
-            return Ok(word.cmp(&wanted));
+        let list = rest.word();
+        if word != list {
+            return Ok(word.cmp(&list));
         }
         let tail_len = rest.target.key.len().saturating_sub(rest.prefix_len);
         Ok(code.cmp(&tail_len.min(CODE_BLOCK)))
@@ -282,11 +283,11 @@ impl Node {
 
     /// [`Node::compare_keys`] for an entry whose key is in a block.
     #[inline(never)]
-    fn compare_block(&self, at: usize, rest: Rest<'_, '_>, version: Version) -> Result<Order, Changed> {
+    fn compare_block(&self, at: usize, rest: Rest<'_, '_>, version: Version) -> Result<Order, Restart> {
         let block = self.rest(at);
-        // Before the pointer is followed, and before the length is.
+        // Before the pointer is followed, and before the length is used.
         self.check(version)?;
-        let block = Block::from_raw(block).ok_or(Changed)?;
+        let block = Block::from_raw(block).ok_or(Restart)?;
         let len = block.len();
         self.check(version)?;
         Ok(block.compare_key(len, rest.target, rest.prefix_len + HEAD_BYTES))
@@ -300,7 +301,7 @@ impl Node {
         target: &Target<'_>,
         version: Version,
         meta: Meta,
-    ) -> Result<bool, Changed> {
+    ) -> Result<bool, Restart> {
         race_point();
         let rest = Rest::of(target, meta.prefix_len());
         if !self.has_head(at, rest.head, meta.count()) {

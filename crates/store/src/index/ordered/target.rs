@@ -46,7 +46,7 @@ impl<'k> Target<'k> {
         Target { slot: 0, ..self }
     }
 
-    /// Behind all entries of the key: no slot has this number.
+    /// After all entries of the key: no slot has this number.
     pub(super) fn behind(key: &'k [u8]) -> Self {
         Target::new(key, u64::MAX)
     }

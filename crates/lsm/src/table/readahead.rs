@@ -1,38 +1,39 @@
-//! A cursor's blocks, read in pieces: for who walks forward over everything and will not come again.
+//! Reads a cursor's blocks with readahead: for scans that read everything once, forward.
 //!
-//! Whoever asks for the block behind the last one gets it out of the piece that is there, or begins the next
-//! piece with it. Any other block is read by itself: a walk back, or a seek elsewhere, pays for what it
-//! needs. A piece ends with the block in which the wanted keys end.
+//! If the requested block follows the last one, it comes from the current chunk, or begins the next chunk.
+//! Any other block is read by itself: a step back or a seek elsewhere costs one read. A chunk ends with the
+//! block that contains the end of the wanted keys.
 
 use bytes::Bytes;
 use weft_ops::block::Block;
 
+use super::bulk_read::BulkReader;
 use super::format::IndexEntry;
 use super::read::{Opened, Table};
-use super::source::Source;
 use crate::error::LsmError;
 
-/// The most bytes of a piece, unless a single block has more: with what is read around it, a buffer of 1 MiB.
+/// The most bytes of a chunk, unless a single block is longer: with what is read around it, a buffer of 1
+/// MiB.
 const PIECE_BYTES: u64 = (1 << 20) - (8 << 10);
 
 /// Reads the blocks of tables, one table after the other.
-pub(crate) struct Pieces {
-    source: Source,
+pub(crate) struct Readahead {
+    source: BulkReader,
     /// No key from this one on is wanted.
     end: Option<Vec<u8>>,
-    /// Table and block behind the one that was read last.
+    /// Table and block after the one that was read last.
     expected: Option<(u64, usize)>,
-    /// The present piece: of which table, from which offset on.
+    /// The current chunk: its table and its offset.
     stored: Bytes,
     table: u64,
     offset: u64,
 }
 
-impl Pieces {
-    /// For who wants keys before `end`.
+impl Readahead {
+    /// For a scan of keys before `end`.
     pub(crate) fn new(end: Option<Vec<u8>>) -> Self {
         Self {
-            source: Source::new(),
+            source: BulkReader::new(),
             end,
             expected: None,
             stored: Bytes::new(),
@@ -57,8 +58,8 @@ impl Pieces {
             Some(expected) => expected == (of_table, number) || (expected.0 != of_table && number == 0),
         };
         if self.expected.is_some_and(|(before, _)| before != of_table) {
-            // With what it has open.
-            self.source = Source::new();
+            // Including the handles that it has open.
+            self.source = BulkReader::new();
         }
         self.expected = Some((of_table, behind));
         if let Some(block) = table.cached(entry) {
@@ -73,7 +74,7 @@ impl Pieces {
                     entry
                 };
                 let bytes = last.offset + u64::from(last.bytes) - entry.offset;
-                // Its memory may be used for the next one.
+                // Its memory may be reused for the next one.
                 self.stored = Bytes::new();
                 self.stored = self.source.read(table, opened, entry.offset, bytes as usize)?;
                 (self.table, self.offset) = (of_table, entry.offset);
@@ -83,7 +84,7 @@ impl Pieces {
         Ok(Some(opened.check_stored(entry, &stored)?))
     }
 
-    /// The block's bytes if the present piece has them.
+    /// The block's bytes if the current chunk has them.
     fn in_piece(&self, table: u64, entry: &IndexEntry) -> Option<Bytes> {
         let start = entry.offset.checked_sub(self.offset)? as usize;
         let end = start.checked_add(entry.bytes as usize)?;
@@ -91,7 +92,7 @@ impl Pieces {
         has_it.then(|| self.stored.slice(start..end))
     }
 
-    /// The block with which a piece ends that begins with `first`, block `number`.
+    /// The last block of the chunk that begins with `first`, block `number`.
     fn last_of_piece<'o>(&self, opened: &'o Opened, number: usize, first: &'o IndexEntry) -> &'o IndexEntry {
         let index = opened.index();
         // The first block whose last key reaches the end has keys before it, and is the last that does.

@@ -1,6 +1,6 @@
-//! A log file through a window: memory for a piece of it, however long it is.
+//! Reads a log file through a window of bounded memory, however long the file is.
 //!
-//! A record that is longer than a piece is read whole only after its checksum was found right piece by
+//! A record that is longer than the window is read completely only after its checksum was verified piece by
 //! piece, so a damaged length costs no memory.
 
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use crate::error::{LsmError, io_error};
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Reads a log file front to back; going back is allowed and costs a read.
-pub(super) struct Pieces {
+/// Reads a log file front to back; going back is possible and costs a read.
+pub(super) struct LogWindow {
     file: Box<dyn DiskFile>,
     path: PathBuf,
     file_bytes: u64,
@@ -24,7 +24,7 @@ pub(super) struct Pieces {
     start: u64,
 }
 
-impl Pieces {
+impl LogWindow {
     pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<Self, LsmError> {
         let file = disk
             .open(path, OpenMode::Read)
@@ -52,7 +52,7 @@ impl Pieces {
             let bytes = usize::try_from(left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
             let bytes = bytes.max(count);
             self.window.clear();
-            // A long record made it long.
+            // A long record made it large.
             self.window.shrink_to(bytes);
             self.window.resize(bytes, 0);
             self.start = offset;

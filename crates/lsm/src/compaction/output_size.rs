@@ -1,27 +1,27 @@
-//! How long the output of a merge can be: the memory that is set aside for a result before a task starts.
+//! An upper bound for the output of a merge: the memory that is reserved for a result before a task starts.
 //!
-//! A merge only drops entries, and keys that come to stand beside each other share at least what they shared
-//! with their neighbours in their own block, less what a dropped neighbour held. What may grow is the keys
-//! at restart points, which stand there whole: each is put together from bytes of its group in the input, so
-//! a group can give at most as many times its length as restart points fall into it. They fall there by the
-//! output's interval, once more because the groups do not begin together, and, where output blocks are
-//! shorter than input blocks, with each block that begins.
+//! A merge only drops entries, and keys that become neighbours share at least as many bytes as they shared
+//! with their neighbours in their own block, less what a dropped neighbour held. Only the keys at restart
+//! points can grow, since they are stored in full: each is assembled from bytes of its group in the input, so
+//! a group contributes at most as many times its length as there are restart points in it. Restart points are
+//! set by the output's interval, once more because the groups are not aligned, and, if output blocks are
+//! shorter than input blocks, at the beginning of each block.
 
 use bytes::Bytes;
 use weft_ops::block::{BLOCK_HEADER_BYTES, BlockOptions};
 use weft_ops::merge::Run;
 
-/// What tasks get beyond what is computed.
+/// Added to what is computed.
 const SLACK_BYTES: u64 = 64 << 10;
 
-/// Bytes that the output blocks of a merge of `runs` can have together.
+/// The most bytes that the output blocks of a merge of `runs` can have together.
 pub(super) fn output_bytes_max(runs: &[Run], output: &BlockOptions) -> u64 {
     let blocks = runs.iter().flat_map(|run| &run.blocks);
     let bytes: u64 = blocks.map(|block| of_block(block, output)).sum();
     bytes + SLACK_BYTES
 }
 
-/// What one input block can contribute. Its header is believed: the merge checks it.
+/// What one input block can contribute. Its header is trusted here: the merge checks it.
 fn of_block(stored: &Bytes, output: &BlockOptions) -> u64 {
     let field = |at: usize| {
         let bytes = stored.get(at..).and_then(|bytes| bytes.first_chunk::<4>());
@@ -34,7 +34,7 @@ fn of_block(stored: &Bytes, output: &BlockOptions) -> u64 {
         .saturating_add(1)
         .min(entries);
     let group = interval_in.min(entries).max(1);
-    // Shorter blocks may be full with the key that begins them, so every entry may begin one.
+    // A shorter block may be filled by its first key alone, so every entry may begin a block.
     let starts = if blocks_out > 2 {
         group
     } else {

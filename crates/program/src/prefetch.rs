@@ -1,23 +1,24 @@
-//! What a program will look for, known before it does: ranges that begin at inputs, and searches in a loop
-//! over a range.
+//! Prefetches what a program will search for: ranges that begin at inputs, and searches in a loop over a
+//! range.
 //!
 //! ```text
 //!   scan   cp1, t1.x0, k0, k1         a range that begins at inputs and constants is probed before the run,
-//!   L:                                as the keys of declared accesses are
+//!   L:                                like the keys of declared accesses
 //!     key    k0
-//!     keyin  k0, i0                   a search for a key with columns of the range's present row is made
+//!     keyin  k0, i0                   a search for a key with columns of the range's current row is prepared
 //!     keycol k0, cp1.4                for a block of rows at once: a nested loop join whose inner side waits
-//!     search cp2, t2.x0, k0           for memory once for each block, not once for each row
+//!     search cp2, t2.x0, k0           for memory once per block, not once per row
 //!     ...
 //!     next   r6, cp1
 //! ```
 //!
-//! All of it are hints: what is fetched in vain costs time, and nothing else depends on it. So nothing is
-//! proved about the way control takes; a loop that ends early has fetched some rows too many.
+//! All of these are hints: a wrong one costs time and nothing else. So no proof about the control flow is
+//! needed; a loop that ends early has prefetched some rows too many.
 //!
-//! The keys of a join are made for all of a block, so the search takes them from here ([`Ahead::made`]) and
-//! the instructions that would make them again are done with it ([`crate::resolve::Fused`]). A program that
-//! has changed rows since may have changed the range's, and makes its keys itself from then on.
+//! The keys of a join are built for a whole block, so the search takes its key from here
+//! ([`JoinPrefetch::made`]) and the instructions that would build it are skipped ([`crate::resolve::Fused`]).
+//! A program that has changed rows since may have changed the range's, and builds its keys itself from then
+//! on.
 //!
 //! Source: Chen et al., "Improving hash join performance through prefetching" (2004), its group prefetching.
 
@@ -37,7 +38,7 @@ const BLOCK: usize = 16;
 
 /// A range that begins at inputs and constants.
 #[derive(Clone, Debug)]
-pub(crate) struct RangeAhead {
+pub(crate) struct RangePrefetch {
     pub table: TableId,
     pub index: IndexId,
     is_reverse: bool,
@@ -45,7 +46,7 @@ pub(crate) struct RangeAhead {
     key: KeyRecipe,
 }
 
-impl RangeAhead {
+impl RangePrefetch {
     /// Where the range begins, for these inputs.
     pub fn key_into(&self, layout: &RowLayout, inputs: &[u8], key: &mut Vec<u8>) {
         key.clear();
@@ -58,8 +59,8 @@ impl RangeAhead {
 }
 
 /// The ranges of a program, each once.
-pub(crate) fn ranges(parts: &ProgramParts, recipe: impl Fn(&[KeyPart]) -> KeyRecipe) -> Vec<RangeAhead> {
-    let mut found: Vec<RangeAhead> = Vec::new();
+pub(crate) fn ranges(parts: &ProgramParts, recipe: impl Fn(&[KeyPart]) -> KeyRecipe) -> Vec<RangePrefetch> {
+    let mut found: Vec<RangePrefetch> = Vec::new();
     for (pc, instr) in parts.instrs.iter().enumerate().filter(|(_, i)| i.op == Op::Scan) {
         let is_reverse = instr.scan_flags() & SCAN_REVERSE != 0;
         let buffer = if is_reverse { instr.c } else { instr.b };
@@ -70,10 +71,11 @@ pub(crate) fn ranges(parts: &ProgramParts, recipe: impl Fn(&[KeyPart]) -> KeyRec
         let (Some((table, index)), Some(key)) = (place, known_key(&parts.instrs, pc, buffer)) else {
             continue;
         };
-        let same =
-            |range: &RangeAhead| (range.index, range.is_reverse) == (index, is_reverse) && range.parts == key;
+        let same = |range: &RangePrefetch| {
+            (range.index, range.is_reverse) == (index, is_reverse) && range.parts == key
+        };
         if !found.iter().any(same) {
-            found.push(RangeAhead {
+            found.push(RangePrefetch {
                 table,
                 index,
                 is_reverse,
@@ -301,7 +303,7 @@ pub(crate) struct Made<'a> {
 
 /// The join that a run is in, with what was made for a block of the range's rows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ahead {
+pub(crate) struct JoinPrefetch {
     /// Its number among the program's, from 1; 0: none.
     join: usize,
     /// Number of the block's first row; it has as many as there are keys.
@@ -319,7 +321,7 @@ pub(crate) struct Ahead {
     beginning: KeyImage,
 }
 
-impl Ahead {
+impl JoinPrefetch {
     /// Forgets the run before.
     pub fn reset(&mut self) {
         self.join = 0;
@@ -401,7 +403,7 @@ impl Ahead {
             self.unmatchable |= u32::from(unmatchable) << number;
         }
         let fetch = program.layouts.resolved.row_fetch;
-        self.has_hints = access.find_ahead(join.index, join.table, &self.keys, fetch, &mut self.hints);
+        self.has_hints = access.prefetch_lookups(join.index, join.table, &self.keys, fetch, &mut self.hints);
         if !self.has_hints {
             // Nor for the blocks to come.
             self.join = 0;

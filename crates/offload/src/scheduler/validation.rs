@@ -1,12 +1,12 @@
-//! Checking answers: whether one is whole, is for its request, and can be a result.
+//! Validates answers: whether one is complete, belongs to its request, and can be a result.
 //!
-//! Checking reads all of an answer, and takes a merge's apart block by block. None of that is done while the
-//! scheduler's latch is held: under it an answer is given what judging takes ([`Unjudged`]), and under it
-//! again the verdict is acted upon, if the attempt still stands.
+//! Validation reads all of an answer, and decodes a merge block by block. None of that happens under the
+//! scheduler's latch: under it an answer is combined with what validation needs ([`PendingAnswer`]), and
+//! later, under it again, the verdict is acted on if the attempt still exists.
 //!
-//! A result is looked through here and nowhere else: what is told has the type of what was looked through
-//! ([`Output`]). A unit that works in this process's memory may hand over a golden result as such, and then
-//! only its kind and what it knows of its task are compared; bytes from it are looked through like anybody's.
+//! A result is validated here and nowhere else: a reported result has the type of a validated one
+//! ([`Output`]). A unit that works in this process's memory may pass a golden result as such; then only its
+//! kind and what it knows of its task are compared. Its bytes are validated like any others.
 
 use std::sync::Arc;
 
@@ -14,48 +14,48 @@ use crate::job::{Job, JobKind};
 use crate::operation::is_of;
 use crate::reason::Reason;
 use crate::report::Output;
-use crate::scheduler::core::LookThrough;
+use crate::scheduler::core::Validator;
 use crate::wire::{Answer, AttemptId, Damage, ReturnCode};
 
 /// An answer as it was polled.
-pub(crate) struct Unjudged {
+pub(crate) struct PendingAnswer {
     pub(super) unit: usize,
     pub(super) answer: Answer,
     /// `None` if its unit holds no such attempt.
-    pub(super) asked: Option<Asked>,
+    pub(super) asked: Option<AttemptContext>,
 }
 
-/// What an answer is judged by.
-pub(super) struct Asked {
+/// What an answer is validated against.
+pub(super) struct AttemptContext {
     pub(super) kind: JobKind,
     pub(super) crc: u32,
     pub(super) in_process: bool,
-    /// The job; of the CPU's attempts only while it is not over.
+    /// The job; for attempts of the CPU only while the job is not finished.
     pub(super) job: Option<Arc<Job>>,
 }
 
-/// An answer and what is thought of it.
-pub(crate) struct Judged {
+/// An answer and its verdict.
+pub(crate) struct ValidatedAnswer {
     pub(super) unit: usize,
     pub(super) attempt: AttemptId,
     pub(super) verdict: Result<(), Reason>,
-    /// The result, looked through if the verdict is good; or what the unit says instead.
+    /// The result, validated if the verdict is good; otherwise what the unit reports.
     pub(super) output: Output,
     /// Bytes that the unit sent.
     pub(super) bytes_out: u64,
     pub(super) cycles: u64,
 }
 
-impl Unjudged {
-    pub(crate) fn judge(self, look: LookThrough) -> Judged {
-        let Unjudged { unit, answer, asked } = self;
+impl PendingAnswer {
+    pub(crate) fn judge(self, look: Validator) -> ValidatedAnswer {
+        let PendingAnswer { unit, answer, asked } = self;
         let (attempt, bytes_out, cycles) = (answer.attempt, answer.size_bytes(), answer.cycles);
         let (verdict, output) = match asked {
             Some(asked) => asked.judge(answer, look),
             // It will be counted as a stray.
             None => (Ok(()), answer.into_output()),
         };
-        Judged {
+        ValidatedAnswer {
             unit,
             attempt,
             verdict,
@@ -66,8 +66,8 @@ impl Unjudged {
     }
 }
 
-impl Asked {
-    fn judge(&self, answer: Answer, look: LookThrough) -> (Result<(), Reason>, Output) {
+impl AttemptContext {
+    fn judge(&self, answer: Answer, look: Validator) -> (Result<(), Reason>, Output) {
         let whole = self.check(&answer);
         let output = answer.into_output();
         match (whole, output, &self.job) {
@@ -80,10 +80,10 @@ impl Asked {
         }
     }
 
-    /// Whether it is whole and says that it is a result.
+    /// Whether it is complete and claims to be a result.
     fn check(&self, answer: &Answer) -> Result<(), Reason> {
         let checked = match (&answer.direct, self.in_process) {
-            // Nothing was sent: there is no way on which it could have been damaged.
+            // Nothing was sent, so nothing can have been damaged.
             (Some(_), true) => Ok(()),
             (Some(_), false) => return Err(Reason::Malformed),
             (None, _) => answer.check(self.kind, self.crc),

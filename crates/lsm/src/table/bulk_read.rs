@@ -1,12 +1,10 @@
-//! Tables read in large pieces, once: by compactions and by who loads everything. The pieces lie in memory
-//! that is used again.
+//! Bulk reads: tables read once in large chunks, by compactions and by loading. The buffers are reused.
 //!
-//! Fresh memory costs as much as reading into it: the system has to find, clear and map every page. A
-//! buffer comes back when the last block in it is dropped, wherever that happens, and goes for good with the
-//! source.
+//! New memory costs as much as reading into it: the system has to find, clear and map every page. A buffer is
+//! returned when the last block in it is dropped, anywhere, and freed together with the reader.
 //!
-//! A table of a level whose tables go past the page cache ([`TableIo::Direct`]) is read past it, too,
-//! through a handle of the source's own: what lookups left in the cache stays there, and nothing is added.
+//! A table of a level with direct I/O ([`TableIo::Direct`]) is read directly, through a handle of its own:
+//! blocks that lookups left in the cache stay there, and none are added.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,19 +17,19 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use weft_base::{AlignedBuffer, DiskFile, OpenMode, is_refusal, range_around, read_around};
 
-use super::out::TableIo;
+use super::file_writer::TableIo;
 use super::read::{Opened, Table};
 use crate::error::LsmError;
 
 /// Tables that are read block range by block range, in the order of their keys.
-pub(crate) struct Source {
-    /// Handles past the cache by the tables' numbers, from a table's first block to its last, so that there
-    /// are no more at a time than runs. `None` for a table that cannot be read so.
+pub(crate) struct BulkReader {
+    /// Direct handles by the tables' numbers, from a table's first block to its last, so that there are at
+    /// most as many as runs. `None` for a table that cannot be read directly.
     direct: RefCell<BTreeMap<u64, Option<Box<dyn DiskFile>>>>,
     buffers: ReadBuffers,
 }
 
-impl Source {
+impl BulkReader {
     pub(crate) fn new() -> Self {
         Self {
             direct: RefCell::default(),
@@ -62,7 +60,7 @@ impl Source {
         })
     }
 
-    /// The same past the cache; `None` where that cannot be done, which the table counts.
+    /// The same directly; `None` if that is not possible, which the table counts.
     fn read_directly(
         &self,
         table: &Table,
@@ -75,7 +73,7 @@ impl Source {
         let handle = match direct.entry(table.number()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                // Where no more files may be open, the one that the table has serves.
+                // If no more files may be open, the table's own handle is used.
                 let file = files.disk.open(&table.path(), OpenMode::Read).ok();
                 let file = file.filter(|file| file.set_direct().unwrap_or(false));
                 if file.is_none() {
@@ -110,14 +108,14 @@ impl Source {
             .fetch_add(around_bytes as u64, Ordering::Relaxed);
         let last = opened.index().last();
         if last.is_some_and(|last| offset + bytes as u64 >= last.offset + u64::from(last.bytes)) {
-            // Who asks for the last block once more opens the table again.
+            // A repeated request for the last block opens the table again.
             direct.remove(&table.number());
         }
         Ok(Some(stored))
     }
 }
 
-/// Buffers that wait to be used again. There are never more than were in use at a time.
+/// Buffers that are free. There are never more than were in use at a time.
 #[derive(Default)]
 struct ReadBuffers {
     free: Arc<Mutex<Vec<AlignedBuffer>>>,
@@ -135,11 +133,11 @@ impl ReadBuffers {
     ) -> Result<Bytes, LsmError> {
         let mut memory = self.free.lock().pop().unwrap_or_default();
         if memory.len() < bytes {
-            // What was there need not be kept.
+            // Its contents need not be kept.
             memory = AlignedBuffer::zeroed(bytes.next_power_of_two());
         }
         let part = fill(&mut memory)?;
-        Ok(Bytes::from_owner(Lent {
+        Ok(Bytes::from_owner(PooledBuffer {
             memory,
             part,
             home: Arc::downgrade(&self.free),
@@ -148,19 +146,19 @@ impl ReadBuffers {
 }
 
 /// A buffer in use.
-struct Lent {
+struct PooledBuffer {
     memory: AlignedBuffer,
     part: Range<usize>,
     home: Weak<Mutex<Vec<AlignedBuffer>>>,
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for PooledBuffer {
     fn as_ref(&self) -> &[u8] {
         self.memory.bytes().get(self.part.clone()).unwrap_or_default()
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
         if let Some(home) = self.home.upgrade() {
             home.lock().push(std::mem::take(&mut self.memory));

@@ -1,52 +1,52 @@
-//! How long a unit usually takes, as measured, and so when a job is to be begun on the CPU beside it.
+//! Service times of a unit, as measured, and from them when a job is hedged on the CPU.
 //!
-//! An answer that is lost would hold its requester up for the whole deadline, which has to be long enough for
-//! the slowest job there is. What a unit's last answers took says more: a job that takes twice as long for
-//! each KiB as the slowest of them is begun on the CPU, too, if a thread of it is idle, and whoever is
-//! first is told ([`crate::SchedulerConfig::hedge_floor_ns`]). The unit's attempt stands until its deadline:
-//! an answer that comes after the CPU's result is looked through like any other and forgotten. If it is
-//! right, the unit was slow (`health.rs` says how much of that is borne) and its pace learns from it; if not,
-//! or if none comes, it failed.
+//! A lost answer would delay its requester by the whole deadline, which has to be long enough for the slowest
+//! possible job. A unit's recent answers say more: a job that takes twice as long per KiB as the slowest of
+//! them is also started on the CPU, if a thread of it is idle, and whichever is first is used
+//! ([`crate::SchedulerConfig::hedge_floor_ns`]). The unit's attempt stays valid until its deadline: an answer
+//! after the CPU's result is validated like any other and dropped. If it is right, the unit was slow
+//! (`health.rs` says how much of that is tolerated) and its service times include it; if not, or if none
+//! comes, it failed.
 //!
-//! What an answer took has not only to do with its size: a small job that stood in line behind a large one is
-//! as slow as that. One such answer makes large jobs look slow only after their deadline. So half of the time
-//! that an attempt is allowed is the most that the CPU waits for, however slow the unit has been.
+//! The time of an answer depends not only on its size: a small job queued behind a large one is as slow as
+//! that. A single such answer would make large jobs look slow only after their deadline. So the CPU waits for
+//! at most half of the time that an attempt is allowed, however slow the unit has been.
 //!
 //! Source: Dean and Barroso, "The Tail at Scale", 2013 (hedged requests).
 
 use crate::job::{JobKind, Shape};
 
-/// Answers that are remembered of each kind: about one in so many jobs is slower than all of them.
+/// Answers that are remembered for each kind: about one in this many jobs is slower than all of them.
 const ANSWERS: usize = 64;
-/// So many have to be known.
+/// This many must be known.
 const ANSWERS_MIN: usize = 16;
-/// A job of fewer KiB counts as one of so many: what it takes has little to do with its size.
+/// A smaller job counts as this many KiB: its time has little to do with its size.
 const KIB_MIN: u64 = 64;
-/// How many times as long as the slowest answer is too long.
+/// Taking this many times as long as the slowest answer is too long.
 const TOO_LONG: u64 = 2;
 
-/// What a unit's last answers took, by kind.
+/// The times of a unit's last answers, by kind.
 #[derive(Debug, Default)]
-pub(super) struct Paces([Pace; JobKind::ALL.len()]);
+pub(super) struct ServiceTimes([KindServiceTimes; JobKind::ALL.len()]);
 
 #[derive(Debug, Default)]
-struct Pace {
+struct KindServiceTimes {
     /// Nanoseconds for each KiB; the oldest is replaced next.
     ns_per_kib: Vec<u64>,
     oldest: usize,
 }
 
-/// What counts as the size of an attempt: its task and the memory for its result.
+/// The size of an attempt: its task and the memory for its result.
 pub(super) fn kib(bytes_in: u64, shape: &Shape) -> u64 {
     bytes_in.saturating_add(shape.output_bytes_max) / 1024
 }
 
-impl Paces {
+impl ServiceTimes {
     fn place(kind: JobKind) -> usize {
         JobKind::ALL.iter().position(|other| *other == kind).unwrap_or(0)
     }
 
-    /// A job of so many KiB was answered after `took_ns`.
+    /// Records that a job of this size was answered after `took_ns`.
     pub(super) fn answered(&mut self, kind: JobKind, kib: u64, took_ns: u64) {
         let Some(pace) = self.0.get_mut(Self::place(kind)) else {
             return;
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_slowest_of_the_last_answers_counts() {
-        let mut paces = Paces::default();
+        let mut paces = ServiceTimes::default();
         for _ in 1..ANSWERS_MIN {
             paces.answered(JobKind::Merge, 1000, 1_000_000);
             assert_eq!(paces.too_long_ns(JobKind::Merge, 1000), None);

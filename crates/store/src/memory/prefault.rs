@@ -1,11 +1,11 @@
-//! Pages ahead of their use.
+//! Prefaulting: pages are populated before they are used.
 //!
-//! The first touch of a page stops whoever touches it until the system has found and cleared one: some
-//! hundred microseconds for 2 MB, in the middle of a transaction. So a thread of its own has the system give
-//! pages to the memory that will be cut next. It is begun by the first arena that has grown to some ten
-//! megabytes, one for each, and ends with it. It keeps no memory alive: what the arena gives back is gone.
-//! Where the system cannot do that, or no thread is to be had, pages come at their first touch as ever; so
-//! they do where it has no memory at that moment. Which of these it was is counted ([`PagesAhead`]).
+//! The first access to a page stops the thread until the system has found and cleared a page: some hundred
+//! microseconds for 2 MB, in the middle of a transaction. So a background thread has the system populate the
+//! memory that will be used next. The first arena that has grown to some ten megabytes starts it, one thread
+//! per arena, and it ends with the arena. It keeps no memory alive: memory that the arena returns is gone.
+//! Where the system does not support this, or there is no thread, or no memory at that moment, pages come at
+//! their first access as usual. What happened is counted ([`PrefaultedPages`]).
 
 use std::io;
 use std::ops::Range;
@@ -15,21 +15,21 @@ use std::sync::{Arc, Weak};
 
 use weft_base::memory::{HUGE_PAGE_BYTES, PageMemory};
 
-/// Pieces that may wait; who finds no room asks again later.
+/// Requests that may wait; a caller that finds the queue full asks again later.
 const WAITING_MAX: usize = 16;
 
-/// Memory that will be needed soon: an extent and the bytes of it.
+/// Memory that will be needed soon: an extent and a range of its bytes.
 type Piece = (Weak<PageMemory>, Range<usize>);
 
-/// What became of pages ahead of their use, since the store was made.
+/// The results of prefaulting since the store was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PagesAhead {
-    /// Bytes that the system gave pages to. What it refused is not among them, nor what had its pages already
-    /// because somebody had touched it by then; 0 where the system does not tell which pages there are.
+pub struct PrefaultedPages {
+    /// Bytes that the system populated. Not counted: what it refused, and pages that were populated already
+    /// because somebody had touched them; 0 if the system does not tell which pages are populated.
     pub bytes: u64,
     /// Times that the system had no memory at that moment.
     pub refused: u64,
-    /// Nothing is had ahead any more: the system does not know the call, or there was no thread for it.
+    /// Prefaulting has stopped: the system does not know the call, or there was no thread for it.
     pub stopped: bool,
 }
 
@@ -40,38 +40,38 @@ struct Counts {
     stopped: AtomicBool,
 }
 
-/// Who has pages given to memory.
+/// Has pages populated by a background thread.
 #[derive(Debug, Default)]
-pub(super) struct Ahead {
-    way: Way,
+pub(super) struct Prefaulter {
+    worker: WorkerState,
     counts: Arc<Counts>,
 }
 
-/// The way to the thread.
+/// The state of the background thread.
 #[derive(Debug, Default)]
-enum Way {
-    /// Nobody has asked yet.
+enum WorkerState {
+    /// Not started yet.
     #[default]
     Idle,
     Busy(SyncSender<Piece>),
-    /// It cannot be done here.
+    /// Not possible here.
     Impossible,
 }
 
-impl Ahead {
-    /// Has pages given to a part of an extent. False: not now; to be asked again.
+impl Prefaulter {
+    /// Has a part of an extent populated. False: not now; ask again.
     pub(super) fn ask(&mut self, extent: &Arc<PageMemory>, part: Range<usize>) -> bool {
-        if let Way::Idle = self.way {
+        if let WorkerState::Idle = self.worker {
             let (sender, receiver) = sync_channel(WAITING_MAX);
             let counts = Arc::clone(&self.counts);
             let thread = std::thread::Builder::new().name("weft-pages".to_owned());
             let populate = |extent: &PageMemory, from, bytes| extent.populate(from, bytes);
             match thread.spawn(move || serve(&receiver, &counts, populate)) {
-                Ok(_) => self.way = Way::Busy(sender),
+                Ok(_) => self.worker = WorkerState::Busy(sender),
                 Err(_) => self.stop(),
             }
         }
-        let Way::Busy(sender) = &self.way else {
+        let WorkerState::Busy(sender) = &self.worker else {
             return true;
         };
         match sender.try_send((Arc::downgrade(extent), part)) {
@@ -84,9 +84,9 @@ impl Ahead {
         }
     }
 
-    /// What became of it so far.
-    pub(super) fn pages(&self) -> PagesAhead {
-        PagesAhead {
+    /// The results so far.
+    pub(super) fn pages(&self) -> PrefaultedPages {
+        PrefaultedPages {
             bytes: self.counts.bytes.load(Ordering::Relaxed),
             refused: self.counts.refused.load(Ordering::Relaxed),
             stopped: self.counts.stopped.load(Ordering::Relaxed),
@@ -94,12 +94,12 @@ impl Ahead {
     }
 
     fn stop(&mut self) {
-        self.way = Way::Impossible;
+        self.worker = WorkerState::Impossible;
         self.counts.stopped.store(true, Ordering::Relaxed);
     }
 }
 
-/// Until the arena is gone, or the system refuses for good.
+/// Runs until the arena is gone or the system refuses for good.
 fn serve(
     pieces: &Receiver<Piece>,
     counts: &Counts,
@@ -108,11 +108,11 @@ fn serve(
     while let Ok((extent, part)) = pieces.recv() {
         for from in part.clone().step_by(HUGE_PAGE_BYTES) {
             let bytes = HUGE_PAGE_BYTES.min(part.end - from);
-            // Gone: so is what it was for.
+            // It is gone, and so is the need.
             let Some(extent) = extent.upgrade() else {
                 break;
             };
-            // Whoever cuts may have been faster: what has its page by a first touch was not had ahead.
+            // The user may have been faster: pages that it touched first were not prefaulted.
             let before = extent.resident_bytes(from, bytes);
             let answer = populate(&extent, from, bytes);
             let given = extent.resident_bytes(from, bytes).saturating_sub(before);
@@ -124,7 +124,7 @@ fn serve(
                     return;
                 }
                 Err(_) => {
-                    // Whoever needs it will be told, if there is no memory then either.
+                    // If there is no memory then either, its user will be told.
                     counts.refused.fetch_add(1, Ordering::Relaxed);
                     break;
                 }
@@ -146,7 +146,7 @@ mod tests {
     fn after_two_pieces(
         touched: usize,
         populate: impl Fn(&PageMemory, usize, usize) -> io::Result<()>,
-    ) -> PagesAhead {
+    ) -> PrefaultedPages {
         let extent = Arc::new(PageMemory::new(8 * MB, Pages::Ordinary).unwrap());
         touch(&extent, 0, touched);
         let (sender, receiver) = sync_channel(WAITING_MAX);
@@ -154,7 +154,7 @@ mod tests {
             sender.send((Arc::downgrade(&extent), part)).unwrap();
         }
         drop(sender);
-        let ahead = Ahead::default();
+        let ahead = Prefaulter::default();
         serve(&receiver, &ahead.counts, populate);
         ahead.pages()
     }
@@ -169,15 +169,15 @@ mod tests {
 
     #[test]
     fn what_the_system_refuses_is_counted() {
-        let no_memory = PagesAhead {
+        let no_memory = PrefaultedPages {
             refused: 2,
-            ..PagesAhead::default()
+            ..PrefaultedPages::default()
         };
         let refuses = |kind: io::ErrorKind| after_two_pieces(0, move |_, _, _| Err(kind.into()));
         assert_eq!(refuses(io::ErrorKind::OutOfMemory), no_memory);
-        let unknown = PagesAhead {
+        let unknown = PrefaultedPages {
             stopped: true,
-            ..PagesAhead::default()
+            ..PrefaultedPages::default()
         };
         assert_eq!(refuses(io::ErrorKind::Unsupported), unknown);
     }
@@ -186,7 +186,7 @@ mod tests {
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
     fn what_the_system_gives_is_counted() {
-        let given = |bytes: usize, refused| PagesAhead {
+        let given = |bytes: usize, refused| PrefaultedPages {
             bytes: bytes as u64,
             refused,
             stopped: false,
@@ -211,9 +211,9 @@ mod tests {
     #[test]
     fn what_is_asked_for_comes_or_it_is_told_why_not() {
         let extent = Arc::new(PageMemory::new(8 * MB, Pages::Huge).unwrap());
-        let mut ahead = Ahead::default();
+        let mut ahead = Prefaulter::default();
         assert!(ahead.ask(&extent, 0..8 * MB));
-        let settled = |pages: PagesAhead| pages.bytes == 8 << 20 || pages.refused > 0 || pages.stopped;
+        let settled = |pages: PrefaultedPages| pages.bytes == 8 << 20 || pages.refused > 0 || pages.stopped;
         for _ in 0..10_000 {
             if settled(ahead.pages()) {
                 let there = extent.resident_bytes(0, 8 * MB) as u64;

@@ -1,67 +1,68 @@
-//! What to compact next. A function of the version, the options and where each level was compacted last: it
-//! reads and writes nothing.
+//! Picks the next compaction. A function of the version, the options and the state of compactions: it reads
+//! and writes nothing.
 //!
-//! Each level has a score, and the highest goes first. It is by how much the level exceeds its size: of
-//! level 0 the number of its tables counts, of the others their bytes. But tables of level 0 slow writers
-//! down soon after there are too many, so from there on each counts three times as much; and its compactions
-//! rewrite what level 1 has grown to, so beside level 1 what they would rewrite counts, too:
+//! Each level has a score, and the highest goes first. The score is how far the level exceeds its target
+//! size: for level 0 in tables, for the others in bytes. But too many tables in level 0 soon slow writers
+//! down, so beyond the target each counts three times as much; and compactions of level 0 rewrite level 1, so
+//! compared with level 1 the cost of rewriting counts, too:
 //!
 //! ```text
-//! n  tables of level 0 / tables that call for a compaction
-//! s  level 1 / its size
-//! r  what of level 1 the next compaction of level 0 rewrites / the size of level 1
+//! n  tables of level 0 / tables that trigger a compaction
+//! s  level 1 / its target size
+//! r  the part of level 1 that the next compaction of level 0 rewrites / the target size of level 1
 //!
 //! score of level 0 = n              up to 1
 //!                    1 + 3 (n - 1)  beyond; less than s if 3.5 s / r < s
 //! ```
 //!
-//! So level 0, half again too large, goes before a level 1 that is two and a half times too large; and behind
-//! a level 1, however many tables it has, if it would have to rewrite more than three and a half times the
-//! size of level 1 (then `3.5 s / r < s`). Writers that never stop would keep level 1 from ever shrinking
-//! otherwise. As it is levels stay below four and a half times their size, and writers are held back
-//! meanwhile. A deeper level that is larger still does not hold level 0 up: nothing of it is in the way.
+//! So a level 0 that is 50 % too large goes before a level 1 that is two and a half times too large; but it
+//! goes after level 1, however many tables it has, if it would rewrite more than three and a half times the
+//! target size of level 1 (then `3.5 s / r < s`). Otherwise continuous writers would keep level 1 from ever
+//! shrinking. With this rule levels stay below four and a half times their target, and writers are slowed in
+//! the meantime. A deeper level that exceeds its target even more does not delay level 0: it is not involved
+//! in its compactions.
 //!
-//! If what level 0 needs is held by a compaction that runs, none of a lower score that would hold it longer
-//! begins meanwhile; else each could be followed by the next, and level 0 wait for the whole chain.
+//! If level 0 needs tables of a running compaction, no compaction with a lower score that would hold such
+//! tables longer is started; otherwise level 0 could wait for a whole chain of them.
 //!
-//! Of level 0 the oldest tables go, at most three, so that newer ones stay above them. Of another level goes
-//! the first table behind the one that went last, in a circle over the keys. What may not be touched at
-//! present is passed over (`turns.rs`).
+//! Of level 0 the oldest tables are compacted, at most three, so that newer ones stay above them. Of another
+//! level, the first table after the one compacted last, round robin over the keys. Tables that must not be
+//! touched at the moment are skipped (`state.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{TASK_RUNS_MAX, Turns};
+use super::{CompactionState, TASK_RUNS_MAX};
 use crate::options::{LEVEL_COUNT, LsmOptions};
 use crate::table::Table;
 use crate::version::{KeyRange, Version};
 
-/// How much more a table of level 0 counts once there are too many.
+/// How much more a table of level 0 counts beyond the target.
 const LEVEL0_STEEPNESS: f64 = 3.0;
 
-/// How many times the size of level 1 a compaction of level 0 may rewrite and still go first.
+/// A compaction of level 0 may rewrite this many times the target size of level 1 and still go first.
 const REWRITTEN_MAX: f64 = 3.5;
 
 /// What to compact.
 #[derive(Clone, Debug)]
-pub(crate) struct Choice {
+pub(crate) struct CompactionPick {
     pub level: usize,
     /// Tables of `level`, newest first if that is 0.
     pub inputs: Vec<Arc<Table>>,
     /// The tables of the next level that share keys with them.
     pub below: Vec<Arc<Table>>,
-    /// Whether no deeper level has keys of this range.
+    /// True if no deeper level has keys in this range.
     pub bottom: bool,
-    /// Whether the output is stored as the base is.
+    /// Whether the output uses the base level's compression.
     pub base: bool,
 }
 
-impl Choice {
+impl CompactionPick {
     pub(crate) const fn output_level(&self) -> usize {
         self.level + 1
     }
 
-    /// Whether the tables can go down as they are.
+    /// True if the tables can be moved down without rewriting.
     pub(crate) fn moves(&self) -> bool {
         self.inputs.len() == 1 && self.below.is_empty() && !self.base
     }
@@ -82,7 +83,7 @@ impl Choice {
     }
 }
 
-/// How many times its size a level has.
+/// A level's size relative to its target.
 fn fullness(version: &Version, options: &LsmOptions, level: usize) -> f64 {
     if level == 0 {
         version.level(0).len() as f64 / options.level0_tables.max(1) as f64
@@ -91,11 +92,11 @@ fn fullness(version: &Version, options: &LsmOptions, level: usize) -> f64 {
     }
 }
 
-/// The score of level 0, and the most that it counts beside level 1. See the file's head.
-fn level0_score(version: &Version, options: &LsmOptions, turns: &Turns) -> (f64, f64) {
+/// The score of level 0, and its limit compared with level 1. See the module's head.
+fn level0_score(version: &Version, options: &LsmOptions, compactions: &CompactionState) -> (f64, f64) {
     let tables = fullness(version, options, 0);
-    let next = choose_from(version, 0, turns, &BTreeSet::new());
-    let rewritten = next.map_or(0, |choice| choice.below_bytes());
+    let next = pick_from_level(version, 0, compactions, &BTreeSet::new());
+    let rewritten = next.map_or(0, |picked| picked.below_bytes());
     let most = match rewritten {
         0 => f64::INFINITY,
         bytes => REWRITTEN_MAX * version.level_bytes(1) as f64 / bytes as f64,
@@ -126,17 +127,16 @@ pub(crate) fn debt_bytes(version: &Version, options: &LsmOptions) -> u64 {
     debt
 }
 
-/// The most urgent compaction that touches none of the `held` tables; `None` if no level is too large, or
-/// nothing of it is free. `only_level0`: of level 0, or of level 1 when level 0 goes behind that however many
-/// tables it has.
-pub(crate) fn choose(
+/// The most urgent compaction that touches none of the `held` tables; `None` if no level exceeds its target,
+/// or none of it is free. `only_level0`: of level 0, or of level 1 if level 0 has to wait for that.
+pub(crate) fn pick(
     only_level0: bool,
     version: &Version,
     options: &LsmOptions,
-    turns: &Turns,
+    compactions: &CompactionState,
     held: &BTreeSet<u64>,
-) -> Option<Choice> {
-    let (level0, level0_most) = level0_score(version, options, turns);
+) -> Option<CompactionPick> {
+    let (level0, level0_most) = level0_score(version, options, compactions);
     let is_wanted = |level: usize, score: f64| match level {
         0 => true,
         1 => !only_level0 || score > level0_most,
@@ -147,39 +147,39 @@ pub(crate) fn choose(
     let mut levels: Vec<(usize, f64)> = scores
         .filter(|&(level, score)| score >= 1.0 && is_wanted(level, score))
         .collect();
-    // Of equals the upper one.
+    // Among equals the upper level.
     levels.sort_by(|a, b| b.1.total_cmp(&a.1));
     let mut held = held.clone();
     for (level, _) in levels {
-        let choice = choose_from(version, level, turns, &held);
-        if choice.is_some() {
-            return choice;
+        let picked = pick_from_level(version, level, compactions, &held);
+        if picked.is_some() {
+            return picked;
         }
-        if level == 0 && !turns.is_running(0) {
-            // What it waits for, of those that run.
-            let busy = turns.busy();
+        if level == 0 && !compactions.is_running(0) {
+            // The running compactions that it waits for.
+            let busy = compactions.busy();
             let others: BTreeSet<u64> = held.difference(&busy).copied().collect();
-            let wanted = choose_from(version, 0, turns, &others);
-            held.extend(wanted.iter().flat_map(Choice::numbers));
+            let wanted = pick_from_level(version, 0, compactions, &others);
+            held.extend(wanted.iter().flat_map(CompactionPick::numbers));
         }
     }
     None
 }
 
-/// A compaction of `level`, too large or not, that touches none of the `held` tables.
-pub(crate) fn choose_from(
+/// A compaction of `level`, whether it exceeds its target or not, that touches none of the `held` tables.
+pub(crate) fn pick_from_level(
     version: &Version,
     level: usize,
-    turns: &Turns,
+    compactions: &CompactionState,
     held: &BTreeSet<u64>,
-) -> Option<Choice> {
+) -> Option<CompactionPick> {
     let tables = version.level(level);
-    let is_free = |choice: &Choice| {
-        let mut tables = choice.inputs.iter().chain(&choice.below);
+    let is_free = |picked: &CompactionPick| {
+        let mut tables = picked.inputs.iter().chain(&picked.below);
         held.is_empty() || !tables.any(|table| held.contains(&table.number()))
     };
     if level == 0 {
-        // The oldest, or else fewer of them: a newer one must not go below an older one.
+        // The oldest tables, possibly fewer: a newer table must not go below an older one.
         let most = tables.len().min(TASK_RUNS_MAX - 1);
         let oldest = (1..=most)
             .rev()
@@ -188,7 +188,7 @@ pub(crate) fn choose_from(
             .filter_map(|inputs| of_tables(version, level, inputs.to_vec()))
             .find(is_free);
     }
-    let last = turns.last_key(level);
+    let last = compactions.last_key(level);
     let behind = tables.partition_point(|table| *table.properties().lower <= *last);
     let (before, behind) = tables.split_at_checked(behind)?;
     let circle = behind.iter().chain(before);
@@ -198,18 +198,18 @@ pub(crate) fn choose_from(
 }
 
 /// The compaction of these tables of a level.
-fn of_tables(version: &Version, level: usize, inputs: Vec<Arc<Table>>) -> Option<Choice> {
+fn of_tables(version: &Version, level: usize, inputs: Vec<Arc<Table>>) -> Option<CompactionPick> {
     let range = KeyRange::of(&inputs)?;
     let output_level = level + 1;
     let below = version.overlapping(output_level, &range);
     let whole = KeyRange::of(inputs.iter().chain(&below))?;
     let deeper = output_level + 1..LEVEL_COUNT;
-    Some(Choice {
+    Some(CompactionPick {
         level,
         bottom: deeper
             .clone()
             .all(|level| version.overlapping(level, &whole).is_empty()),
-        // Level 1 is rewritten with every compaction of level 0: too hot to be packed hard.
+        // Level 1 is rewritten with every compaction of level 0: too hot for strong compression.
         base: output_level > 1 && deeper.clone().all(|level| version.level(level).is_empty()),
         inputs,
         below,
@@ -288,54 +288,54 @@ mod tests {
         version(&tables)
     }
 
-    fn next(version: &Version, turns: &Turns) -> Option<(usize, Vec<u64>)> {
-        let chosen = choose(false, version, &options(), turns, &turns.busy());
-        chosen.map(|choice| (choice.level, choice.numbers().collect()))
+    fn next(version: &Version, compactions: &CompactionState) -> Option<(usize, Vec<u64>)> {
+        let chosen = pick(false, version, &options(), compactions, &compactions.busy());
+        chosen.map(|picked| (picked.level, picked.numbers().collect()))
     }
 
     #[test]
     fn level_0_goes_before_what_is_more_too_large_when_writers_are_about_to_be_slowed() {
-        let turns = Turns::default();
-        let of = |level0| next(&shape(level0, ("a", "z")), &turns).map(|(level, _)| level);
+        let compactions = CompactionState::default();
+        let of = |level0| next(&shape(level0, ("a", "z")), &compactions).map(|(level, _)| level);
         assert_eq!((of(3), of(4), of(5)), (Some(1), Some(1), Some(1)));
         assert_eq!((of(6), of(7)), (Some(0), Some(0)));
     }
 
     /// The compaction of a level that is chosen when nothing runs; from now on it does.
-    fn begun(version: &Version, level: usize) -> (Turns, Choice) {
-        let mut turns = Turns::default();
-        let choice = choose_from(version, level, &turns, &BTreeSet::new()).unwrap();
-        turns.begin(&choice);
-        (turns, choice)
+    fn begun(version: &Version, level: usize) -> (CompactionState, CompactionPick) {
+        let mut compactions = CompactionState::default();
+        let picked = pick_from_level(version, level, &compactions, &BTreeSet::new()).unwrap();
+        compactions.begin(&picked);
+        (compactions, picked)
     }
 
     #[test]
     fn nothing_begins_that_level_0_would_have_to_wait_for() {
         let version = shape(7, ("a", "h"));
-        let (mut turns, deep) = begun(&version, 1);
+        let (mut compactions, deep) = begun(&version, 1);
         assert_eq!(deep.numbers().collect::<Vec<_>>(), [1]);
         // Level 0 needs the tables 1 to 4 below it: table 5 alone is nobody's.
-        assert_eq!(next(&version, &turns), Some((1, vec![5])));
-        turns.end(&deep);
-        assert_eq!(next(&version, &turns), Some((0, vec![8, 7, 6, 1, 2, 3, 4])));
+        assert_eq!(next(&version, &compactions), Some((1, vec![5])));
+        compactions.end(&deep);
+        assert_eq!(next(&version, &compactions), Some((0, vec![8, 7, 6, 1, 2, 3, 4])));
     }
 
     #[test]
     fn level_0_that_is_not_pressing_stops_nobody() {
         let version = shape(4, ("a", "h"));
-        let (turns, _) = begun(&version, 1);
-        assert_eq!(next(&version, &turns), Some((1, vec![2])));
+        let (compactions, _) = begun(&version, 1);
+        assert_eq!(next(&version, &compactions), Some((1, vec![2])));
     }
 
     #[test]
     fn level_0_that_runs_or_rests_keeps_nothing_for_itself() {
         let version = shape(7, ("a", "f"));
-        let (mut turns, level0) = begun(&version, 0);
-        assert_eq!(next(&version, &turns), Some((1, vec![4])));
-        turns.end(&level0);
+        let (mut compactions, level0) = begun(&version, 0);
+        assert_eq!(next(&version, &compactions), Some((1, vec![4])));
+        compactions.end(&level0);
         // The oldest table of level 0 failed and rests: it is not what others wait for.
         let held = BTreeSet::from([6]);
-        let chosen = choose(false, &version, &options(), &turns, &held).unwrap();
+        let chosen = pick(false, &version, &options(), &compactions, &held).unwrap();
         assert_eq!((chosen.level, chosen.inputs[0].number()), (1, 1));
     }
 
@@ -344,9 +344,9 @@ mod tests {
     fn level_0_goes_first_when_it_would_rewrite_nothing() {
         let mut tables = shape_of(&[LEVEL1.as_slice(); 3].concat());
         tables.extend(vec![(0, "x", "z"); 13]);
-        let (version, turns) = (version(&tables), Turns::default());
+        let (version, compactions) = (version(&tables), CompactionState::default());
         for only_level0 in [false, true] {
-            let chosen = choose(only_level0, &version, &options(), &turns, &BTreeSet::new()).unwrap();
+            let chosen = pick(only_level0, &version, &options(), &compactions, &BTreeSet::new()).unwrap();
             assert_eq!((chosen.level, chosen.below.len()), (0, 0));
         }
     }
@@ -356,11 +356,11 @@ mod tests {
         // Level 1 is two and a half times too large with 5 tables; here it has 15.
         let mut tables = shape_of(&[LEVEL1.as_slice(); 3].concat());
         tables.extend(vec![(0, "a", "z"); 6]);
-        let turns = Turns::default();
+        let compactions = CompactionState::default();
         let version = version(&tables);
-        assert_eq!(next(&version, &turns).map(|(level, _)| level), Some(1));
+        assert_eq!(next(&version, &compactions).map(|(level, _)| level), Some(1));
         // Not even the thread that is kept for level 0 goes past it.
-        let chosen = choose(true, &version, &options(), &turns, &BTreeSet::new()).unwrap();
+        let chosen = pick(true, &version, &options(), &compactions, &BTreeSet::new()).unwrap();
         assert_eq!(chosen.level, 1);
     }
 
@@ -381,11 +381,11 @@ mod tests {
     struct Saturated {
         version: Arc<Version>,
         files: Arc<TableFiles>,
-        turns: Turns,
+        compactions: CompactionState,
         options: LsmOptions,
         next_number: u64,
         now: u64,
-        threads: Vec<Option<(u64, Choice)>>,
+        threads: Vec<Option<(u64, CompactionPick)>>,
         flushed: u64,
         next_flush: u64,
     }
@@ -395,7 +395,7 @@ mod tests {
             Self {
                 version: Arc::new(Version::empty()),
                 files: files(),
-                turns: Turns::default(),
+                compactions: CompactionState::default(),
                 options: LsmOptions {
                     level0_tables: 4,
                     level1_bytes: 4 * TABLE,
@@ -425,9 +425,9 @@ mod tests {
             self.version = Arc::new(self.version.apply(edit, &self.files));
         }
 
-        fn finish(&mut self, choice: &Choice) {
+        fn finish(&mut self, picked: &CompactionPick) {
             let number = |key: &[u8]| std::str::from_utf8(key).unwrap().parse::<u64>().unwrap();
-            let all: Vec<&Arc<Table>> = choice.inputs.iter().chain(&choice.below).collect();
+            let all: Vec<&Arc<Table>> = picked.inputs.iter().chain(&picked.below).collect();
             let lower = all
                 .iter()
                 .map(|table| number(&table.properties().lower))
@@ -438,26 +438,32 @@ mod tests {
                 .map(|table| number(&table.properties().upper.key))
                 .max()
                 .unwrap();
-            let (bytes, width) = (choice.input_bytes(), upper - lower + 1);
+            let (bytes, width) = (picked.input_bytes(), upper - lower + 1);
             let count = bytes.div_ceil(TABLE);
             let mut edit = Edit::default();
             for at in 0..count {
                 let range = (lower + width * at / count, lower + width * (at + 1) / count - 1);
                 edit.added
-                    .push(self.table(choice.output_level(), range, bytes / count));
+                    .push(self.table(picked.output_level(), range, bytes / count));
             }
-            edit.removed = choice.numbers().collect();
+            edit.removed = picked.numbers().collect();
             self.install(&edit);
-            self.turns.end(choice);
-            self.turns.succeeded(choice);
+            self.compactions.end(picked);
+            self.compactions.succeeded(picked);
         }
 
         fn start(&mut self, thread: usize) {
-            let only_level0 = self.turns.last_is_for_level0(self.threads.len());
-            let held = self.turns.busy();
-            if let Some(choice) = choose(only_level0, &self.version, &self.options, &self.turns, &held) {
-                self.turns.begin(&choice);
-                self.threads[thread] = Some((self.now + choice.input_bytes(), choice));
+            let only_level0 = self.compactions.last_is_for_level0(self.threads.len());
+            let held = self.compactions.busy();
+            if let Some(picked) = pick(
+                only_level0,
+                &self.version,
+                &self.options,
+                &self.compactions,
+                &held,
+            ) {
+                self.compactions.begin(&picked);
+                self.threads[thread] = Some((self.now + picked.input_bytes(), picked));
             }
         }
 
@@ -479,8 +485,8 @@ mod tests {
                     .now
                     .max(running.expect("writers wait for a compaction that runs"));
                 for thread in 0..self.threads.len() {
-                    if let Some((_, choice)) = self.threads[thread].take_if(|(end, _)| *end <= self.now) {
-                        self.finish(&choice);
+                    if let Some((_, picked)) = self.threads[thread].take_if(|(end, _)| *end <= self.now) {
+                        self.finish(&picked);
                     }
                 }
             }
@@ -508,7 +514,7 @@ mod tests {
             }
             engine.install(&edit);
             engine.start(0);
-            let first = engine.threads[0].as_ref().map(|(_, choice)| choice.level);
+            let first = engine.threads[0].as_ref().map(|(_, picked)| picked.level);
             assert_eq!(first, Some(0), "{threads} threads");
             let mut most = 0.0_f64;
             while engine.flushed < 400 {

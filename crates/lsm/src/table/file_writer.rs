@@ -1,10 +1,9 @@
-//! The bytes of a table on their way into its file: through the system's page cache, or past it.
+//! Writes the bytes of a table to its file: through the system's page cache, or directly.
 //!
-//! Through the cache ([`TableIo::Buffered`]) parts are kept until there are enough of them for one large
-//! write, which takes them from where they lie; the system copies them. Past it ([`TableIo::Direct`]) they
-//! are gathered in an aligned buffer, in the processor's cache, and the device takes them from there. A
-//! file system that refuses direct access is written through its cache, and that is counted
-//! ([`IoCounts::refused_files`]).
+//! Through the cache ([`TableIo::Buffered`]) parts are kept until there are enough for one large gathering
+//! write, which the system copies. Directly ([`TableIo::Direct`]) they are collected in an aligned buffer, in
+//! the processor's cache, from which the device takes them. If a file system refuses direct access, the cache
+//! is used, and that is counted ([`IoCounts::refused_files`]).
 
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -19,40 +18,40 @@ use crate::error::{LsmError, io_error};
 /// Bytes that are written at a time.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Bytes after which what was written through the cache is sent on to the device. Left to itself the system
-/// collects many times as much, and syncs of other files have to wait for it.
+/// How many bytes are written through the cache before the system is asked to write them to the device. Left
+/// alone it collects many times as much, and syncs of other files have to wait for it.
 const SEND_BYTES: u64 = 8 << 20;
 
-/// How tables are written, and read by compactions and by who reads once. Lookups and other iterators read
-/// through the page cache either way.
+/// How tables are written, and read by compactions and bulk scans. Lookups and other iterators always read
+/// through the page cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TableIo {
-    /// Through the page cache: what was written is there for whoever reads it soon.
+    /// Through the page cache: recently written data can be read from it.
     #[default]
     Buffered,
-    /// Past it, where the file system allows that, with less of the processor; elsewhere as `Buffered`, and
+    /// Past the cache where the file system allows it, with less processor time; elsewhere as `Buffered`, and
     /// counted ([`crate::LsmStats::direct_refused_files`]).
     Direct,
 }
 
-/// How much of an engine's tables went past the page cache, for who asks without waiting for the engine.
+/// How much table I/O bypassed the page cache; readable without a latch of the engine.
 #[derive(Debug, Default)]
 pub struct IoCounts {
     pub(crate) written_bytes: AtomicU64,
     pub(crate) read_bytes: AtomicU64,
-    /// Files that were to be written or read directly, and could not be.
+    /// Files that should have been written or read directly, and could not be.
     pub(crate) refused_files: AtomicU64,
 }
 
 impl IoCounts {
-    /// Files that were to be written or read past the cache so far, and went through it because their file
-    /// system does not do it, or no more files could be open.
+    /// Files so far that should have bypassed the cache but did not, because their file system does not
+    /// support it or no more files could be open.
     #[must_use]
     pub fn refused_files(&self) -> u64 {
         self.refused_files.load(Ordering::Relaxed)
     }
 
-    /// Makes a handle direct if it is to be; whether it is.
+    /// Makes a handle direct if requested; returns whether it is.
     pub(crate) fn set_direct(&self, io: TableIo, file: &dyn DiskFile) -> std::io::Result<bool> {
         if io == TableIo::Buffered {
             return Ok(false);
@@ -73,30 +72,30 @@ pub(crate) struct TableSink<'a> {
     pub counts: &'a Arc<IoCounts>,
 }
 
-/// Parts on their way through the cache.
+/// Parts to be written through the cache.
 struct Parts {
     file: Box<dyn DiskFile>,
     waiting: Vec<Bytes>,
     waiting_bytes: usize,
     /// Bytes before that.
     written: u64,
-    /// Up to here the system has been asked to write.
+    /// The system has been asked to write up to here.
     sent: u64,
 }
 
-enum Way {
+enum WriteMode {
     Cached(Parts),
     Direct(DirectWriter),
 }
 
 /// A file that is written front to back.
-pub(super) struct TableOut {
-    way: Way,
+pub(super) struct TableFileWriter {
+    mode: WriteMode,
     path: PathBuf,
     counts: Arc<IoCounts>,
 }
 
-impl TableOut {
+impl TableFileWriter {
     /// Makes the file.
     pub(super) fn create(sink: &TableSink<'_>, path: PathBuf) -> Result<Self, LsmError> {
         let file = sink
@@ -107,10 +106,10 @@ impl TableOut {
             .counts
             .set_direct(sink.io, &*file)
             .map_err(io_error("creating", &path))?;
-        let way = if is_direct {
-            Way::Direct(DirectWriter::new(file, WRITE_BYTES))
+        let mode = if is_direct {
+            WriteMode::Direct(DirectWriter::new(file, WRITE_BYTES))
         } else {
-            Way::Cached(Parts {
+            WriteMode::Cached(Parts {
                 file,
                 waiting: Vec::new(),
                 waiting_bytes: 0,
@@ -119,7 +118,7 @@ impl TableOut {
             })
         };
         Ok(Self {
-            way,
+            mode,
             path,
             counts: Arc::clone(sink.counts),
         })
@@ -127,18 +126,18 @@ impl TableOut {
 
     /// Bytes so far.
     pub(super) const fn bytes(&self) -> u64 {
-        match &self.way {
-            Way::Cached(parts) => parts.written + parts.waiting_bytes as u64,
-            Way::Direct(writer) => writer.len(),
+        match &self.mode {
+            WriteMode::Cached(parts) => parts.written + parts.waiting_bytes as u64,
+            WriteMode::Direct(writer) => writer.len(),
         }
     }
 
-    /// Appends a part, which is written sooner or later.
+    /// Appends a part, which is written later.
     pub(super) fn append(&mut self, part: Bytes) -> Result<(), LsmError> {
         let path = &self.path;
-        match &mut self.way {
-            Way::Direct(writer) => writer.append(&part).map_err(io_error("writing", path)),
-            Way::Cached(parts) => {
+        match &mut self.mode {
+            WriteMode::Direct(writer) => writer.append(&part).map_err(io_error("writing", path)),
+            WriteMode::Cached(parts) => {
                 parts.waiting_bytes += part.len();
                 parts.waiting.push(part);
                 if parts.waiting_bytes < WRITE_BYTES {
@@ -153,8 +152,8 @@ impl TableOut {
     /// Writes what is left and syncs the file. Its length in bytes.
     pub(super) fn finish(self, site: SyncSite) -> Result<u64, LsmError> {
         let path = &self.path;
-        let (file, bytes) = match self.way {
-            Way::Direct(writer) => {
+        let (file, bytes) = match self.mode {
+            WriteMode::Direct(writer) => {
                 let written = writer.finish().map_err(io_error("writing", path))?;
                 let (count, by) = if written.is_direct {
                     (&self.counts.written_bytes, written.bytes)
@@ -164,7 +163,7 @@ impl TableOut {
                 count.fetch_add(by, Ordering::Relaxed);
                 (written.file, written.bytes)
             }
-            Way::Cached(mut parts) => {
+            WriteMode::Cached(mut parts) => {
                 parts.write(path)?;
                 (parts.file, parts.written)
             }
