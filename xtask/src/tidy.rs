@@ -11,6 +11,7 @@
 //! | `machine-paths`  | no path of somebody's machine is in the sources            | [`contents`] |
 //! | `names`          | no file is named after nothing                             | [`contents`] |
 //! | `named-paths`    | paths named in ARCHITECTURE.md and README.md exist         | [`paths`]    |
+//! | `glossary`       | no word of docs/GLOSSARY.md has two meanings               | [`glossary`] |
 //! | `figures`        | figures show kept rows, and rows are of commits            | [`figures`]  |
 //!
 //! A size rule can be suspended for one file or function, until a date, in `xtask/tidy-exemptions.txt`
@@ -20,6 +21,7 @@ mod contents;
 mod exemptions;
 mod figures;
 mod floors;
+mod glossary;
 mod paths;
 mod rust_source;
 mod sizes;
@@ -76,6 +78,7 @@ pub fn check(root: &Path) -> io::Result<Vec<Finding>> {
         findings.extend(contents::check(file));
     }
     findings.extend(paths::check(&files, |path| root.join(path).exists()));
+    findings.extend(glossary::check(&files));
     let history = figures::History::of(root);
     findings.extend(figures::check(&files, |commit| history.has(commit)));
     let list = std::fs::read_to_string(root.join(exemptions::LIST)).unwrap_or_default();

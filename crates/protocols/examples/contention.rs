@@ -23,10 +23,10 @@ use weft_base::{CatalogVersion, IndexId, Prng, TableId};
 use weft_program::{Access, AccessKind, KeyPart, Program, ProgramBuilder, verify};
 use weft_protocols::calvin::OrderedLockManager;
 use weft_protocols::needs::{CoarseTables, Need, NeedFinder, slot_mask};
+use weft_protocols::stamps::BatchLocks;
 use weft_protocols::waves::BatchPlanner;
 use weft_protocols::{Job, Sound, protocol_names, run_by_name};
 use weft_store::{ColumnDef, IndexDef, IndexMethod, Store, TableDef};
-use weft_txn::stamps::BatchLocks;
 use weft_types::{SqlType, Value};
 
 /// As the `weft` command has it.

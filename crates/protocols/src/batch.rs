@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use weft_store::{Catalog, Store};
 use weft_txn::Execution;
-use weft_txn::stamps::BatchLocks;
 
 use crate::epoch::worker_count;
 use crate::members::MemberRunner;
 use crate::needs::{CoarseTables, NeedFinder};
 use crate::report::Counts;
+use crate::stamps::BatchLocks;
 use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 
 /// Batches of one wave. The product has several ([`crate::waves`]).

@@ -44,6 +44,7 @@ mod ring;
 mod safeguards;
 pub mod serial;
 pub mod silo;
+pub mod stamps;
 pub mod timestamp;
 pub mod two_phase_locking;
 pub mod waves;

@@ -13,8 +13,7 @@
 //! programs go into later waves), `admission` (which programs enter the next batch), `batch`, `combiner`
 //! (which thread is the sequencer), `sequencer` (a turn), `executor` (waves), `record` and `write_set` (what
 //! the log keeps), `transaction`, `snapshots`, `overlay`, `view` and `session_access` (BEGIN ... COMMIT),
-//! `background` (flusher, checkpointer), `recovery` (replay), `verify` (checking files). `stamps` is Hobbes'
-//! Algorithm 1 as published, for crate `protocols`.
+//! `background` (flusher, checkpointer), `recovery` (replay), `verify` (checking files).
 //!
 //! Forbidden knowledge: nothing here knows SQL text, the wire, or DataFusion.
 
@@ -38,7 +37,6 @@ mod request;
 mod sequencer;
 mod session_access;
 mod snapshots;
-pub mod stamps;
 mod stats;
 mod sync;
 mod ticket;
@@ -56,6 +54,7 @@ pub mod planning {
         AnswerSink, Work, compiled_runs, prefetch_accesses, run_reads_into, run_wave_as, run_wave_into,
         run_waves_into,
     };
+    pub use crate::lock_slots::LockSlots;
     pub use crate::locks::{LockRequests, LockScope, program_locks, row_locks};
 }
 

@@ -260,7 +260,7 @@ impl RequestBuilder {
 mod tests {
     use super::*;
     use crate::locks::row_locks;
-    use crate::stamps::BatchLocks;
+    use crate::waves::WavePlanner;
     use proptest::prelude::*;
     use weft_base::CatalogVersion;
     use weft_program::{KeyPart, ProgramBuilder};
@@ -414,7 +414,7 @@ mod tests {
     }
 
     proptest! {
-        /// Two accesses that meet in a row which one of them may change are never admitted into one batch.
+        /// Two accesses that meet in a row which one of them may change never share a wave.
         #[test]
         fn who_meets_in_a_row_is_kept_apart(
             (columns, one, other) in (1..=3usize).prop_flat_map(|n| (Just(n), touch(n), touch(n)))
@@ -422,10 +422,10 @@ mod tests {
             let def = table(columns);
             let meet = (one.write || other.write)
                 && rows(columns).iter().any(|row| one.holds(row) && other.holds(row));
-            let mut locks = BatchLocks::new(1 << 20);
-            prop_assert!(locks.admit(&one.locks(&def)));
-            let admitted = locks.admit(&other.locks(&def));
-            prop_assert!(!(meet && admitted), "{one:?} {other:?}");
+            let mut planner = WavePlanner::new(1 << 20);
+            prop_assert_eq!(planner.place(&one.locks(&def)), Some(0));
+            let together = planner.place(&other.locks(&def)) == Some(0);
+            prop_assert!(!(meet && together), "{one:?} {other:?}");
         }
 
         /// A program of many accesses asks for what each of them alone asks for, and for nothing else.
@@ -505,13 +505,14 @@ mod tests {
             write,
             by_session: false,
         };
-        let mut locks = BatchLocks::new(1 << 20);
-        assert!(locks.admit(&range(&[1, 1], true).locks(&def)));
-        assert!(locks.admit(&range(&[1, 2], true).locks(&def)));
-        assert!(locks.admit(&range(&[2], true).locks(&def)));
-        assert!(!locks.admit(&range(&[1, 2], false).locks(&def)));
-        assert!(!locks.admit(&range(&[1], true).locks(&def)));
-        assert!(!locks.admit(&range(&[2, 5], true).locks(&def)));
-        assert!(locks.admit(&range(&[3, 5], false).locks(&def)));
+        let mut planner = WavePlanner::new(1 << 20);
+        let mut shares = |access: Touched| planner.place(&access.locks(&def)) == Some(0);
+        assert!(shares(range(&[1, 1], true)));
+        assert!(shares(range(&[1, 2], true)));
+        assert!(shares(range(&[2], true)));
+        assert!(!shares(range(&[1, 2], false)));
+        assert!(!shares(range(&[1], true)));
+        assert!(!shares(range(&[2, 5], true)));
+        assert!(shares(range(&[3, 5], false)));
     }
 }

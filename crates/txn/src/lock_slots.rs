@@ -20,7 +20,7 @@ const KIND_BIT: u32 = 62;
 
 /// See the module's head.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LockSlots {
+pub struct LockSlots {
     mask: u64,
 }
 

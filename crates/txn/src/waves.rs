@@ -1,6 +1,6 @@
 //! The wave planner: puts conflicting programs of one batch into waves that run one after the other.
 //!
-//! Hobbes' batch lock manager (`stamps`) refuses a program that conflicts with an admitted one, so a single
+//! Hobbes' batch lock manager refuses a program that conflicts with an admitted one, so a single
 //! hot key limits every batch to one member. Here such a program goes into the first wave after everything
 //! that it conflicts with. A slot remembers, for each mode that a later program may request, the last wave
 //! that holds a conflicting program; a program's wave is one more than the maximum of these numbers over all
@@ -12,7 +12,7 @@
 //! slot (8 bytes) | IS u16 | IX u16 | S u16 | X u16 |     SIX is both S and IX
 //!                  ^ placing S in wave w raises IX and X to w: what conflicts with S must come later
 //!                    numbers go on from batch to batch, and those below `first` are void: "release all"
-//!                    costs nothing, as with stamps; the table is cleared at most once in 32,768 waves
+//!                    costs nothing; the table is cleared at most once in 32,768 waves
 //! ```
 //!
 //! Invariants: 1. No two programs of one wave conflict. 2. Of two conflicting programs the one placed first

@@ -15,7 +15,7 @@ use weft_store::{CatalogOp, ColumnDef, IndexDef, IndexMethod, Store, TableDef};
 use weft_txn::planning::{
     AnswerSink, LockScope, Work, program_locks, run_reads_into, run_wave_as, run_wave_into, run_waves_into,
 };
-use weft_txn::stamps::BatchLocks;
+use weft_txn::waves::WavePlanner;
 use weft_txn::{Answer, Committed, Execution};
 use weft_types::{SqlError, SqlType, Value};
 
@@ -227,18 +227,18 @@ type Call = (Arc<Program>, Vec<u8>);
 /// no locks, go alone.
 fn waves(store: &Arc<Store>, calls: Vec<Call>, members_max: usize) -> Vec<Vec<Call>> {
     let catalog = store.catalog();
-    let mut locks = BatchLocks::new(1 << 14);
+    let mut planner = WavePlanner::new(1 << 14);
     let mut scratch = Default::default();
     let mut left: VecDeque<Call> = calls.into();
     let mut waves = Vec::new();
     while !left.is_empty() {
-        locks.begin();
+        planner.begin();
         let (mut wave, mut put_off) = (Vec::new(), VecDeque::new());
         while let Some((program, inputs)) = left.pop_front() {
             let scope = LockScope::ReadsAndWrites;
             match program_locks(&program, &inputs, &catalog, scope, &mut scratch) {
                 Err(_) => wave.push((program, inputs)),
-                Ok(requests) if wave.len() < members_max && locks.admit(&requests) => {
+                Ok(requests) if wave.len() < members_max && planner.place(&requests) == Some(0) => {
                     wave.push((program, inputs));
                 }
                 Ok(_) => put_off.push_back((program, inputs)),

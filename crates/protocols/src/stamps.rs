@@ -1,5 +1,5 @@
-//! The batch lock manager as published: which programs may be in the same batch. Used by crate `protocols`,
-//! to be measured beside the wave planner (`waves`), which is what the engine uses.
+//! The batch lock manager as published: which programs may be in the same batch. The product plans waves
+//! instead ([`weft_txn::waves`]).
 //!
 //! Hobbes 3.3.3, Algorithm 1, admits a program if none of its keys conflicts with a program admitted before
 //! it, and clears both bitmaps when the batch is full. Here a slot holds a stamp (the batch that wrote it
@@ -15,11 +15,10 @@
 //!
 //! Invariants: 1. `admit` either stamps every request of a program or none. 2. A collision of two resources
 //! on one slot can only refuse what could have been admitted, never the reverse. 3. The outcome depends only
-//! on the sequence of calls, and the log holds the outcome, so replay never asks.
+//! on the sequence of calls.
 
 use weft_lock::LockRequest;
-
-use crate::lock_slots::LockSlots;
+use weft_txn::planning::LockSlots;
 
 const MODE_BITS: u32 = 8;
 
