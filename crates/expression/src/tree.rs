@@ -283,15 +283,6 @@ impl Expr {
         roots
     }
 
-    /// The expression that ends at a node.
-    #[must_use]
-    pub fn subtree(&self, at: usize) -> Expr {
-        let size = self.nodes[at].size as usize;
-        Expr {
-            nodes: self.nodes[at + 1 - size..=at].to_vec(),
-        }
-    }
-
     /// The column, if it is nothing else.
     #[must_use]
     pub fn as_column(&self) -> Option<ColumnId> {

@@ -456,12 +456,6 @@ impl LockTable {
             .map(move |(resource, _)| (*resource, self.mode_held(txn, *resource)))
     }
 
-    /// Number of locks the transaction holds.
-    #[must_use]
-    pub fn held_count(&self, txn: TxnId) -> usize {
-        self.held(txn).count()
-    }
-
     /// Whether the transaction waits.
     #[must_use]
     pub fn is_waiting(&self, txn: TxnId) -> bool {
@@ -489,12 +483,6 @@ impl LockTable {
     #[must_use]
     pub fn waiting_count(&self) -> usize {
         self.waiting
-    }
-
-    /// Number of resources that are locked or waited for.
-    #[must_use]
-    pub fn resource_count(&self) -> usize {
-        self.locks.len()
     }
 
     /// Whether nobody holds or waits for anything.

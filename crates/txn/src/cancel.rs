@@ -43,11 +43,6 @@ impl CancelToken {
         *self.0.deadline.lock() = deadline;
     }
 
-    /// True once `cancel` was called.
-    pub fn is_cancelled(&self) -> bool {
-        self.0.cancelled.load(Ordering::Acquire)
-    }
-
     /// The error with which whoever runs under this token must stop now (57014; 72000 if its snapshot was
     /// given up).
     pub fn error(&self) -> Option<SqlError> {

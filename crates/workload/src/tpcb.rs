@@ -10,8 +10,6 @@ use weft_base::Prng;
 
 /// Tellers of one branch.
 pub const TELLERS_PER_BRANCH: u64 = 10;
-/// Accounts of one branch.
-pub const ACCOUNTS_PER_BRANCH: u64 = 100_000;
 
 /// How large the bank is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,14 +21,6 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// pgbench's bank of this scale factor.
-    pub fn of_pgbench(branches: u64) -> Self {
-        Self {
-            branches,
-            accounts_per_branch: ACCOUNTS_PER_BRANCH,
-        }
-    }
-
     /// All accounts, numbered from 1.
     pub fn accounts(self) -> u64 {
         self.branches * self.accounts_per_branch

@@ -127,8 +127,3 @@ pub fn aggregates(name: &str) -> &'static [&'static AggregateEntry] {
 pub fn all() -> impl Iterator<Item = &'static Entry> {
     FAMILIES.iter().copied().flatten()
 }
-
-/// All aggregates.
-pub fn all_aggregates() -> impl Iterator<Item = &'static AggregateEntry> {
-    AGGREGATE_FAMILIES.iter().copied().flatten()
-}

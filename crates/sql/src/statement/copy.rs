@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use weft_store::TableDef;
-use weft_types::{SqlError, SqlState, SqlType};
+use weft_types::{SqlError, SqlState};
 
 use super::parse::{self, ParsedAst};
-use super::plan::{OutputColumn, Plan};
+use super::plan::Plan;
 use super::scalar::Scalar;
 use super::{PlanContext, names};
 use crate::error;
@@ -96,26 +96,6 @@ impl CopyPlan {
     /// COPY FROM.
     pub fn is_from(&self) -> bool {
         matches!(self, CopyPlan::From { .. })
-    }
-
-    /// Types of the incoming columns, in the data's order; empty for COPY TO.
-    pub fn incoming_types(&self) -> Vec<SqlType> {
-        match self {
-            CopyPlan::From { table, columns, .. } => columns
-                .iter()
-                .filter_map(|&column| table.columns.get(column))
-                .map(|column| column.ty)
-                .collect(),
-            CopyPlan::To { .. } => Vec::new(),
-        }
-    }
-
-    /// Columns that go out, where known.
-    pub fn outgoing_columns(&self) -> Option<&[OutputColumn]> {
-        match self {
-            CopyPlan::To { plan, .. } => plan.columns(),
-            CopyPlan::From { .. } => None,
-        }
     }
 
     /// Options.

@@ -50,17 +50,6 @@ pub struct TpccShape {
     pub customers: u64,
 }
 
-impl TpccShape {
-    /// The specification's sizes.
-    pub fn standard(warehouses: u64) -> Self {
-        Self {
-            warehouses,
-            items: 100_000,
-            customers: 3000,
-        }
-    }
-}
-
 /// Loaded tables and compiled programs.
 pub struct Tpcc {
     shape: TpccShape,
