@@ -26,11 +26,17 @@
 //!    overlap DB instructions report the same.
 //!
 //! - [`instr`]: opcodes and their eight-byte form. [`program`]: the parts. [`codec`]: bytes. [`asm`]: text.
-//! - `resolve`: what is worked out once per program. `prefetch`: what a run will look for.
+//! - `resolve`: what is computed once per program. `prefetch`: prefetching what a run will search for.
 //! - [`builder`]: for compilers. [`verify`]: the rules. [`guard`]: declared accesses enforced.
-//! - [`interpreter`]: the CPU executor; `compiled`: machine code for what is hot in it.
-//! - [`functions`]: what CALL computes. [`report`]: errors and notices that a program makes.
-//! - [`data_access`]: what it runs on.
+//! - [`interpreter`]: the CPU executor; `compiled`: machine code for hot programs.
+//! - [`functions`]: the functions of CALL. [`report`]: errors and notices of a program.
+//! - [`data_access`]: the interface to the rows.
+//!
+//! Eight modules import each other in a circle: `program`, `access_keys`, `resolve`, `prefetch`,
+//! `projection`, `data_access`, `interpreter` and `compiled`. A [`Program`] owns what is derived from it (the
+//! resolved form, the machine code), so that a batch finds all of it behind one pointer; and what is derived
+//! names the program that it belongs to. The other modules stand below (`instr`, `class`, `functions`,
+//! `error`, `outcome`, `report`) or above (`builder`, `asm`, `codec`, `verify`).
 //!
 //! Source: BionicDB 4.3 (softcore, Table 2), 4.5 (two-phase execution); Hobbes 3.3 (read and write sets
 //! ahead of time).

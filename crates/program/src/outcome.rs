@@ -1,24 +1,24 @@
-//! What a program gives back: rows and counts of each statement, and notices.
+//! The result of a program: rows and counts of each statement, and notices.
 //!
-//! The rows of all statements lie in one buffer, in the order in which they were emitted, each with the
-//! number of its statement: a transaction of many statements with a row each needs no memory for each.
+//! The rows of all statements are in one buffer, in the order in which they were emitted, each with the
+//! number of its statement: a transaction of many statements with a row each needs no allocation for each.
 //! Buffers keep their memory between runs.
 
 use weft_types::{Notice, SqlError};
 
-/// Where a row ends, and whose it is.
+/// The end of a row, and its statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RowEnd {
     statement: u32,
-    /// In the outcome's bytes; it begins where the row before it ends.
+    /// In the outcome's bytes; it begins where the previous row ends.
     end: u32,
 }
 
-/// What is known of one statement.
+/// The result of one statement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Statement {
     affected: u64,
-    /// Its rows lie among these, by number over all statements.
+    /// Its first row, by number over all statements.
     first: u32,
     behind: u32,
     /// How many rows it has.
@@ -26,18 +26,18 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// Where in it the count of rows affected lies.
+    /// Offset of the count of affected rows.
     #[cfg(feature = "compiled")]
     pub(crate) const AFFECTED_OFFSET: usize = std::mem::offset_of!(Statement, affected);
 }
 
-/// The result of one run. After an error its content means nothing.
+/// The result of one run. Undefined after an error.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     bytes: Vec<u8>,
     rows: Vec<RowEnd>,
     statements: Vec<Statement>,
-    /// What the client is told besides, in the order in which it was said.
+    /// Messages for the client, in order.
     pub notices: Vec<Notice>,
 }
 
@@ -51,7 +51,7 @@ impl PartialEq for Outcome {
 
 impl Eq for Outcome {}
 
-/// How much rows take, more or less.
+/// The approximate size of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OutputSize {
     pub bytes: u32,
@@ -59,14 +59,13 @@ pub(crate) struct OutputSize {
 }
 
 impl OutputSize {
-    /// Bytes and rows that room is made for beforehand, at most.
+    /// The most bytes and rows for which memory is reserved in advance.
     const MAX: OutputSize = OutputSize {
         bytes: 64 << 10,
         rows: 4 << 10,
     };
 
-    /// For runs like those before and one that took so much: a little more than that, or a little less than
-    /// before.
+    /// The estimate after a run of this size: a little more than that, or a little less than before.
     fn with(self, taken: OutputSize) -> OutputSize {
         let one = |before: u32, taken: u32, max: u32| match taken.min(max) {
             taken if taken > before => (taken + taken / 8).min(max),
@@ -88,11 +87,11 @@ const OUTPUT_SIZES: usize = 32;
 
 impl OutputSizes {
     fn slot(&mut self, program: usize) -> &mut (usize, OutputSize) {
-        // Numbers are addresses, so the low bits tell little.
+        // Numbers are addresses, so the low bits carry little information.
         &mut self.0[(program ^ program >> 7) / 16 % OUTPUT_SIZES]
     }
 
-    /// What a program with this number will take.
+    /// The expected output size of a program with this number.
     #[inline]
     pub fn of(&mut self, program: usize) -> OutputSize {
         let (whose, output_size) = *self.slot(program);
@@ -103,22 +102,22 @@ impl OutputSizes {
         }
     }
 
-    /// A program has run.
+    /// Records the output size of a run.
     #[inline]
     pub fn note(&mut self, program: usize, output_size: OutputSize, taken: OutputSize) {
         *self.slot(program) = (program, output_size.with(taken));
     }
 }
 
-/// What became of a row.
+/// The outcome of emitting a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Emitted {
     /// It is the statement's last.
     Row,
-    /// All rows would have more bytes than allowed. Nothing of it is left.
+    /// The rows would exceed the allowed bytes. The row is not kept.
     TooLong,
-    /// There is no such statement. Nothing of it is left.
+    /// There is no such statement. The row is not kept.
     NoStatement,
 }
 
@@ -133,7 +132,7 @@ impl Outcome {
         self.bytes.len()
     }
 
-    /// What all rows take.
+    /// The size of all rows.
     pub(crate) fn output_size(&self) -> OutputSize {
         let of = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         OutputSize {
@@ -142,7 +141,7 @@ impl Outcome {
         }
     }
 
-    /// What one statement gave.
+    /// The result of one statement.
     pub fn statement(&self, number: usize) -> Option<StatementOutcome<'_>> {
         let statement = *self.statements.get(number)?;
         Some(StatementOutcome {
@@ -152,12 +151,12 @@ impl Outcome {
         })
     }
 
-    /// What each statement gave, in statement order.
+    /// The result of each statement, in statement order.
     pub fn statements(&self) -> impl Iterator<Item = StatementOutcome<'_>> {
         (0..self.statements.len()).filter_map(|number| self.statement(number))
     }
 
-    /// Begins anew.
+    /// Clears the outcome.
     pub(crate) fn reset(&mut self, statement_count: usize) {
         self.notices.clear();
         self.bytes.clear();
@@ -166,7 +165,7 @@ impl Outcome {
         self.statements.resize(statement_count, Statement::default());
     }
 
-    /// Where what is known of the statements lies, for machine code; it stays there until the next
+    /// The address of the statements' results, for machine code; it stays valid until the next
     /// [`Outcome::reset`].
     #[cfg(feature = "compiled")]
     pub(crate) fn statements_mut(&mut self) -> *mut Statement {
@@ -184,9 +183,8 @@ impl Outcome {
         }
     }
 
-    /// Appends a row that `write` puts behind the bytes that are there; it leaves nothing if that fails. With
-    /// the first row, memory is taken for as much as there is room to be. `bytes_max` is the most that all
-    /// may have.
+    /// Appends a row that `write` writes behind the existing bytes; it leaves nothing if that fails. The
+    /// first row reserves memory for the expected size. `bytes_max` is the limit for all rows.
     #[inline]
     pub(crate) fn emit(
         &mut self,
@@ -197,7 +195,7 @@ impl Outcome {
     ) -> Result<Emitted, SqlError> {
         if self.rows.is_empty() {
             self.bytes.reserve(output_size.bytes as usize);
-            // A row each, if nobody knows better.
+            // One row for each, if nothing else is known.
             self.rows
                 .reserve(self.statements.len().max(output_size.rows as usize));
         }
@@ -250,12 +248,12 @@ pub struct StatementOutcome<'o> {
 }
 
 impl<'o> StatementOutcome<'o> {
-    /// Rows inserted, updated or removed, as COUNT added them up.
+    /// Rows inserted, updated or removed, as counted by COUNT.
     pub fn affected(&self) -> u64 {
         self.statement.affected
     }
 
-    /// How many rows it gave: a SELECT's, or RETURNING.
+    /// The number of rows that it returned: a SELECT's, or RETURNING.
     pub fn row_count(&self) -> usize {
         self.statement.rows as usize
     }

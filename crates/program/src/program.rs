@@ -58,9 +58,9 @@ pub struct IndexShape {
     pub id: IndexId,
     /// Columns in key order.
     pub columns: Vec<usize>,
-    /// No two rows have one key.
+    /// No two rows have the same key.
     pub unique: bool,
-    /// Keeps an order, so that SCAN works.
+    /// Ordered, so that SCAN works.
     pub ordered: bool,
 }
 
@@ -102,8 +102,7 @@ impl TableShape {
     }
 }
 
-/// What kind of touch an access declares. Keys are primary keys, those of [`AccessKind::WriteValue`]
-/// excepted.
+/// What an access does. Keys are primary keys, except for [`AccessKind::WriteValue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccessKind {
     /// Reads the row with the key, or sees that there is none.
@@ -112,17 +111,17 @@ pub enum AccessKind {
     WriteRow,
     /// Inserts a row with the key. A table without primary key: an empty key.
     InsertRow,
-    /// Reads rows whose keys lie from the prefix `key` to the prefix `hi`, both with all keys they begin; an
+    /// Reads rows with keys between the prefixes `key` and `hi`, including all keys with these prefixes; an
     /// empty or absent prefix is no bound.
     ReadRange,
     /// Reads anything of the table.
     ReadTable,
     /// Does anything to the table.
     WriteTable,
-    /// Takes or gives up a value of a unique index.
+    /// Takes or releases a value of a unique index.
     WriteValue(IndexId),
-    /// Does anything to rows whose keys lie in a range, given as for [`AccessKind::ReadRange`]; rows may come
-    /// and go in it.
+    /// Changes rows with keys in a range, given as for [`AccessKind::ReadRange`]; rows may be inserted and
+    /// removed in it.
     WriteRange,
 }
 

@@ -1,11 +1,11 @@
 //! Background threads: the flusher, the checkpointer and the background sequencer.
 //!
-//! The flusher syncs the log every few milliseconds for sessions with `synchronous_commit = off`. The
-//! checkpointer writes what changed up to a batch boundary once enough log has been written, while batches
-//! go on, and then drops the log before it; in between it looks through the rows for damage ([`Scrubber`]).
-//! The relief takes the sequencer's role over from a caller that has served others for long. All end when
-//! the engine is dropped. If one of them panics, writing ends: nobody would do its work, and what it left
-//! half done is not known.
+//! The flusher syncs the log every few milliseconds for sessions with `synchronous_commit = off`. Once enough
+//! log has been written, the checkpointer writes what changed up to a batch boundary, while batches go on,
+//! and then removes the log before it; in between it checks the rows for damage ([`Scrubber`]). The
+//! background sequencer takes over the sequencer's role from a caller that has served others for long. All
+//! end when the engine is dropped. If one of them panics, writing ends: its work would not be done any more,
+//! and the state that it left is unknown.
 
 use crate::engine::Shared;
 use crate::error::EngineError;
@@ -98,8 +98,8 @@ fn checkpoint_as_needed(shared: &Shared) {
     }
 }
 
-/// Brings what is on disk to the newest boundary and drops the log before it. After a panic nobody knows what
-/// the checkpoint left behind: writing ends.
+/// Brings the checkpoint to the newest boundary and removes the log before it. After a panic the state of the
+/// checkpoint is unknown: writing ends.
 pub(crate) fn checkpoint(shared: &Shared) -> Result<BatchId, EngineError> {
     let work = AssertUnwindSafe(|| checkpoint_or_panic(shared));
     std::panic::catch_unwind(work).unwrap_or_else(|_| {

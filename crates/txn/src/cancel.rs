@@ -33,7 +33,7 @@ impl CancelToken {
         self.0.snapshot_lost.store(false, Ordering::Release);
     }
 
-    /// Ends the statement that runs under this token because what it reads keeps too much in memory.
+    /// Ends the statement that runs under this token because its snapshot keeps too much in memory.
     pub(crate) fn give_up_snapshot(&self) {
         self.0.snapshot_lost.store(true, Ordering::Release);
     }
@@ -43,7 +43,7 @@ impl CancelToken {
         *self.0.deadline.lock() = deadline;
     }
 
-    /// The error with which whoever runs under this token must stop now (57014; 72000 if its snapshot was
+    /// The error with which the statement under this token must stop now (57014; 72000 if its snapshot was
     /// given up).
     pub fn error(&self) -> Option<SqlError> {
         self.0.verdict().err()

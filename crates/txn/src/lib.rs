@@ -15,6 +15,11 @@
 //! the log keeps), `transaction`, `snapshots`, `overlay`, `view` and `session_access` (BEGIN ... COMMIT),
 //! `background` (flusher, checkpointer), `recovery` (replay), `verify` (checking files).
 //!
+//! `engine`, `sequencer`, `background` and `transaction` import each other: the state that all threads share
+//! is the engine's, contains the sequencer, and is what the sequencer, the background threads and
+//! transactions work on. So do `request` and `ticket` (a request owns the responder of its answer), and
+//! `locks` and `lock_plan` (the requests of a program, and the plan that makes them).
+//!
 //! Forbidden knowledge: nothing here knows SQL text, the wire, or DataFusion.
 
 mod admission;

@@ -48,7 +48,7 @@ pub struct EngineStats {
     pub deferrals: u64,
     /// Times an interactive transaction began to wait for locks of others.
     pub lock_waits: u64,
-    /// Transactions refused a lock because waiting for it would have closed a circle.
+    /// Transactions refused a lock because waiting for it would have closed a cycle.
     pub deadlocks: u64,
     /// Checkpoints finished.
     pub checkpoints: u64,

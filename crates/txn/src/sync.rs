@@ -1,5 +1,5 @@
-//! What threads meet at, where `role` and `ticket` take it from: their model test (`tests/handover`) compiles
-//! the same files over a scheduler that it steps.
+//! The synchronization primitives of `combiner` and `ticket`: their model test (`tests/handover`) compiles
+//! the same files with those of a scheduler that it steps.
 
 pub(crate) use parking_lot::{Condvar, Mutex};
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,12 +1,12 @@
 //! A ticket: where one caller waits for the answer to its request.
 //!
-//! The thread that plays the sequencer fills tickets; a caller that became the sequencer itself finds its
-//! own ticket filled before it ever waits, so a lone transaction costs no thread handoff (DESIGN.md,
-//! Batches). Others spin for a moment, since a batch is often shorter than a sleep, and then block, or leave
-//! a waker and go.
+//! The thread in the sequencer's role fills tickets; a caller that became the sequencer itself finds its own
+//! ticket filled before it ever waits, so a lone transaction costs no thread handoff (DESIGN.md, Batches).
+//! Others spin for a moment, since a batch is often shorter than a sleep, and then block, or register a waker
+//! and return.
 //!
-//! Invariant: every ticket is filled. A request owns its [`Responder`], which answers with an error when it
-//! is dropped without an answer, so whatever becomes of a request, a panic included, nobody waits for ever.
+//! Invariant: every ticket is filled. A request owns its [`Responder`], which answers with an error if it is
+//! dropped without an answer; so nobody waits for ever, whatever happens to a request, a panic included.
 
 use crate::request::{Answer, Refused};
 use crate::sync::{AtomicBool, Condvar, Mutex, Ordering};
@@ -17,17 +17,18 @@ use std::time::Duration;
 use weft_base::blocking;
 use weft_types::{SqlError, SqlState};
 
-/// How often a waiter looks before it sleeps. On few cores spinning takes time from the sequencer itself.
+/// How often a waiting thread polls before it sleeps. On few cores spinning takes time from the sequencer
+/// itself.
 const SPINS_BEFORE_SLEEP: u32 = 64;
 
 #[derive(Debug)]
 struct Slot<T> {
     answer: Option<T>,
-    /// Is called when the answer comes.
+    /// Called when the answer arrives.
     waker: Option<Waker>,
 }
 
-/// The shared place of one answer.
+/// The shared state of one answer.
 #[derive(Debug)]
 pub(crate) struct TicketCell<T> {
     done: AtomicBool,
@@ -45,7 +46,7 @@ impl<T> Responder<T> {
         Arc::ptr_eq(&self.0, cell)
     }
 
-    /// The wish was taken back: nobody is woken.
+    /// The request was withdrawn: nobody is woken.
     pub(crate) fn withdraw(self) {
         self.0.slot.lock().waker = None;
     }
@@ -67,13 +68,13 @@ impl<T> Drop for Responder<T> {
     }
 }
 
-/// The error for a request that came to no answer.
+/// The error for a request that was dropped without an answer.
 pub(crate) fn lost_answer() -> SqlError {
     SqlError::new(SqlState::INTERNAL_ERROR, "the sequencer gave no answer")
 }
 
 impl<T> TicketCell<Answer<T>> {
-    /// A place without an answer yet, and who will give it.
+    /// A ticket without an answer yet, and its responder.
     pub(crate) fn with_responder() -> (Arc<Self>, Responder<T>) {
         let cell = TicketCell::new();
         (Arc::clone(&cell), Responder(cell))
@@ -81,7 +82,7 @@ impl<T> TicketCell<Answer<T>> {
 }
 
 impl<T> TicketCell<T> {
-    /// A place without an answer yet.
+    /// A ticket without an answer yet.
     pub(crate) fn new() -> Arc<TicketCell<T>> {
         Arc::new(TicketCell {
             done: AtomicBool::new(false),
@@ -93,7 +94,7 @@ impl<T> TicketCell<T> {
         })
     }
 
-    /// Puts the answer in and wakes the waiter. The first answer stands; a second one is dropped.
+    /// Stores the answer and wakes the waiting thread. Only the first answer counts.
     pub(crate) fn fill(&self, answer: T) {
         let mut slot = self.slot.lock();
         if self.done.load(Ordering::Relaxed) {
@@ -109,7 +110,7 @@ impl<T> TicketCell<T> {
         }
     }
 
-    /// Takes the answer if it is there; otherwise `waker` is called when it comes, in place of an earlier
+    /// Takes the answer if there is one; otherwise `waker` is called when it arrives, instead of an earlier
     /// one.
     pub(crate) fn poll(&self, waker: &Waker) -> Option<T> {
         self.spin();
@@ -135,7 +136,7 @@ impl<T> TicketCell<T> {
         }
     }
 
-    /// Blocks until the answer is there and takes it. The answer can be taken once.
+    /// Blocks until there is an answer and takes it. The answer can be taken once.
     pub(crate) fn wait(&self) -> Option<T> {
         self.spin();
         if !self.is_done() {

@@ -1,5 +1,5 @@
-//! What a run needs besides program and inputs. Kept by the caller between runs, so that steady state
-//! allocates nothing.
+//! The memory of a run besides program and inputs. The caller keeps it between runs, so that nothing is
+//! allocated in steady state.
 
 use weft_store::LookupPlan;
 use weft_types::SqlError;
@@ -34,7 +34,7 @@ impl Default for Registers {
 const REGISTER_MASK: u8 = REGISTERS as u8 - 1;
 
 impl Registers {
-    /// Where values and NULL flags lie, for machine code.
+    /// Where values and NULL flags are, for machine code.
     ///
     /// # Safety
     /// The registers are live.
@@ -77,14 +77,14 @@ impl Registers {
     }
 }
 
-/// A collect register: what the DB instruction issued last on it gave.
+/// A collect register: the result of the last DB instruction on it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Collected {
-    /// Ordinal of the table that rows are of.
+    /// Ordinal of the rows' table.
     pub table: u8,
     /// Status that RET gives, once.
     pub status: bool,
-    /// The access by whose key or in whose range the rows were found, while they are there.
+    /// The access that covers the rows, by its key or range, while there are any.
     pub access: Option<u32>,
     /// The current row.
     pub row: Option<RowHandle>,
@@ -95,7 +95,7 @@ pub(crate) struct Collected {
 }
 
 impl Collected {
-    /// Forgets everything; rows to come are of a table.
+    /// Clears everything; the next rows belong to this table.
     pub fn clear(&mut self, table: u8) {
         self.table = table;
         self.status = false;
@@ -114,22 +114,22 @@ pub(crate) struct KeyImage {
     pub unmatchable: bool,
 }
 
-/// Where a run stands between two stretches of execution.
+/// The state of a suspended run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RunState {
     /// The next instruction.
     pub pc: usize,
     /// It is in the abort handler.
     pub is_aborting: bool,
-    /// What the instruction at `pc` searches has been fetched.
+    /// What the instruction at `pc` searches has been prefetched.
     pub is_fetched: bool,
     /// Budget left, of the whole.
     pub left: u32,
     pub budget: u32,
 }
 
-/// The frame of a run, reusable: all of its state between [`crate::begin`] and its end, and the memory that
-/// the next run finds grown. One run at a time.
+/// The frame of a run, reusable: all of its state between [`crate::begin`] and its end, and memory that the
+/// next run reuses. One run at a time.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     pub(crate) registers: Registers,
@@ -138,39 +138,39 @@ pub struct Scratch {
     pub(crate) rows: [RowImage; ROW_BUFFERS],
     pub(crate) guard: GuardKeys,
     pub(crate) run: RunState,
-    /// Searches that will follow in a loop.
+    /// Prefetched searches of a loop.
     pub(crate) prefetch: JoinPrefetch,
-    /// What rows this run's buffers are made with room for, and of others.
+    /// The expected output sizes of this program and others.
     pub(crate) output_size: OutputSize,
     pub(crate) output_sizes: OutputSizes,
     /// Runs since the last sample was counted.
     pub(crate) uncounted_runs: u32,
-    /// How often the present run entered machine code.
+    /// How often the current run entered machine code.
     pub(crate) code_entries: u32,
-    /// A value on its way from one row buffer to another.
+    /// A value being copied from one row buffer to another.
     pub(crate) text: Vec<u8>,
     /// Bounds of a SCAN.
     pub(crate) lo: Vec<u8>,
     pub(crate) hi: Vec<u8>,
-    /// Errors caught, and what the next one has besides its message.
+    /// Caught errors, and the fields set for the next one.
     pub(crate) reports: Reports,
     /// The first error, while the abort handler runs.
     pub(crate) error: Option<SqlError>,
 }
 
 impl Scratch {
-    /// Whether machine code did a part of the run that was prepared last.
+    /// Whether machine code executed a part of the last run.
     pub fn ran_compiled(&self) -> bool {
         self.code_entries > 0
     }
 
-    /// How often the run that was prepared last entered machine code: it leaves it for what is rare, where
-    /// memory is waited for, and at its end.
+    /// How often the last run entered machine code: it leaves it for rare cases, to wait for memory, and at
+    /// its end.
     pub fn code_entries(&self) -> u32 {
         self.code_entries
     }
 
-    /// Memory that the next run finds grown, more or less, in bytes.
+    /// Memory that the next run reuses, approximately, in bytes.
     pub fn kept_bytes(&self) -> usize {
         let rows: usize = self.rows.iter().map(RowImage::kept_bytes).sum();
         let keys: usize = self.keys.iter().map(|key| key.bytes.capacity()).sum();
@@ -180,7 +180,7 @@ impl Scratch {
 
     /// After [`crate::begin`]: plans the lookups of single rows and values whose keys the run has declared,
     /// one for each access, and the beginnings of its ranges, as far as they are known before its first
-    /// instruction. Whoever runs the program finishes the plan; the run's searches look first where it led
+    /// instruction. The caller finishes the plan; the run's searches try the planned places first
     /// ([`crate::DataAccess::search_planned`]).
     pub fn plan_lookups(&mut self, program: &Program, inputs: &[u8], plan: &mut LookupPlan<'_>) {
         let resolved = &program.layouts.resolved;
@@ -200,9 +200,9 @@ impl Scratch {
         }
     }
 
-    /// Forgets what rows and keys were at hand, for writes are undone. The rows of a SCAN stay: a loop that
-    /// the block stands in goes on with the next of them. (Those of a SCAN within the block may be gone; the
-    /// verifier lets nothing use them.)
+    /// Drops the rows and keys at hand, because writes are undone. The rows of a SCAN stay: an enclosing loop
+    /// continues with the next of them. (Those of a SCAN within the block may be gone; the verifier excludes
+    /// their use.)
     pub(crate) fn forget_rows(&mut self, uses: FrameUse) {
         for collect in self.collect.iter_mut().take(uses.collect) {
             match collect.rows.is_empty() {
@@ -218,7 +218,7 @@ impl Scratch {
         self.run.is_fetched = false;
     }
 
-    /// Forgets the run before. What a program does not name keeps what it has.
+    /// Resets what the program uses; the rest keeps its contents.
     pub(crate) fn reset(&mut self, uses: FrameUse) {
         self.registers.nulls = u64::MAX;
         for collect in self.collect.iter_mut().take(uses.collect) {
