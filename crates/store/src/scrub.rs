@@ -1,9 +1,9 @@
-//! Looking at rows that nobody replaces for damage in memory.
+//! Scrubbing: checks rows that are not replaced for damage in memory.
 //!
-//! A row that is replaced or removed is checked against its seal at that moment, and one that a checkpoint
-//! writes, too. Others may lie unchanged for long, and programs that only read them do not pay for a check.
-//! So a [`Scrubber`] goes through all rows, a region at a time, over and over. What it finds is noted like
-//! other damage ([`Store::is_damaged`]): the next batch is not logged.
+//! A row is checked against its seal when it is replaced or removed, and when a checkpoint writes it. Other
+//! rows may stay unchanged for long, and programs that only read them do not pay for a check. So a
+//! [`Scrubber`] goes through all rows, region by region, over and over. Damage that it finds is treated like
+//! any other ([`Store::is_damaged`]): the next batch is not logged.
 //!
 //! Cost: a hash of each row's bytes, some 0.3 ms a region (measured with rows of 100 bytes).
 

@@ -1,9 +1,9 @@
 //! Expressions of point statements and procedures: bound by `weft_binder`, then turned into [`Scalar`]s.
 //!
-//! `weft_binder` gives an expression its types, as in any query; what the names in it mean is said here
-//! ([`Scope`]): columns of one table, the row that ON CONFLICT excludes, variables of a procedure. The typed
-//! tree becomes a [`Scalar`] in [`super::convert`]. What programs do not compute is refused there with
-//! [`Refusal::General`], whereupon the statement goes the general way through the query engine.
+//! `weft_binder` determines the types of an expression, as in any query; [`Scope`] defines what its names
+//! mean: columns of one table, the row that ON CONFLICT excludes, variables of a procedure.
+//! [`super::convert`] turns the typed tree into a [`Scalar`]. Operations that programs do not have are
+//! refused there with [`Refusal::General`], and the query engine executes the statement.
 
 use std::cell::RefCell;
 

@@ -1,13 +1,14 @@
-//! The finishing step of a range read: what its program's rows go through before the client gets them.
+//! The finishing step of a range read: what the session does with its program's rows before the client gets
+//! them.
 //!
 //! ```text
 //!   rows of the range --> sort --> one of each (DISTINCT) --> OFFSET, LIMIT --> without further columns
 //! ```
 //!
-//! A program reads a range in the order of an index. Another order, and rows without repetition, are made of
-//! the rows that it gave, in memory; the instruction budget bounds how many those are (larger ranges go to
-//! the query engine anyway, see [`super::ProgramPlan::fallback`]). Behind the columns that the client asked
-//! for a row may have more: what is sorted by besides, and a LIMIT or OFFSET that is a parameter.
+//! A program reads a range in the order of an index. Any other order, and DISTINCT, are computed from the
+//! returned rows in memory; the instruction budget bounds their number (larger ranges go to the query engine
+//! anyway, see [`super::ProgramPlan::fallback`]). After the columns that the client asked for a row may have
+//! further ones: other sort keys, and a LIMIT or OFFSET that is a parameter.
 //!
 //! 1. The order is SQL's: text by bytes, NaN above all numbers, -0 and 0 equal, NULLs last or where the query
 //!    says. Rows that compare equal keep the order of the index.

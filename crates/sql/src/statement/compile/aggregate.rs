@@ -9,9 +9,9 @@
 //! The least and greatest values of an index's next column need no loop over the rows: each is the first that
 //! is not NULL from its end of the range.
 //!
-//! An accumulator is a register, or a column of the frame ([`super::workspace`]) where no register holds the
-//! type. Of several values that are equal and look different (0 and -0, 1.0 and 1.00), `min` and `max` keep
-//! the last, as PostgreSQL does.
+//! An accumulator is a register, or a column of the workspace ([`super::workspace`]) if the type does not fit
+//! into a register. Of several values that are equal and look different (0 and -0, 1.0 and 1.00), `min` and
+//! `max` keep the last, as PostgreSQL does.
 
 use weft_program::{AccessKind, Class, Cond, Datum, Function, Label, Op, Reg, RowBuf};
 use weft_types::SqlType;

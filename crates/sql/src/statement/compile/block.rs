@@ -1,12 +1,12 @@
-//! The block of a procedure: where its variables live, and the code that reads and sets them.
+//! The block of a procedure: the storage of its variables, and the code that reads and sets them.
 //!
-//! A variable whose type fits 64 bits has a register of its own. All others (texts, numerics, bytea, uuid)
-//! are columns of the frame ([`super::workspace`]).
+//! A variable whose type fits into 64 bits has a register of its own. All others (texts, numerics, bytea,
+//! uuid) are columns of the workspace ([`super::workspace`]).
 //!
 //! Outside of procedures everything that depends on no row is computed when inputs are bound. Inside, only
-//! what cannot fail is: `IF b <> 0 THEN q := a / b` must not divide before it has looked. So arithmetic,
-//! comparisons and conversions become instructions. A key made by such an expression is declared as what it
-//! would be, or NULL where computing it fails, and computed by the program when it gets there.
+//! what cannot fail is: `IF b <> 0 THEN q := a / b` must not divide before the check. So arithmetic,
+//! comparisons and conversions become instructions. A key made by such an expression is declared with its
+//! value, or NULL if computing it fails, and computed again by the program.
 
 use weft_program::instr::{COLLECT_REGISTERS, REGISTERS};
 use weft_program::{Class, Cond, ErrorField, KeyBuf, KeyPart, Op, Reg};
@@ -26,7 +26,7 @@ const _: () = assert!(REGISTERS >= 32 && COLLECT_REGISTERS >= 8);
 pub(crate) enum Place {
     /// In a register.
     Register(Reg),
-    /// In a column of the frame.
+    /// In a column of the workspace.
     Workspace(u16),
 }
 
@@ -172,7 +172,7 @@ impl Coder {
         u16::try_from(block.variables.len() - 1).map_err(|_| Refusal::General)
     }
 
-    /// Gives the frame columns of variables from a number on to others.
+    /// Gives the workspace columns of variables from a number on to others.
     pub(crate) fn forget_variables(&mut self, from: usize) {
         let Some(block) = &mut self.block else {
             return;

@@ -1,9 +1,9 @@
 //! Code for expressions: from [`Scalar`]s to instructions on registers.
 //!
 //! What depends on no row is never computed by the program: it becomes an input or a constant. What depends
-//! on the row must fit registers: integers, floats, booleans, dates and timestamps; values of other types may
-//! be copied and compared (CMPV), and everything else is refused, whereupon the statement goes the general
-//! way.
+//! on the row must fit into registers: integers, floats, booleans, dates and timestamps. Values of other
+//! types may be copied and compared (CMPV); everything else is refused, and the query engine executes the
+//! statement.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Code for statements: each becomes a stretch of the logic section that issues its DB instructions and
-//! collects them.
+//! Code for statements: each becomes a part of the logic section that issues its DB instructions and collects
+//! their results.
 //!
 //! ```text
 //!   INSERT          ROW, SET.., INSERT, RET, COUNT                      per row
@@ -14,11 +14,10 @@
 //! In a procedure rows go into variables instead of results ([`Sink`]), counts into FOUND, and UPDATE and
 //! DELETE may go over a range.
 //!
-//! Every statement declares what it touches; keys of accesses are inputs or constants. Where only the first
-//! values of a key are known beforehand, the range of keys that begin with them is declared, and the table
-//! where not even those are. A row that is read by a secondary index has a primary key which nobody knows
-//! beforehand: such a read declares the table, or a range if index and primary key begin with the same
-//! columns.
+//! Every statement declares its accesses; their keys are inputs or constants. If only the first values of a
+//! key are known in advance, the range of keys with this prefix is declared, and if not even those are known,
+//! the table. The primary key of a row that is read by a secondary index is not known in advance: such a read
+//! declares the table, or a range if index and primary key begin with the same columns.
 
 use std::sync::Arc;
 

@@ -65,7 +65,7 @@ impl Coder {
         Ok(())
     }
 
-    /// The text of an option of RAISE in a column of the frame; an error if it is NULL.
+    /// The text of an option of RAISE in a column of the workspace; an error if it is NULL.
     pub(crate) fn option_text(&mut self, text: &Scalar) -> Coded<u16> {
         let workspace = self.workspace();
         let column = self.temporary(SqlType::Text);
@@ -101,19 +101,19 @@ impl Coder {
         Ok(column)
     }
 
-    /// A field of the error or notice that comes next: a column of the frame.
+    /// A field of the error or notice that comes next: a column of the workspace.
     pub(crate) fn diagnostic(&mut self, field: ErrorField, column: u16) {
         let workspace = self.workspace();
         self.b.diag(field, workspace, column);
     }
 
-    /// RAISE with a column of the frame.
+    /// RAISE with a column of the workspace.
     pub(crate) fn raise_column(&mut self, state: RaiseState, column: u16) {
         let workspace = self.workspace();
         self.b.raise_buffer(state, workspace, column);
     }
 
-    /// RAISE of a level that is no error, with a column of the frame.
+    /// RAISE of a level that is no error, with a column of the workspace.
     pub(crate) fn note_column(&mut self, level: Level, column: u16) {
         let workspace = self.workspace();
         self.b.note_buffer(level, workspace, column);

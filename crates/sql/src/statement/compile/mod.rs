@@ -11,8 +11,8 @@
 //! ([`compile`] takes a list): that is how a message `BEGIN; ...; COMMIT` of point statements becomes a
 //! one-shot transaction.
 //!
-//! Whatever does not fit is refused with [`Refusal::General`] and planned in general form. A program is
-//! verified before it leaves.
+//! A statement that does not fit is refused with [`Refusal::General`] and planned for the query engine. Every
+//! program is verified.
 //!
 //! Source: DESIGN.md, "Programs"; BionicDB 4.3 (stored procedures compiled to Table 2's instructions).
 

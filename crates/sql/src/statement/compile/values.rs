@@ -1,7 +1,8 @@
-//! Code for values that no register holds: texts, numerics and the like, computed into columns of the frame.
+//! Code for values that do not fit into registers: texts, numerics and the like, computed into columns of the
+//! workspace.
 //!
-//! A value is put where it is wanted if nothing that it is computed from lies there; otherwise it is computed
-//! beside and copied. Functions find their arguments side by side, each computed into its place.
+//! A value is computed in its destination if none of its inputs is there; otherwise it is computed in a
+//! temporary column and copied. The arguments of a function are in adjacent columns, each computed in place.
 
 use weft_program::{Class, Cond, Datum, Function, Op, Reg, RowBuf};
 use weft_types::{SqlType, Value, cast_context};
@@ -37,7 +38,7 @@ impl Coder {
         })
     }
 
-    /// The column of the frame that has a value: a variable's own, or one computed until the statement ends.
+    /// The column of the workspace with a value: a variable's own, or one computed until the statement ends.
     pub(super) fn workspace_value(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<(RowBuf, u16)> {
         let workspace = self.workspace();
         if let Scalar::Variable(number) = scalar
@@ -55,7 +56,7 @@ impl Coder {
         Ok((workspace, column))
     }
 
-    /// Computes a value that only instructions on the frame compute into a register.
+    /// Computes a value that only instructions on the workspace compute into a register.
     pub(super) fn register_from_workspace(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Reg> {
         let (workspace, column) = (self.workspace(), self.temporary(ty));
         self.set_computed(workspace, column, scalar, ty)?;
@@ -180,7 +181,7 @@ impl Coder {
         if needs_zone(&from, &to) {
             return Err(Refusal::General);
         }
-        // A register shows itself: no way over the frame. A boolean converts to other words than it shows.
+        // A register shows itself without the workspace. A boolean converts to other words than it shows.
         if Class::of(&to) == Class::Text
             && to.typmod() == -1
             && ty == SqlType::Text

@@ -1,9 +1,9 @@
-//! The workspace of a program: columns of one row buffer for values that no register holds.
+//! The workspace of a program: columns of one row buffer for values that do not fit into registers.
 //!
-//! Texts, numerics, bytea and uuid are columns of an output row that is never emitted, the *frame*: a
-//! procedure's variables of such types, values under construction, and arguments of functions, which lie side
-//! by side. CALL, CONVERT, SETBUF, KEYBUF, CAT and CMPV read it. Whether a program needs a frame shows while
-//! it is compiled; then it is compiled once more with one.
+//! Texts, numerics, bytea and uuid are columns of an output row that is never emitted, the *workspace*: a
+//! procedure's variables of such types, values under construction, and arguments of functions, which are
+//! adjacent. CALL, CONVERT, SETBUF, KEYBUF, CAT and CMPV read it. Whether a program needs a workspace turns
+//! out during compilation; then it is compiled again with one.
 
 use weft_program::{Function, RowBuf};
 use weft_types::SqlType;
@@ -24,11 +24,11 @@ struct Arguments {
 /// See the file's head.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
-    /// The frame and the statement whose shape it has.
+    /// The workspace and the statement whose shape it has.
     workspace: Option<(RowBuf, u32)>,
-    /// A frame was asked for and there is none: compile again with one.
+    /// A workspace was asked for and there is none: compile again with one.
     pub(crate) needs_workspace: bool,
-    /// Columns of the frame that nothing holds now.
+    /// Columns of the workspace that nothing holds now.
     free: Vec<(SqlType, u16)>,
     /// Columns of values under construction, until the statement ends.
     temporary: Vec<(SqlType, u16)>,
@@ -36,19 +36,19 @@ pub(crate) struct Workspace {
 }
 
 impl Coder {
-    /// Makes the frame, a row of a further statement without columns as yet. Comes first in the program.
+    /// Makes the workspace, a row of a further statement without columns as yet. Comes first in the program.
     pub(crate) fn make_workspace(&mut self, statement: u32) {
         let buffer = self.b.row_buffer();
         self.b.outrow(buffer, statement);
         self.work.workspace = Some((buffer, statement));
     }
 
-    /// The frame's row buffer, if there is one.
+    /// The workspace's row buffer, if there is one.
     pub(crate) fn workspace_buffer(&self) -> Option<RowBuf> {
         self.work.workspace.map(|(buffer, _)| buffer)
     }
 
-    /// The frame. Without one a place-holder: what is being compiled is compiled again with one.
+    /// The workspace. Without one a place-holder: what is being compiled is compiled again with one.
     pub(super) fn workspace(&mut self) -> RowBuf {
         match self.work.workspace {
             Some((buffer, _)) => buffer,
@@ -59,7 +59,7 @@ impl Coder {
         }
     }
 
-    /// A column of the frame.
+    /// A column of the workspace.
     pub(super) fn workspace_column(&mut self, ty: SqlType) -> u16 {
         self.workspace();
         if let Some(found) = self.work.free.iter().position(|(free, _)| *free == ty) {
@@ -71,7 +71,7 @@ impl Coder {
         }
     }
 
-    /// Gives a column of the frame to others.
+    /// Gives a column of the workspace to others.
     pub(super) fn free_column(&mut self, ty: SqlType, column: u16) {
         self.work.free.push((ty, column));
     }

@@ -3,13 +3,12 @@
 //! ```text
 //!   inputs   the IN parameters, then what is computed from them when inputs are bound
 //!   s0       the one result row: OUT and INOUT parameters
-//!   s1       the shape of the frame, where variables live that no register holds; never emitted
+//!   s1       the shape of the workspace, where variables live that no register holds; never emitted
 //! ```
 //!
-//! A CALL inside of a body is compiled in its place, with the arguments in place of the parameters: what is
-//! known beforehand stays known. A loop over few constant numbers around SQL is unrolled for the same
-//! reason. Whether FOUND and the frame are needed shows while compiling; then it is compiled once more with
-//! them.
+//! A CALL inside of a body is compiled inline, with the arguments in place of the parameters: known values
+//! stay known. A loop over few constant numbers around SQL is unrolled for the same reason. Whether FOUND and
+//! the workspace are needed turns out during compilation; then it is compiled again with them.
 //!
 //! Source: DESIGN.md, "Programs"; BionicDB 4.3 (stored procedures).
 
@@ -254,7 +253,7 @@ impl Compiler<'_> {
         let result = self.coder.b.statement(outputs);
         if needs.workspace {
             let statement = self.coder.b.statement(Vec::new());
-            self.head("the frame: values that no register holds".into());
+            self.head("the workspace: values that no register holds".into());
             self.coder.make_workspace(statement);
         }
         if needs.found {

@@ -123,7 +123,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The text of an option, which must not be NULL, in a column of the frame.
+    /// The text of an option, which must not be NULL, in a column of the workspace.
     fn option_text(&mut self, text: &Scalar, line: u32) -> Compiled<u16> {
         self.code("this option of RAISE", line, |coder| coder.option_text(text))
     }
