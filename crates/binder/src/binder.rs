@@ -52,6 +52,8 @@ pub struct Binder<'a> {
     pub(crate) shared_uses: Vec<SharedUse>,
     /// The shared relations that are being bound.
     pub(crate) binding_shared: Vec<usize>,
+    /// Those that are bound, in the order in which they were: each names none but those before it, and itself.
+    pub(crate) bound_shared: Vec<usize>,
     pub(crate) tables: Vec<TableId>,
     pub(crate) session_bound: bool,
     pub(crate) moves_sequence: bool,
@@ -85,6 +87,7 @@ impl<'a> Binder<'a> {
             shared: Vec::new(),
             shared_uses: Vec::new(),
             binding_shared: Vec::new(),
+            bound_shared: Vec::new(),
             tables: Vec::new(),
             session_bound: false,
             moves_sequence: false,

@@ -1,5 +1,6 @@
 //! What is known only when the whole statement is bound: columns that nobody reads are not scanned, shared
-//! relations that are named once are put in place, and those that nobody names are dropped.
+//! relations that are named once are put in place, and those that nobody names are dropped. One that stands
+//! inside another comes first, though it has the higher number: whoever names it finds what became of it.
 
 use crate::binder::Binder;
 use crate::relation::{Relation, Shared, SharedBody};
@@ -19,12 +20,13 @@ impl Binder<'_> {
             columns,
             shared,
             shared_uses,
+            bound_shared,
             ..
         } = self;
         let mut counts: Vec<usize> = shared_uses.iter().map(|uses| uses.count).collect();
-        for (number, uses) in shared_uses.iter().enumerate().rev() {
-            if counts.get(number) == Some(&0) {
-                for named in &uses.names {
+        for number in bound_shared.iter().rev() {
+            if counts.get(*number) == Some(&0) {
+                for named in shared_uses.get(*number).into_iter().flat_map(|uses| &uses.names) {
                     if let Some(count) = counts.get_mut(*named) {
                         *count = count.saturating_sub(1);
                     }
@@ -33,32 +35,35 @@ impl Binder<'_> {
         }
         let mut finisher = Finisher {
             used: columns.iter().map(|info| info.used).collect(),
-            fates: Vec::new(),
+            fates: shared.iter().map(|_| Fate::Dropped).collect(),
         };
         let mut kept = Vec::new();
-        for ((mut one, uses), count) in shared.into_iter().zip(&shared_uses).zip(counts) {
-            let fate = if count == 0 {
-                Fate::Dropped
-            } else {
-                let number = kept.len();
-                match &mut one.body {
-                    SharedBody::Plain(relation) => finisher.relation(relation),
-                    SharedBody::Recursive { start, term, .. } => {
-                        // The term names its own number.
-                        finisher.fates.push(Fate::Kept(number));
-                        finisher.relation(start);
-                        finisher.relation(term);
-                        finisher.fates.pop();
-                    }
-                }
-                if count == 1 && !uses.keep {
-                    Fate::InPlace(Some(Box::new(one)))
-                } else {
-                    kept.push(one);
-                    Fate::Kept(number)
-                }
+        let mut shared: Vec<Option<Shared>> = shared.into_iter().map(Some).collect();
+        for number in bound_shared {
+            let one = shared.get_mut(number).and_then(Option::take);
+            let (Some(mut one), Some(uses), Some(count)) = (one, shared_uses.get(number), counts.get(number))
+            else {
+                continue;
             };
-            finisher.fates.push(fate);
+            if *count == 0 {
+                continue;
+            }
+            let place = kept.len();
+            match &mut one.body {
+                SharedBody::Plain(relation) => finisher.relation(relation),
+                SharedBody::Recursive { start, term, .. } => {
+                    // The term names its own number, and what is kept inside of it comes before it.
+                    finisher.set(number, Fate::Kept(place));
+                    finisher.relation(start);
+                    finisher.relation(term);
+                }
+            }
+            if *count == 1 && !uses.keep {
+                finisher.set(number, Fate::InPlace(Some(Box::new(one))));
+            } else {
+                finisher.set(number, Fate::Kept(place));
+                kept.push(one);
+            }
         }
         let mut relation = relation;
         finisher.relation(&mut relation);
@@ -68,10 +73,17 @@ impl Binder<'_> {
 
 struct Finisher {
     used: Vec<bool>,
+    /// By number.
     fates: Vec<Fate>,
 }
 
 impl Finisher {
+    fn set(&mut self, number: usize, fate: Fate) {
+        if let Some(place) = self.fates.get_mut(number) {
+            *place = fate;
+        }
+    }
+
     fn is_used(&self, id: weft_expression::ColumnId) -> bool {
         self.used.get(id.0 as usize).copied().unwrap_or(true)
     }

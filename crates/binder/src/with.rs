@@ -79,6 +79,7 @@ impl Binder<'_> {
             })
         };
         self.binding_shared.pop();
+        self.bound_shared.push(number);
         let (names, columns, body) = bound?;
         let correlated = self.lowest < self.levels.len();
         self.lowest = self.lowest.min(lowest);

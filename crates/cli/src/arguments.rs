@@ -142,6 +142,9 @@ pub struct BoundArguments {
     /// session may set `idle_in_transaction_session_timeout` for itself.
     #[arg(long)]
     pub idle_with_locks_timeout: Option<u64>,
+    /// Seconds that a client may take to log in [default: 60].
+    #[arg(long)]
+    pub startup_timeout: Option<u64>,
     /// Seconds that a client may leave its results unread [default: 600]; 0: for ever.
     #[arg(long)]
     pub write_timeout: Option<u64>,

@@ -49,6 +49,9 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         connections_max: arguments.max_connections,
         ..ServerConfig::default()
     };
+    if let Some(seconds) = arguments.bounds.startup_timeout {
+        config.startup_timeout = Duration::from_secs(seconds);
+    }
     if let Some(seconds) = arguments.bounds.write_timeout {
         config.write_timeout = Some(Duration::from_secs(seconds)).filter(|limit| !limit.is_zero());
     }

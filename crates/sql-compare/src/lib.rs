@@ -6,6 +6,7 @@
 //!                                             +---- minimise (cuts of the tree) <-----------+---> report
 //! tests/sql/*.slt -> records (reader, runner) -> Weft, and PostgreSQL where it is installed
 //! statements that take long -> interrupts (statement_timeout, CancelRequest) -> how late they end
+//! hostile clients -> hostile (a canary and a watch beside) -> does anybody else notice
 //! ```
 //!
 //! Nothing here knows how Weft is built: it is reached through the wire alone. What can be called is read
@@ -17,6 +18,7 @@ pub mod answer;
 pub mod campaign;
 pub mod catalog;
 pub mod generate;
+pub mod hostile;
 pub mod interrupts;
 pub mod minimise;
 pub mod pair;

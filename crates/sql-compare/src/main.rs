@@ -1,4 +1,4 @@
-//! `sql-compare random` and `sql-compare records`: see the library's head.
+//! `sql-compare random`, `records`, `limits`, `interrupts`, `hostile`: see the library's head.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use weft_sql_compare::campaign::Campaign;
 use weft_sql_compare::catalog::Catalog;
 use weft_sql_compare::generate::Mix;
+use weft_sql_compare::hostile;
 use weft_sql_compare::interrupts;
 use weft_sql_compare::pair::{Pair, WeftAt};
 use weft_sql_compare::records::author::author;
@@ -34,6 +35,33 @@ enum Command {
     Limits(Servers),
     /// Statements that must end when their time is up or their client asks for it.
     Interrupts(Interrupts),
+    /// Malformed, deep, long, oversized and slow inputs of a server that another client uses meanwhile.
+    Hostile(Hostile),
+}
+
+#[derive(Debug, Args)]
+struct Hostile {
+    /// The server's binary; it is started on a temporary folder.
+    #[arg(long)]
+    weft_bin: PathBuf,
+    /// How many inputs.
+    #[arg(long, default_value_t = 2000)]
+    inputs: usize,
+    /// Seed of the generators.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Run the input with this number alone.
+    #[arg(long)]
+    only: Option<usize>,
+    /// Milliseconds that an answer to the client beside may take; 1000 where the server is optimised.
+    #[arg(long, default_value_t = 5000)]
+    canary_ms_max: u64,
+    /// Megabytes of memory that the server may take at any time.
+    #[arg(long, default_value_t = 6144)]
+    rss_mb_max: usize,
+    /// Megabytes that may stay when all clients have gone, beyond what there was before.
+    #[arg(long, default_value_t = 600)]
+    rss_mb_left: usize,
 }
 
 #[derive(Debug, Args)]
@@ -154,6 +182,7 @@ fn main() -> ExitCode {
         Command::Records(arguments) => recorded(&arguments),
         Command::Limits(servers) => limited(&servers),
         Command::Interrupts(arguments) => interrupted(&arguments),
+        Command::Hostile(arguments) => beset(arguments),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -186,6 +215,21 @@ fn interrupted(arguments: &Interrupts) -> Result<bool, String> {
         (None, None) => Err("a server is needed".to_owned()),
     };
     let (passed, failed) = interrupts::run(&mut start, &arguments.only, arguments.all)?;
+    println!("{passed} passed, {failed} failed");
+    Ok(failed == 0)
+}
+
+fn beset(arguments: Hostile) -> Result<bool, String> {
+    let campaign = hostile::Campaign {
+        inputs: arguments.inputs,
+        seed: arguments.seed,
+        only: arguments.only,
+        weft: arguments.weft_bin,
+        canary_answer_max: Duration::from_millis(arguments.canary_ms_max),
+        megabytes_max: arguments.rss_mb_max,
+        megabytes_left_max: arguments.rss_mb_left,
+    };
+    let (passed, failed) = campaign.run()?;
     println!("{passed} passed, {failed} failed");
     Ok(failed == 0)
 }

@@ -20,6 +20,8 @@ pub struct Server {
     folder: tempfile::TempDir,
     /// PostgreSQL and Weft both stop on this signal without waiting for clients.
     signal: &'static str,
+    /// Weft's binary and the words after `weft serve`, to start it again.
+    started_as: Option<(PathBuf, Vec<String>)>,
 }
 
 /// Why a server could not be started.
@@ -73,6 +75,7 @@ impl Server {
             child,
             folder,
             signal: "-INT",
+            started_as: None,
         };
         server.wait_until_it_answers()?;
         Ok(server)
@@ -83,11 +86,39 @@ impl Server {
     /// # Errors
     /// When it does not start.
     pub fn weft(program: &Path) -> Result<Self, StartError> {
-        let folder = folder()?;
-        let log = fs::File::create(folder.path().join("log")).map_err(|e| e.to_string())?;
-        let mut child = Command::new(program)
+        Self::weft_with(program, &[])
+    }
+
+    /// A new Weft with these words after `weft serve`.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn weft_with(program: &Path, words: &[&str]) -> Result<Self, StartError> {
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        Self::weft_in(folder()?, program.to_owned(), words)
+    }
+
+    /// Stops this Weft and starts it again on its data.
+    ///
+    /// # Errors
+    /// When it is no Weft, or does not start.
+    pub fn restarted(mut self) -> Result<Self, StartError> {
+        self.stop();
+        let folder = std::mem::replace(&mut self.folder, folder()?);
+        let (program, words) = self.started_as.take().ok_or("only a Weft is started again")?;
+        Self::weft_in(folder, program, words)
+    }
+
+    fn weft_in(folder: tempfile::TempDir, program: PathBuf, words: Vec<String>) -> Result<Self, StartError> {
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(folder.path().join("log"))
+            .map_err(|e| e.to_string())?;
+        let mut child = Command::new(&program)
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(folder.path().join("data"))
+            .args(&words)
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
@@ -103,12 +134,25 @@ impl Server {
             child,
             folder,
             signal: "-TERM",
+            started_as: Some((program, words)),
         };
         if address.is_none() {
             return Err(format!("weft did not start: {}", server.last_words()));
         }
         server.wait_until_it_answers()?;
         Ok(server)
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The file that it writes its log to.
+    #[must_use]
+    pub fn log_path(&self) -> PathBuf {
+        self.folder.path().join("log")
     }
 
     /// Whether the process still runs.
@@ -119,7 +163,7 @@ impl Server {
     /// The end of what it wrote to its log.
     #[must_use]
     pub fn last_words(&self) -> String {
-        let log = fs::read(self.folder.path().join("log")).unwrap_or_default();
+        let log = fs::read(self.log_path()).unwrap_or_default();
         let text = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(5)..].join("\n")
@@ -143,8 +187,9 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
+impl Server {
+    /// Tells it to stop, and waits until it has; one that does not is killed.
+    fn stop(&mut self) {
         if !self.lives() {
             return;
         }
@@ -159,6 +204,12 @@ impl Drop for Server {
             let _ = self.child.kill();
         }
         let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

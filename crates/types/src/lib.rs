@@ -57,4 +57,4 @@ pub use row::{RowBuilder, RowLayout};
 pub use sql_type::{ColumnKind, Element, NumericSpec, SqlType};
 pub use text::{format_text, format_text_in, format_text_ref, parse_text, parse_text_in};
 pub use timezone::{OffsetFault, TimeZone};
-pub use value::{Value, ValueRef};
+pub use value::{VALUE_BYTES_MAX, Value, ValueRef};

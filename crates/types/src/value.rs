@@ -18,10 +18,16 @@ use weft_base::{ByteReader, ByteWriter, CodecError};
 
 use crate::array::ArrayValue;
 use crate::interval::Interval;
-use crate::{Element, Numeric, SqlType};
+use crate::{Element, Numeric, SqlError, SqlState, SqlType};
 
 /// How deep arrays and records may lie in each other where bytes are decoded.
 const DEPTH_MAX: u32 = 200;
+
+/// How deep records may lie in each other. With an array around each of them [`DEPTH_MAX`] still holds.
+const RECORD_DEPTH_MAX: u32 = 99;
+
+/// Bytes that one value, or its text, may have.
+pub const VALUE_BYTES_MAX: usize = 0x3fff_ffff;
 
 /// A value of one of the column types.
 #[derive(Clone, Debug, Default)]
@@ -283,6 +289,29 @@ impl Value {
                     field.encode(out);
                 }
             }
+        }
+    }
+
+    /// A record of these fields.
+    ///
+    /// # Errors
+    /// 54001 if records lie in each other deeper than they may.
+    pub fn record(fields: Vec<(SqlType, Value)>) -> Result<Self, SqlError> {
+        if fields.iter().any(|(_, field)| field.depth() >= RECORD_DEPTH_MAX) {
+            let error = SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded");
+            return Err(error.hint(format!("Rows lie in rows in at most {RECORD_DEPTH_MAX} levels.")));
+        }
+        Ok(Self::Record(fields))
+    }
+
+    /// Records that lie in each other; those of an array lie where the array lies.
+    fn depth(&self) -> u32 {
+        match self {
+            Self::Record(fields) => 1 + fields.iter().map(|(_, field)| field.depth()).max().unwrap_or(0),
+            Self::Array(array) if array.element == SqlType::Record => {
+                array.items.iter().map(Self::depth).max().unwrap_or(0)
+            }
+            _ => 0,
         }
     }
 

@@ -79,16 +79,15 @@ fn computed(
         Op::CompareArray { op, all } => return arrays::compare(*op, *all, arguments),
         Op::Array => return arrays::build(arguments, ty),
         Op::Subscript => return arrays::subscript(arguments),
-        Op::Row => Value::Record(record(arguments)),
+        Op::Row => return record(arguments),
     })
 }
 
 /// A record of values whose types are told from their forms.
-fn record(arguments: &[ValueRef<'_>]) -> Vec<(SqlType, Value)> {
+fn record(arguments: &[ValueRef<'_>]) -> Result<Value, SqlError> {
     let values = arguments.iter().map(ValueRef::to_value);
-    values
-        .map(|value| (value.sql_type().unwrap_or(SqlType::Text), value))
-        .collect()
+    let fields = values.map(|value| (value.sql_type().unwrap_or(SqlType::Text), value));
+    Value::record(fields.collect())
 }
 
 /// What only a tree that was built wrongly can do.

@@ -136,7 +136,7 @@ impl Compiled {
                     let start = stack.len().checked_sub(types.len()).ok_or_else(misfit)?;
                     let fields = stack.drain(start..).map(Cell::into_value);
                     let record = types.iter().copied().zip(fields).collect();
-                    stack.push(Cell::Owned(Value::Record(record)));
+                    stack.push(Cell::Owned(Value::record(record)?));
                 }
                 Step::InSet { set, negated } => {
                     let value = stack.pop().ok_or_else(misfit)?;

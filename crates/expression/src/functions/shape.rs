@@ -12,8 +12,7 @@ pub(crate) type Arguments<'a, 'v> = &'a [ValueRef<'v>];
 /// What a computation gives.
 pub(crate) type Computed = Result<Value, SqlError>;
 
-/// Bytes that one value may have.
-pub(crate) const VALUE_BYTES_MAX: usize = 0x3fff_ffff;
+pub(crate) use weft_types::VALUE_BYTES_MAX;
 
 pub(crate) const TEXT: Arg = Arg::Is(SqlType::Text);
 pub(crate) const BPCHAR: Arg = Arg::Is(SqlType::Char(0));

@@ -204,6 +204,12 @@ fn refusals() -> Vec<(&'static str, String, &'static [&'static str])> {
             format!("SELECT {}", "(".repeat(50_000)),
             &["42601", "54001"],
         ),
+        ("rows in rows 200 deep", nested("ROW(", 200, "1", ")"), &["54001"]),
+        (
+            "rows in rows 9,000 deep",
+            nested("ROW(", 9_000, "1", ")"),
+            &["54001"],
+        ),
         ("100,000 NOT", nested("NOT ", 100_000, "true", ""), &["54001"]),
     ]
 }

@@ -4,9 +4,9 @@
 //! sub-array of one depth has the same length.
 
 use super::{ArrayValue, DIMENSIONS_MAX, item_count, too_many_dimensions};
-use crate::interrupt::Pace;
+use crate::interrupt::{Pace, pieces};
 use crate::text::{format_text_in, is_space, parse_text_in, push_i64};
-use crate::{SqlError, SqlState, SqlType, TimeZone, Value};
+use crate::{SqlError, SqlState, SqlType, TimeZone, VALUE_BYTES_MAX, Value};
 
 /// Appends an array; `timestamptz` items are shown in `zone`.
 pub(crate) fn format_array(array: &ArrayValue, zone: &TimeZone, out: &mut String) -> Result<(), SqlError> {
@@ -90,16 +90,30 @@ pub(crate) fn format_record(
             out.push_str(&text);
             continue;
         }
-        out.push('"');
-        for c in text.chars() {
+        push_quoted(&text, out)?;
+    }
+    out.push(')');
+    Ok(())
+}
+
+/// Appends a field in quotes; those within are doubled. So each level of records doubles those of the levels
+/// in it, and some thirty levels are more than one value may have.
+fn push_quoted(text: &str, out: &mut String) -> Result<(), SqlError> {
+    out.push('"');
+    for piece in pieces(text) {
+        let piece = piece?;
+        if out.len() + piece.len() > VALUE_BYTES_MAX {
+            let message = "the text of a row is longer than a value may be";
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+        }
+        for c in piece.chars() {
             if matches!(c, '"' | '\\') {
                 out.push(c);
             }
             out.push(c);
         }
-        out.push('"');
     }
-    out.push(')');
+    out.push('"');
     Ok(())
 }
 

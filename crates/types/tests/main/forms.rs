@@ -159,3 +159,22 @@ fn what_depends_on_the_clock_is_refused_clearly() {
         "0A000"
     );
 }
+
+#[test]
+fn records_lie_in_each_other_only_so_deep_as_they_can_be_read_back() {
+    let mut value = Value::Int4(1);
+    let mut levels = 0;
+    let refused = loop {
+        let around = SqlType::Record;
+        let ty = if levels == 0 { SqlType::Int4 } else { around };
+        match Value::record(vec![(ty, value.clone())]) {
+            Ok(record) => value = record,
+            Err(error) => break error,
+        }
+        levels += 1;
+        let mut bytes = Vec::new();
+        value.encode(&mut bytes);
+        assert_eq!(Value::decode(&mut ByteReader::new(&bytes)), Ok(value.clone()));
+    };
+    assert_eq!((levels, refused.state().code()), (99, "54001"));
+}
