@@ -550,7 +550,10 @@ impl Engine {
         let log = shared.log.stats();
         let stats = &shared.stats;
         let compiled = weft_program::compiled_stats();
+        let (snapshot_bytes, snapshot_age) = shared.snapshots.oldest(&shared.store);
         EngineStats {
+            snapshot_bytes,
+            snapshot_age,
             batches: stats.batches.load(Relaxed),
             waves: stats.waves.load(Relaxed),
             one_shot: stats.one_shot.load(Relaxed),

@@ -126,6 +126,20 @@ impl Snapshots {
         }
     }
 
+    /// About how many bytes of versions the oldest snapshot keeps, and how old the oldest is that a
+    /// transaction keeps.
+    pub(crate) fn oldest(&self, store: &Store) -> (u64, Duration) {
+        let all = self.held.lock();
+        let bytes = all
+            .first_key_value()
+            .map_or(0, |(key, _)| store.bytes_kept_at(key.0));
+        let since = all.values().filter_map(|held| match held {
+            Held::Kept(kept) => Some(kept.since),
+            Held::Running(_) => None,
+        });
+        (bytes, since.min().map_or(Duration::ZERO, |since| since.elapsed()))
+    }
+
     /// Gives up what is beyond the bounds, oldest first. Called after a batch.
     pub(crate) fn enforce_bounds(&self, store: &Store) {
         if self.count.load(Relaxed) == 0 {

@@ -2,6 +2,7 @@
 
 use crate::batch::Batch;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 use weft_store::checkpoint::UnitStats;
 
 /// Running counters.
@@ -60,6 +61,10 @@ pub struct EngineStats {
     pub log_sync_ns: u64,
     /// Bytes written to the log.
     pub log_bytes: u64,
+    /// About how many bytes of replaced rows stay in memory for the oldest snapshot.
+    pub snapshot_bytes: u64,
+    /// Age of the oldest snapshot that a transaction keeps.
+    pub snapshot_age: Duration,
     /// What units did to merge the files of checkpoints.
     pub units: UnitStats,
     /// Files of checkpoints that were to be written or read past the page cache, and went through it because

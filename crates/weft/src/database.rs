@@ -98,6 +98,8 @@ impl DatabaseStats {
             "unit_jobs_redone_why" => engine.units.redone_on_cpu.to_string(),
             "units_out" => format!("{} of {}", engine.units.units_out, engine.units.units),
             "direct_refused_files" => engine.direct_refused_files.to_string(),
+            "snapshot_bytes" => engine.snapshot_bytes.to_string(),
+            "snapshot_age_seconds" => format!("{:.1}", engine.snapshot_age.as_secs_f64()),
             "log_syncs" => engine.log_syncs.to_string(),
             "mean_sync_us" => format!("{:.1}", engine.mean_sync_us()),
             "log_bytes" => engine.log_bytes.to_string(),

@@ -304,9 +304,19 @@ fn discard(reader: &mut TokenReader<'_>) -> Result<DiscardScope, SqlError> {
     }
 }
 
-/// Parses the statement that the reader's rest holds, with positions in the whole text.
-fn parse_rest(reader: &mut TokenReader<'_>) -> Result<ParsedAst, SqlError> {
-    if reader.at_end() {
+/// What no statement holds.
+const NEVER_HELD: [&str; 2] = ["EXPLAIN", "PREPARE"];
+/// Nor one that is run later.
+const NEVER_HELD_FOR_LATER: [&str; 3] = ["EXPLAIN", "PREPARE", "DECLARE"];
+
+/// Parses the statement that the reader's rest holds, with positions in the whole text. Since it begins with
+/// none of `never`, statements hold each other in a few levels only.
+fn parse_rest(reader: &mut TokenReader<'_>, never: &[&str]) -> Result<ParsedAst, SqlError> {
+    if reader.at_end()
+        || never
+            .iter()
+            .any(|word| reader.peek_text().eq_ignore_ascii_case(word))
+    {
         return Err(reader.unexpected());
     }
     let rest = reader.rest();
@@ -355,7 +365,7 @@ fn explain(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
         analyze = reader.accept_any(&["ANALYZE", "ANALYSE"]);
         verbose = reader.accept("VERBOSE");
     }
-    let inner = parse_rest(reader)?;
+    let inner = parse_rest(reader, &NEVER_HELD)?;
     Ok(ControlStatement::Explain {
         inner: Box::new(inner),
         analyze,
@@ -374,7 +384,7 @@ fn prepare(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
         Vec::new()
     };
     reader.expect("AS")?;
-    parse_rest(reader)?;
+    parse_rest(reader, &NEVER_HELD_FOR_LATER)?;
     Ok(ControlStatement::Prepare {
         name,
         types,
@@ -445,7 +455,7 @@ fn declare(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
     let hold = reader.accept_all(&["WITH", "HOLD"]);
     reader.accept_all(&["WITHOUT", "HOLD"]);
     reader.expect("FOR")?;
-    let query = parse_rest(reader)?;
+    let query = parse_rest(reader, &NEVER_HELD_FOR_LATER)?;
     Ok(ControlStatement::DeclareCursor {
         name,
         hold,

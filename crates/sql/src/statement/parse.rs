@@ -125,6 +125,18 @@ mod tests {
     }
 
     #[test]
+    fn statements_that_hold_others_hold_none_of_their_kind() {
+        assert_eq!(
+            fails("explain explain select 1"),
+            ("syntax error at or near \"explain\"".into(), Some(9))
+        );
+        for held in ["explain ", "prepare p as ", "declare c cursor for "] {
+            fails(&format!("{}select 1", held.repeat(50_000)));
+        }
+        assert!(split_and_parse("explain declare c cursor for select 1").is_ok());
+    }
+
+    #[test]
     fn a_part_knows_what_stands_before_it() {
         let ParsedAst::Sql(sql) = parse_one("select 1").unwrap().after(8) else {
             panic!("not a statement of the grammar");

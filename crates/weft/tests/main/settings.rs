@@ -201,3 +201,23 @@ fn checkpoints_are_merged_by_the_unit_that_is_shown() {
     assert_eq!(c.rows("show weft.compaction_unit"), "cpu");
     assert_eq!(c.rows("select count(*), sum(n) from t"), rows);
 }
+
+/// Who keeps replaced rows is seen while it does.
+#[test]
+fn the_oldest_snapshot_and_what_it_keeps_are_shown() {
+    let db = database();
+    let (mut reader, mut c) = (Client::new(&db), Client::new(&db));
+    c.ok("create table kept (id int primary key, a int)");
+    c.ok("insert into kept values (1, 1)");
+    assert_eq!(c.rows("show weft.snapshot_age_seconds"), "0.0");
+    reader.ok("begin isolation level repeatable read");
+    reader.rows("select a from kept");
+    c.ok("update kept set a = 2");
+    let bytes: u64 = c.rows("show weft.snapshot_bytes").parse().unwrap();
+    assert!(bytes > 0);
+    std::thread::sleep(Duration::from_millis(100));
+    let age: f64 = c.rows("show weft.snapshot_age_seconds").parse().unwrap();
+    assert!(age >= 0.1);
+    reader.ok("commit");
+    assert_eq!(c.rows("show weft.snapshot_bytes"), "0");
+}
