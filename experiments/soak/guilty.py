@@ -99,8 +99,9 @@ class Guilty(threading.Thread):
 def keeps_a_snapshot(connection, end):
     """Idle in a REPEATABLE READ transaction to the end; only then does it ask."""
     connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pgbench_branches")
-    said = connection.told(end - 5)
-    return said or connection.query("SELECT count(*) FROM pgbench_branches")
+    said = connection.told(end - 5) or connection.query("SELECT count(*) FROM pgbench_branches")
+    time.sleep(max(0.0, end - time.monotonic()))
+    return said
 
 
 def stalls_in_copy(connection, end):
@@ -137,7 +138,9 @@ def holds_a_lock(number):
 
 def idles_without_locks(connection, end):
     connection.query("BEGIN; SELECT 1")
-    return connection.told(end - 5) or connection.query("COMMIT")
+    said = connection.told(end - 5) or connection.query("COMMIT")
+    time.sleep(max(0.0, end - time.monotonic()))
+    return said
 
 
 def reconnects(connection, _end):

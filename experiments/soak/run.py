@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An hour at 70 % of peak beside clients that misbehave: does latency stay. See README.md beside this file."""
+"""An hour at 70 % of peak beside clients that misbehave. See README.md beside this file."""
 
 import glob
 import os

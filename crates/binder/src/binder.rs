@@ -52,7 +52,7 @@ pub struct Binder<'a> {
     pub(crate) shared_uses: Vec<SharedUse>,
     /// The shared relations that are being bound.
     pub(crate) binding_shared: Vec<usize>,
-    /// Those that are bound, in the order in which they were: each names none but those before it, and itself.
+    /// Those that are bound, in the order in which they were: each names those before it, and itself.
     pub(crate) bound_shared: Vec<usize>,
     pub(crate) tables: Vec<TableId>,
     pub(crate) session_bound: bool,

@@ -28,13 +28,29 @@ fn list(count: usize, between: &str, one: impl Fn(usize) -> String) -> String {
     all.join(between)
 }
 
+/// What there is much of, how much, and the statement.
+type Text = (&'static str, usize, String);
+
 /// One statement with much of something.
 fn statement(random: &mut Prng, index: usize) -> Made {
     let n = magnitude(random, 10, 30_000);
     // What is planned or stored by the piece takes longer than what is only read.
     let few = magnitude(random, 10, 3_000);
+    let (name, count, sql) = match random.chance(12, 22) {
+        true => lists(random, n, few, index),
+        false => parts(random, n, few, index),
+    };
+    let bytes = match random.chance(1, 4) {
+        true => extended(sql, &[], &[]),
+        false => query(sql),
+    };
+    (name.to_owned(), count, bytes)
+}
+
+/// Values, rows, columns and terms.
+fn lists(random: &mut Prng, n: usize, few: usize, index: usize) -> Text {
     let plain = |n: usize| n.to_string();
-    let (name, count, sql) = match random.below(22) {
+    match random.below(12) {
         0 => (
             "values of IN",
             n,
@@ -97,24 +113,31 @@ fn statement(random: &mut Prng, index: usize) -> Made {
             few,
             format!("SELECT {} FROM prey", list(few, ",", |n| format!("sum(a + {n})"))),
         ),
-        11 => ("window functions", few.min(300), {
+        _ => ("window functions", few.min(300), {
             format!(
                 "SELECT {} FROM prey",
                 list(few.min(300), ",", |n| format!("sum(a) OVER (ORDER BY a + {n})"))
             )
         }),
-        12 => ("tables of a join", few.min(400), {
+    }
+}
+
+/// Tables, queries, arguments, elements and statements.
+fn parts(random: &mut Prng, n: usize, few: usize, index: usize) -> Text {
+    let plain = |n: usize| n.to_string();
+    match random.below(10) {
+        0 => ("tables of a join", few.min(400), {
             let tables = list(few.min(400), ",", |n| format!("prey p{n}"));
             format!("SELECT count(*) FROM {tables} WHERE p1.id = 0")
         }),
-        13 => ("queries of WITH", few, {
+        1 => ("queries of WITH", few, {
             let all = list(few, ",", |n| match n {
                 1 => "w1 AS (SELECT 1 AS x)".to_owned(),
                 n => format!("w{n} AS (SELECT x FROM w{})", n - 1),
             });
             format!("WITH {all} SELECT * FROM w{few}")
         }),
-        14 => (
+        2 => (
             "subqueries",
             few,
             format!(
@@ -122,22 +145,22 @@ fn statement(random: &mut Prng, index: usize) -> Made {
                 list(few, "+", |n| format!("(SELECT a FROM prey WHERE id = {n})"))
             ),
         ),
-        15 => (
+        3 => (
             "arguments",
             n,
             format!("SELECT concat({})", list(n, ",", |n| format!("'{n}'"))),
         ),
-        16 => (
+        4 => (
             "elements of an array",
             n,
             format!("SELECT ARRAY[{}]", list(n, ",", plain)),
         ),
-        17 => (
+        5 => (
             "elements of a literal",
             n,
             format!("SELECT '{{{}}}'::int[]", list(n, ",", plain)),
         ),
-        18 => (
+        6 => (
             "columns of UPDATE",
             few,
             format!(
@@ -145,12 +168,12 @@ fn statement(random: &mut Prng, index: usize) -> Made {
                 list(few, ",", |_| "a = 1".into())
             ),
         ),
-        19 => (
+        7 => (
             "names with points",
             few,
             format!("SELECT {}", list(few, ".", |n| format!("n{n}"))),
         ),
-        20 => ("parameters of a procedure", few, {
+        8 => ("parameters of a procedure", few, {
             let all = list(few, ",", |n| format!("p{n} int"));
             format!(
                 "CREATE PROCEDURE long_{index}({all}) LANGUAGE sql AS 'SELECT 1'; DROP PROCEDURE long_{index}"
@@ -163,12 +186,7 @@ fn statement(random: &mut Prng, index: usize) -> Made {
                      DROP PROCEDURE long_{index}"
             )
         }),
-    };
-    let bytes = match random.chance(1, 4) {
-        true => extended(sql, &[], &[]),
-        false => query(sql),
-    };
-    (name.to_owned(), count, bytes)
+    }
 }
 
 /// A text of many bytes somewhere.

@@ -1,4 +1,4 @@
-//! Bytes that are no messages, messages with wrong lengths, counts and texts, and right ones at the wrong time.
+//! Bytes that are no messages, messages with wrong lengths, counts and texts, right ones at the wrong time.
 //!
 //! Most begin as a conversation that means something ([`conversation`]) and are then damaged, so that what
 //! comes behind the damage is reached.

@@ -1,6 +1,6 @@
 //! What a server may send, read strictly: every message whole, of a known tag, with a body as its tag has it.
 //!
-//! Bodies beyond [`BODY_BYTES_KEPT`] are counted and passed over, so that a result of any size takes no memory.
+//! Bodies beyond [`BODY_BYTES_KEPT`] are counted and passed over: a result of any size takes no memory.
 
 /// Longer bodies are not looked into.
 const BODY_BYTES_KEPT: usize = 1 << 20;

@@ -157,7 +157,7 @@ fn reads_nothing(random: &mut Prng) -> Input {
         0 => steps.extend([Step::Pause(ms(random, 1500)), Step::Vanish]),
         1 => steps.extend([Step::Pause(ms(random, 1500)), Step::Await(1), Step::MustGoOn]),
         _ => {
-            steps.push(Step::Pause(Duration::from_secs(WRITE_SECONDS_MAX + 2)));
+            steps.push(Step::Pause(Duration::from_secs(WRITE_SECONDS_MAX + 6)));
             steps.push(Step::MustEnd(&[], SLACK));
         }
     }

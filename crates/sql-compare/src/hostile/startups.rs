@@ -38,7 +38,15 @@ pub fn input(random: &mut Prng) -> Input {
 }
 
 fn first_packet(random: &mut Prng) -> (&'static str, Vec<u8>) {
-    match random.below(14) {
+    match random.chance(1, 2) {
+        true => wrong_settings(random),
+        false => wrong_packets(random),
+    }
+}
+
+/// A startup packet in its right form.
+fn wrong_settings(random: &mut Prng) -> (&'static str, Vec<u8>) {
+    match random.below(7) {
         0 => ("without a user", startup(PROTOCOL, &[DATABASE])),
         1 => {
             let database = one_of(
@@ -109,17 +117,23 @@ fn first_packet(random: &mut Prng) -> (&'static str, Vec<u8>) {
             let long = "x".repeat(random.below(12_000) as usize);
             ("a long user", startup(PROTOCOL, &[("user", &long), DATABASE]))
         }
-        6 => {
+        _ => {
             let many: Vec<(&str, &str)> = std::iter::repeat_n(USER, random.below(900) as usize).collect();
             ("the same names again", startup(PROTOCOL, &many))
         }
-        7 => {
+    }
+}
+
+/// Requests, and packets in a wrong form.
+fn wrong_packets(random: &mut Prng) -> (&'static str, Vec<u8>) {
+    match random.below(7) {
+        0 => {
             let code = one_of(random, &[SSL_REQUEST, GSSENC_REQUEST]);
             let mut bytes = request(code, b"").repeat(1 + random.below(9) as usize);
             bytes.extend(startup(PROTOCOL, &[USER, DATABASE]));
             ("requests for encryption", bytes)
         }
-        8 => {
+        1 => {
             let mut key = [0; 8];
             random.fill(&mut key);
             // Process ids that there are, with keys that are not theirs.
@@ -133,14 +147,14 @@ fn first_packet(random: &mut Prng) -> (&'static str, Vec<u8>) {
             };
             ("a cancel request", request(CANCEL_REQUEST, &key[..kept]))
         }
-        9 => {
+        2 => {
             let lengths: [u32; 9] = [0, 3, 4, 7, 8, 9, 10_000, 10_001, u32::MAX];
             let mut bytes = one_of(random, &lengths).to_be_bytes().to_vec();
             bytes.extend_from_slice(&PROTOCOL.to_be_bytes());
             bytes.extend_from_slice(b"user\0postgres\0\0");
             ("a wrong length", bytes)
         }
-        10 => {
+        3 => {
             let others: [&[u8]; 4] = [
                 b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
                 b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
@@ -149,7 +163,7 @@ fn first_packet(random: &mut Prng) -> (&'static str, Vec<u8>) {
             ];
             ("another protocol", one_of(random, &others).to_vec())
         }
-        11 => {
+        4 => {
             let mut body = PROTOCOL.to_be_bytes().to_vec();
             body.extend_from_slice(one_of(
                 random,
@@ -165,7 +179,7 @@ fn first_packet(random: &mut Prng) -> (&'static str, Vec<u8>) {
             put_packet(&body, &mut bytes);
             ("a list without its end", bytes)
         }
-        12 => {
+        5 => {
             let mut bytes = vec![0; random.below(64) as usize];
             random.fill(&mut bytes);
             ("noise", bytes)

@@ -185,6 +185,14 @@ fn deep() -> Vec<Limit> {
     ]
 }
 
+fn else_in_else(depth: usize) -> String {
+    let (opened, closed) = (
+        "IF false THEN NULL; ELSE ".repeat(depth),
+        " END IF; ".repeat(depth),
+    );
+    format!("CREATE PROCEDURE deep() LANGUAGE plpgsql AS $$BEGIN {opened}NULL;{closed}END$$")
+}
+
 /// Statements whose only answer is an error: the states that will do.
 fn refusals() -> Vec<(&'static str, String, &'static [&'static str])> {
     vec![
@@ -210,6 +218,12 @@ fn refusals() -> Vec<(&'static str, String, &'static [&'static str])> {
             nested("ROW(", 9_000, "1", ")"),
             &["54001"],
         ),
+        (
+            "EXPLAIN 5,000 times",
+            format!("{}SELECT 1", "EXPLAIN ".repeat(5_000)),
+            &["42601"],
+        ),
+        ("ELSE in ELSE of a procedure", else_in_else(75_000), &["54001"]),
         ("100,000 NOT", nested("NOT ", 100_000, "true", ""), &["54001"]),
     ]
 }

@@ -176,5 +176,5 @@ fn records_lie_in_each_other_only_so_deep_as_they_can_be_read_back() {
         value.encode(&mut bytes);
         assert_eq!(Value::decode(&mut ByteReader::new(&bytes)), Ok(value.clone()));
     };
-    assert_eq!((levels, refused.state().code()), (99, "54001"));
+    assert_eq!((levels, refused.state.code()), (99, "54001"));
 }

@@ -260,12 +260,6 @@ impl<'a> Parser<'a> {
     // ---- blocks ----
 
     fn block(&mut self) -> Parsed<Block> {
-        self.depth += 1;
-        if self.depth > NESTING_MAX {
-            let line = self.line();
-            let error = SqlError::new(SqlState("54001"), "blocks are nested too deeply");
-            return Err(at_line(error, line));
-        }
         let line = self.line();
         let mut declarations = Vec::new();
         if self.reader.accept("DECLARE") {
@@ -289,7 +283,6 @@ impl<'a> Parser<'a> {
         ) {
             self.identifier()?;
         }
-        self.leave_nest();
         Ok(Block {
             line,
             declarations,
@@ -335,7 +328,9 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Every list of statements is a level of nesting: whatever holds statements holds them in one.
     pub(super) fn statements(&mut self, ends: &[&str]) -> Parsed<Vec<Statement>> {
+        self.nest()?;
         let mut list = Vec::new();
         while !self.next_is(ends) {
             if self.reader.at_end() {
@@ -343,6 +338,7 @@ impl<'a> Parser<'a> {
             }
             list.push(self.statement()?);
         }
+        self.depth -= 1;
         Ok(list)
     }
 
@@ -392,9 +388,7 @@ impl<'a> Parser<'a> {
                 head = self.reader.offset();
             }
             self.expect("THEN")?;
-            self.nest()?;
             let body = self.statements(&["ELSIF", "ELSEIF", "ELSE", "END"])?;
-            self.leave_nest();
             arms.push((condition, body));
             if self.reader.accept_any(&["ELSIF", "ELSEIF"]) {
                 continue;
@@ -410,7 +404,7 @@ impl<'a> Parser<'a> {
         Ok((Kind::If { arms, otherwise }, head))
     }
 
-    pub(super) fn nest(&mut self) -> Parsed<()> {
+    fn nest(&mut self) -> Parsed<()> {
         self.depth += 1;
         match self.depth > NESTING_MAX {
             false => Ok(()),
@@ -422,16 +416,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    pub(super) fn leave_nest(&mut self) {
-        self.depth -= 1;
-    }
-
     fn looped(&mut self, word: &str, label: Option<String>) -> Parsed<(Kind, usize)> {
         if word == "FOREACH" {
             return Err(self.refuse("FOREACH"));
         }
         self.reader.next_token();
-        self.nest()?;
         let (condition, range) = match word {
             "WHILE" => (Some(self.expression_until(&["LOOP"])?), None),
             "FOR" => (None, Some(self.range()?)),
@@ -442,7 +431,6 @@ impl<'a> Parser<'a> {
             self.expect("LOOP")?;
         }
         let body = self.statements(&["END"])?;
-        self.leave_nest();
         self.expect("END")?;
         self.expect("LOOP")?;
         if matches!(

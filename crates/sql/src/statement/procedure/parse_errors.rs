@@ -257,7 +257,6 @@ impl Parser<'_> {
     /// `CASE [operand] WHEN values THEN statements ... [ELSE statements] END CASE`; and where its head ends.
     pub(super) fn case(&mut self, start: usize) -> Parsed<(Kind, usize)> {
         self.reader.next_token();
-        self.nest()?;
         let operand = match self.next_is(&["WHEN"]) {
             true => None,
             false => Some(self.expression_until(&["WHEN"])?),
@@ -288,7 +287,6 @@ impl Parser<'_> {
             true => Some(self.statements(&["END"])?),
             false => None,
         };
-        self.leave_nest();
         self.expect("END")?;
         self.expect("CASE")?;
         self.semicolon()?;
