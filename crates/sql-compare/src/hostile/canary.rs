@@ -1,8 +1,8 @@
 //! A client that does everything right, beside those that do not: it must notice nothing of them.
 //!
 //! It inserts a row, reads it, changes it, and later deletes it, in the simple and in the extended protocol
-//! in turns, and now and then comes back on a new connection. Each answer has a limit; at the end, and after the
-//! server was started again, its table holds what it should.
+//! in turns, and now and then comes back on a new connection. Each answer has a limit; at the end, and after
+//! the server was started again, its table holds what it should.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

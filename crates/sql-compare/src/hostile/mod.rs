@@ -72,8 +72,8 @@ pub struct Campaign {
     pub weft: PathBuf,
     /// What an answer to the canary may take.
     pub canary_answer_max: Duration,
-    /// Resident memory that the server may take at any time: what docs/limits.md lets queries, sessions, plans
-    /// and messages have together.
+    /// Resident memory that the server may take at any time: what docs/limits.md lets queries, sessions,
+    /// plans and messages have together.
     pub megabytes_max: usize,
     /// Resident memory that may stay beyond what there was before.
     pub megabytes_left_max: usize,
