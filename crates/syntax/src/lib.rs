@@ -32,9 +32,11 @@ mod operand;
 mod parentheses;
 pub mod parse;
 pub mod position;
+mod print;
 pub mod reader;
 pub mod scanner;
 mod tokens;
 
 pub use parse::{parse_expression, parse_statement, split, with_expression, with_statement};
 pub use position::{char_position, shift_position};
+pub use print::print_expression;

@@ -411,6 +411,9 @@ fn texts_in_parentheses(reader: &mut TokenReader<'_>) -> Result<Vec<String>, Sql
     let mut start = reader.offset();
     let mut depth = 0usize;
     loop {
+        if depth == 0 && reader.peek_text() == "]" {
+            return Err(reader.unexpected());
+        }
         let Some(token) = reader.next_token() else {
             return Err(reader.unexpected());
         };
@@ -654,6 +657,9 @@ mod tests {
     fn prepared_and_cursors() {
         assert!(matches!(read("PREPARE p (int, numeric(10,2)) AS SELECT $1"),
             ControlStatement::Prepare { types, sql, .. } if types == ["int", "numeric(10,2)"] && sql == "SELECT $1"));
+        // A bracket that nothing opened.
+        let error = recognise("EXECUTE p (ALL])").unwrap_err();
+        assert_eq!((error.state.0, error.fields().position), ("42601", Some(15)));
         assert!(matches!(read("EXECUTE p ( 1, f('a,b', 2) )"),
             ControlStatement::Execute { arguments, .. } if arguments == ["1", "f('a,b', 2)"]));
         assert!(matches!(

@@ -104,6 +104,17 @@ fn constraints_and_their_names() {
     );
 }
 
+/// A default is kept as text: whatever its quotes are, it is the same when it is read again.
+#[test]
+fn quotes_in_defaults_stay_what_they_are() {
+    let mut db = Db::with(&[
+        r"CREATE TABLE q (id int PRIMARY KEY, a text DEFAULT 'x''''y', b text DEFAULT 'z\\''', c text DEFAULT '''')",
+        "INSERT INTO q (id) VALUES (1)",
+    ]);
+    let found = db.run("SELECT a, b, c FROM q WHERE id = 1").unwrap();
+    assert_eq!(found, [r"x''y|z\\'|'"]);
+}
+
 #[test]
 fn if_exists_and_if_not_exists() {
     let mut db = Db::with(&["CREATE TABLE t (a int)", "CREATE INDEX i ON t (a)"]);

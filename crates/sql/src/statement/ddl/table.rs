@@ -378,7 +378,7 @@ fn is_plain(name: &str) -> bool {
 pub(super) fn settle_default(catalog: &Catalog, column: &mut NewColumn) -> Result<(), SqlError> {
     if let Some(expr) = &column.default {
         column.def.default = Some(DefaultExpr {
-            sql: expr.to_string(),
+            sql: weft_syntax::print_expression(expr),
         });
         defaults::column_default(catalog, &column.def)?;
         // DEFAULT NULL is no default.
