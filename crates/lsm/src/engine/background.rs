@@ -153,21 +153,20 @@ impl Engine {
         self.work_changed.notify_all();
     }
 
-    /// A memtable was frozen: have it flushed.
-    pub(super) fn froze(&self) -> Result<(), LsmError> {
+    /// A memtable was frozen: have it flushed. The write that froze it has succeeded, so a flush or compaction
+    /// that fails must not report otherwise; who needs the room is told.
+    pub(super) fn froze(&self) {
         self.measure_pressure();
         match self.options.background {
             Background::Threads => self.wake(),
             Background::Inline => {
                 // As many wait as may, so that simulations cover such states.
-                while self.view().frozen.len() >= self.options.frozen_memtables_max.max(1) {
-                    self.flush_if_due().map_err(|error| error.refusal())?;
-                }
-                // The write has succeeded; a failed compaction must not report otherwise.
+                while self.view().frozen.len() >= self.options.frozen_memtables_max.max(1)
+                    && self.flush_if_due().is_ok()
+                {}
                 while matches!(compact_step(self), Ok(true)) {}
             }
         }
-        Ok(())
     }
 
     /// Does one compaction; `false` if there is nothing to do. Others may run at the same time with other

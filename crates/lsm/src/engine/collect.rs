@@ -270,7 +270,10 @@ impl Engine {
         self.counters
             .collected_bytes
             .fetch_add(bytes as u64, Ordering::Relaxed);
-        if froze { self.froze() } else { Ok(()) }
+        if froze {
+            self.froze();
+        }
+        Ok(())
     }
 }
 

@@ -92,7 +92,7 @@ impl Engine {
         self.slow_down(batch.bytes());
         let (last, froze) = self.apply(batch, options)?;
         if froze {
-            self.froze()?;
+            self.froze();
         }
         if options.sync && options.log {
             self.sync_to(last)?;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use weft_base::{FaultKind, Prng, SimDisk, SyncSite};
 use weft_lsm::{FamilyId, Lsm, LsmError, SYNC_SITES, WriteBatch, WriteOptions};
 
-use crate::{open_with, tiny};
+use crate::{open_with, seed_count, tiny};
 
 const FAMILY: FamilyId = FamilyId(7);
 
@@ -257,15 +257,9 @@ fn run(seed: u64, ignored: Option<SyncSite>, steps: u64) -> Outcome {
     Ok(())
 }
 
-/// `WEFT_SEEDS=n` looks at n seeds instead of the usual number.
-fn seeds() -> u64 {
-    let wanted = std::env::var("WEFT_SEEDS").ok();
-    wanted.and_then(|number| number.parse().ok()).unwrap_or(150)
-}
-
 #[test]
 fn crashes_and_errors_leave_a_prefix() {
-    for seed in 0..seeds() {
+    for seed in 0..seed_count(150) {
         if let Err(error) = run(seed, None, 200) {
             panic!("{error}");
         }

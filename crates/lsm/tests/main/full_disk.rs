@@ -1,16 +1,17 @@
 //! A full disk: writes are refused and cost next to nothing, reads go on, nothing piles up, and with room
 //! again everything goes on without a restart.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use weft_base::{Clock, Disk, FaultKind, ManualClock, SimDisk, SystemClock};
+use weft_base::{Clock, Disk, FaultKind, ManualClock, Prng, SimDisk, SystemClock};
 use weft_lsm::{Background, FamilyId, Lsm, LsmError, LsmOptions, TableIo, WriteOptions};
 
 use crate::watched::WatchedDisk;
-use crate::{DIR, DiskHandle, open_with, tiny};
+use crate::{DIR, DiskHandle, open_with, seed_count, tiny};
 
 const FAMILY: FamilyId = FamilyId(3);
 const DIRS: [&str; 2] = [DIR, "/db/cold"];
@@ -344,4 +345,121 @@ fn a_disk_that_stays_full_refuses_until_there_is_room() {
             assert_eq!(got.as_deref(), Some(&[number as u8; 200][..]), "{number}");
         }
     }
+}
+
+/// A database whose disk's space comes and goes.
+struct Changing {
+    disk: SimDisk,
+    clock: Arc<ManualClock>,
+    prng: Prng,
+    /// What was acknowledged.
+    model: BTreeMap<u64, u8>,
+    /// Refused since: may come back after a crash.
+    doubt: Vec<(u64, Option<u8>)>,
+    refused: u64,
+}
+
+impl Changing {
+    fn step(&mut self, lsm: &Lsm) {
+        self.clock.advance_micros(self.prng.below(200_000) as u32);
+        match self.prng.below(30) {
+            0 | 1 => self
+                .disk
+                .set_capacity(Some(self.disk.used_bytes() + self.prng.below(12_000))),
+            2 => self.disk.set_capacity(None),
+            3 => drop(self.taken(lsm.flush())),
+            4 => drop(self.taken(lsm.compact_all())),
+            kind => {
+                let key = self.prng.below(120);
+                let value = (kind > 7).then(|| self.prng.next_u64() as u8);
+                self.write(lsm, key, value);
+                self.check(lsm, key, &[]);
+            }
+        }
+    }
+
+    /// Whether there was space.
+    fn taken<T>(&mut self, answer: Result<T, LsmError>) -> bool {
+        if let Err(error) = &answer {
+            assert!(error.is_storage_full(), "{error}");
+            self.refused += 1;
+        }
+        answer.is_ok()
+    }
+
+    fn write(&mut self, lsm: &Lsm, key: u64, value: Option<u8>) {
+        let name = key.to_be_bytes();
+        let answer = match value {
+            None => lsm.delete(FAMILY, &name, WriteOptions::SYNC),
+            Some(byte) => {
+                let value = vec![byte; 20 + 30 * usize::from(byte % 16)];
+                lsm.put(FAMILY, &name, &value, WriteOptions::SYNC)
+            }
+        };
+        if !self.taken(answer) {
+            return self.doubt.push((key, value));
+        }
+        self.doubt.retain(|(other, _)| *other != key);
+        match value {
+            None => self.model.remove(&key),
+            Some(byte) => self.model.insert(key, byte),
+        };
+    }
+
+    fn check(&self, lsm: &Lsm, key: u64, doubt: &[(u64, Option<u8>)]) -> Option<u8> {
+        let got = lsm.get(FAMILY, &key.to_be_bytes()).unwrap();
+        let got = got.map(|value| value.first().copied().unwrap_or_default());
+        let known = self.model.get(&key).copied();
+        assert!(
+            got == known || doubt.contains(&(key, got)),
+            "{key}: {got:?}, not {known:?}"
+        );
+        got
+    }
+
+    /// Opens: everything acknowledged is there, and nothing but what was asked for once.
+    fn open(&mut self) -> Lsm {
+        let lsm = open_at(&self.disk.clone(), tiny(), &self.clock);
+        let doubt = std::mem::take(&mut self.doubt);
+        let found = (0..120).filter_map(|key| Some((key, self.check(&lsm, key, &doubt)?)));
+        self.model = found.collect();
+        lsm
+    }
+
+    /// Service is back when there is space.
+    fn write_with_space(&mut self, lsm: &Lsm) {
+        self.disk.set_capacity(None);
+        self.clock.advance_micros(2_000_000);
+        let refused = self.refused;
+        self.write(lsm, 7, Some(9));
+        assert_eq!(self.refused, refused, "there is space, and a write is refused");
+    }
+}
+
+/// Disks that fill and empty at any moment, flushes and compactions on them, and power cuts.
+#[test]
+fn disks_that_fill_and_empty_lose_nothing() {
+    let mut refused = 0;
+    for seed in 0..seed_count(40) {
+        let mut run = Changing {
+            disk: SimDisk::new(seed),
+            clock: Arc::new(ManualClock::new(0)),
+            prng: Prng::new(seed ^ 0xf0_11),
+            model: BTreeMap::new(),
+            doubt: Vec::new(),
+            refused: 0,
+        };
+        for _ in 0..3 {
+            let lsm = run.open();
+            for _ in 0..100 + run.prng.below(100) {
+                run.step(&lsm);
+            }
+            run.write_with_space(&lsm);
+            drop(lsm);
+            run.disk.crash();
+        }
+        run.open();
+        refused += run.refused;
+    }
+    assert!(refused > 300, "the disks were never full: {refused}");
 }

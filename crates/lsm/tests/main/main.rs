@@ -52,6 +52,12 @@ fn tiny() -> LsmOptions {
     options
 }
 
+/// How many seeds a random test looks at: `WEFT_SEEDS`, or the usual number.
+fn seed_count(usual: u64) -> u64 {
+    let wanted = std::env::var("WEFT_SEEDS").ok();
+    wanted.and_then(|number| number.parse().ok()).unwrap_or(usual)
+}
+
 fn open_with(disk: &dyn DiskHandle, options: LsmOptions) -> Result<Lsm, LsmError> {
     Lsm::open(
         disk.handle(),

@@ -6,7 +6,7 @@ use std::path::Path;
 use weft_base::{BatchId, Disk, FaultKind, Prng, SimDisk, SyncSite};
 use weft_wal::{Log, LogRecord, SYNC_SITES, WalError};
 
-use crate::{DIR, open_and_read};
+use crate::{DIR, open_and_read, seed_count};
 
 /// What the log must hold: `payloads[i]` is that of batch `i + 1`.
 #[derive(Default)]
@@ -208,17 +208,9 @@ fn run(seed: u64, ignored: Option<SyncSite>) -> Outcome {
     Ok(())
 }
 
-/// `WEFT_SEEDS=n` looks at n seeds instead of the usual number.
-fn seeds() -> std::ops::Range<u64> {
-    let wanted = std::env::var("WEFT_SEEDS")
-        .ok()
-        .and_then(|number| number.parse().ok());
-    0..wanted.unwrap_or(1500)
-}
-
 #[test]
 fn the_log_equals_its_model_under_crashes_and_errors() {
-    for seed in seeds() {
+    for seed in 0..seed_count(1500) {
         if let Err(error) = run(seed, None) {
             panic!("{error}");
         }

@@ -1,9 +1,10 @@
-//! The log as a whole: against a model under crashes, against damage, under threads.
+//! The log as a whole: against a model under crashes, against damage and full disks, under threads.
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod corruption;
 mod crash;
+mod full_disk;
 mod group_sync;
 mod segments;
 
@@ -26,6 +27,12 @@ fn small() -> LogConfig {
 
 fn open(disk: &SimDisk) -> Result<(Log, LogReader), WalError> {
     Log::open(Arc::new(disk.clone()), Path::new(DIR), small())
+}
+
+/// How many seeds a random test looks at: `WEFT_SEEDS`, or the usual number.
+fn seed_count(usual: u64) -> u64 {
+    let wanted = std::env::var("WEFT_SEEDS").ok();
+    wanted.and_then(|number| number.parse().ok()).unwrap_or(usual)
 }
 
 /// Opens and reads everything.
