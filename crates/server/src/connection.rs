@@ -27,19 +27,20 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use weft_types::{SqlError, SqlState};
+use weft_wire::frame::{Frame, FrameReader};
+use weft_wire::frontend::{self, violation};
+use weft_wire::startup::StartupRequest;
 
 use crate::backend::{Backend, BackendSession, SessionStart, TxnStatus};
 use crate::block::{self, Block};
 use crate::extended;
-use crate::frame::{Frame, FrameReader};
-use crate::frontend::{self, violation};
 use crate::pool::{Next, Pool, Sent, Serve, WakeReason};
 use crate::portal::Names;
 use crate::registry::{Registration, Shared};
 use crate::reply::{self, Severity};
 use crate::row::{RowEncoder, Scratch};
 use crate::sink::{Results, WireSink, frame_failure, idle_too_long};
-use crate::startup::{self, Opening, REPORTED_PARAMETERS, StartupRequest};
+use crate::startup::{self, Opening, REPORTED_PARAMETERS};
 use crate::transport::{Failure, Replies, Socket};
 
 /// The outcome of looking for a message.
@@ -209,7 +210,7 @@ fn open<B: Backend>(
         let error = SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already");
         return Err(Failure::Fatal(error));
     }
-    request.check_database()?;
+    startup::check_database(&request)?;
     let start = SessionStart {
         user: request.user.clone(),
         database: request.database.clone(),
@@ -222,7 +223,12 @@ fn open<B: Backend>(
     registration.set_cancel(session.cancel_handle());
     socket.0.set_read_timeout(None).map_err(|_| Failure::Gone)?;
     let mut connection = Connection::new(shared, socket, session, &request);
-    request.welcome(&mut connection.replies.out, registration, &connection.reported);
+    startup::welcome(
+        &request,
+        &mut connection.replies.out,
+        registration,
+        &connection.reported,
+    );
     connection.replies.flush()?;
     Ok(Some(connection))
 }

@@ -11,15 +11,15 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use weft_types::{SqlError, SqlState, SqlType, Value};
+use weft_wire::frame::Frame;
+use weft_wire::frontend::{self, Format, Target};
+use weft_wire::params;
 
 use crate::backend::{
     BackendSession, CommandTag, PipelinePosition, PreparedStatement, Ran, ResultSink, TxnStatus,
 };
 use crate::block;
 use crate::connection::Connection;
-use crate::frame::Frame;
-use crate::frontend::{self, Format, Target};
-use crate::params;
 use crate::portal::{Portal, PortalState, Statement, SuspendedRows};
 use crate::reply;
 use crate::sink::{Results, WireSink};

@@ -6,15 +6,15 @@
 //!   registry   cancel keys; limits on connections
 //!   startup    the handshake
 //!   connection the loop: read a message, answer it          extended  Parse .. Execute
-//!   frame      bytes -> messages     frontend  messages -> views    params  parameters -> values
 //!   sink       results -> messages   reply     messages -> bytes    row     rows -> DataRow
 //!   portal     statements and portals by name
 //!   transport  the socket; no byte is sent before it is durable
 //!   backend    the interface that a database must offer           embedded  the real one
 //! ```
 //!
-//! The protocol is version 3.0 as PostgreSQL 15 speaks it. An idle connection has no thread. The thread that
-//! received a transaction executes it, because a handoff costs more than a point query.
+//! What a client sends is decoded by the crate `wire`. The protocol is version 3.0 as PostgreSQL 15 speaks
+//! it. An idle connection has no thread. The thread that received a transaction executes it, because a handoff
+//! costs more than a point query.
 //!
 //! # What a client cannot do to the server
 //!
@@ -37,11 +37,8 @@ pub mod config;
 mod connection;
 mod embedded;
 mod extended;
-mod frame;
-mod frontend;
 mod listener;
 pub mod metrics;
-mod params;
 mod poller;
 mod pool;
 mod portal;

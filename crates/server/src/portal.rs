@@ -22,10 +22,10 @@ use bytes::{Buf, BytesMut};
 use weft::too_much_held;
 use weft_base::{Budget, Reservation};
 use weft_types::{SqlError, SqlState, TimeZone, Value};
+use weft_wire::frontend::{Bind, Format};
+use weft_wire::params;
 
 use crate::backend::{CommandTag, PreparedStatement};
-use crate::frontend::{Bind, Format};
-use crate::params;
 use crate::row::RowEncoder;
 
 /// A statement known to the client.
@@ -119,16 +119,16 @@ impl<P: PreparedStatement> Portal<P> {
     ) -> Result<Self, SqlError> {
         let types = statement.prepared.params();
         let columns = statement.prepared.columns();
-        if bind.params.len() != types.len() {
+        if bind.params.count() != types.len() {
             let message = format!(
                 "bind message supplies {} parameters, but prepared statement \"{}\" requires {}",
-                bind.params.len(),
+                bind.params.count(),
                 bind.statement,
                 types.len()
             );
             return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
         }
-        let format_count = bind.result_formats.len();
+        let format_count = bind.result_formats.count();
         if format_count > 1 && format_count != columns.len() {
             let message = format!(
                 "bind message has {format_count} result formats but query has {} columns",

@@ -9,9 +9,9 @@
 use bytes::{BufMut, BytesMut};
 use pgwire::messages::PgWireBackendMessage;
 use weft_types::SqlError;
+use weft_wire::frontend::Format;
 
 use crate::backend::{CommandTag, NoticeLevel, OutputColumn, TxnStatus};
-use crate::frontend::Format;
 
 /// How serious an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,9 +17,9 @@ use weft_types::interrupt::byte_pieces;
 use weft_types::{
     RowLayout, SqlError, SqlState, SqlType, TimeZone, ValueRef, encode_binary_ref, format_text_in,
 };
+use weft_wire::frontend::Format;
 
 use crate::backend::{OidNames, OutputColumn, RowRef, SharedZone};
-use crate::frontend::Format;
 use crate::reply;
 
 /// The size up to which [`Scratch`] keeps a buffer between statements.

@@ -14,12 +14,12 @@ use pgwire::messages::copy::{CopyInResponse, CopyOutResponse};
 use weft::too_much_held;
 use weft_base::{Reservation, blocking};
 use weft_types::{SqlError, SqlState, interrupt};
+use weft_wire::frame::{Frame, FrameError, FrameReader};
+use weft_wire::frontend::{self, Format, violation};
 
 use crate::backend::{
     CommandTag, CopyHeader, NoticeLevel, OutputColumn, PreparedStatement, ResultSink, RowRef,
 };
-use crate::frame::{Frame, FrameError, FrameReader};
-use crate::frontend::{self, Format, violation};
 use crate::portal::Names;
 use crate::reply;
 use crate::row::{RowEncoder, Scratch};

@@ -15,9 +15,9 @@ use rustix::net::{RecvFlags, SendFlags};
 use socket2::Socket as Stream;
 use weft_base::blocking;
 use weft_types::SqlError;
+use weft_wire::frame::ReadNow;
 
 use crate::backend::DurabilityGate;
-use crate::frame::ReadNow;
 use crate::metrics::Metrics;
 
 /// A buffer larger than this is not kept after a flush.

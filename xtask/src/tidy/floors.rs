@@ -11,11 +11,12 @@ use super::Finding;
 use super::tree::SourceFile;
 
 /// Floor of every crate, by package name.
-const FLOORS: [(&str, u8); 28] = [
+const FLOORS: [(&str, u8); 29] = [
     ("weft-base", 0),
     ("weft-types", 1),
     ("weft-ops", 1),
     ("weft-device", 1),
+    ("weft-wire", 2),
     ("weft-expression", 2),
     ("weft-syntax", 2),
     ("weft-offload", 2),

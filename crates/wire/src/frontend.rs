@@ -13,7 +13,7 @@
 //! ¹ count u16, count x format code i16.
 //!
 //! Every decoder consumes the whole body or fails with 08P01, as PostgreSQL's do; text that is not UTF-8
-//! fails with 22021. The startup messages are in [`crate::startup`].
+//! fails with 22021. The startup packets are in [`crate::startup`].
 
 use weft_types::{SqlError, SqlState};
 
@@ -65,7 +65,7 @@ impl<'a> Params<'a> {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count
     }
 
@@ -93,13 +93,13 @@ pub struct Formats<'a> {
 
 impl Formats<'_> {
     /// Codes given.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.codes.len() / 2
     }
 
     /// The format of item `index`.
     pub fn get(&self, index: usize) -> Format {
-        let at = if self.len() == 1 { 0 } else { index };
+        let at = if self.count() == 1 { 0 } else { index };
         match self.codes.get(at * 2 + 1) {
             Some(1) => Format::Binary,
             _ => Format::Text,
@@ -150,10 +150,10 @@ pub fn bind(body: &[u8]) -> Result<Bind<'_>, SqlError> {
     let result_formats = cursor.formats()?;
     cursor.end()?;
     let params = Params { count, bytes };
-    if param_formats.len() > 1 && param_formats.len() != count {
+    if param_formats.count() > 1 && param_formats.count() != count {
         return Err(violation(format!(
             "bind message has {} parameter formats but {count} parameters",
-            param_formats.len()
+            param_formats.count()
         )));
     }
     Ok(Bind {
@@ -199,12 +199,12 @@ pub fn empty(body: &[u8]) -> Result<(), SqlError> {
 }
 
 /// 08P01: the client broke the protocol.
-pub(crate) fn violation(message: impl Into<String>) -> SqlError {
+pub fn violation(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::PROTOCOL_VIOLATION, message)
 }
 
 /// UTF-8 without zero bytes, or 22021.
-pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, SqlError> {
+pub fn utf8(bytes: &[u8]) -> Result<&str, SqlError> {
     let invalid = |at: usize| {
         // As many bytes as the first one announces are shown.
         let length = match bytes.get(at) {
