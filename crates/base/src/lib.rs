@@ -12,6 +12,7 @@
 //! - [`blocking`]: telling whoever runs the thread that it is about to wait.
 //! - [`disk`]: files and directories; [`RealDisk`] is the operating system, [`SimDisk`] a disk that loses
 //!   whatever was not synced.
+//! - [`fuzzing`]: what a fuzz target is, and its short form in the tests.
 //! - [`memory`]: memory in huge pages, and hints to the memory system.
 //! - [`progress`]: how far something long has come.
 
@@ -20,6 +21,7 @@ pub mod budget;
 pub mod clock;
 pub mod codec;
 pub mod disk;
+pub mod fuzzing;
 pub mod ids;
 pub mod json;
 pub mod memory;

@@ -2,13 +2,13 @@
 //! nor hang, nor contradict itself.
 //!
 //! A fuzzer does not guess checksums. So each function reads the bytes twice: as they are, and with all
-//! checksums corrected, which reaches the code behind them. [`seeds`] are valid files to begin with. The
-//! targets in `fuzz/` call these functions; the tests below call them with mutated seeds.
+//! checksums corrected, which reaches the code behind them. They are run as [`weft_base::fuzzing`] says.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use weft_base::fuzzing::Target;
 use weft_base::{Disk, OpenMode, SimDisk, SyncSite};
 use weft_ops::block::{Block, BlockBuilder, BlockOptions, Compression};
 use weft_ops::crc32c;
@@ -20,16 +20,6 @@ use crate::log::{Appended, LogFile, log_name, read_logs};
 use crate::table;
 use crate::values;
 use crate::version::{Edit, Manifest, ManifestState, manifest_name, read_manifest};
-
-/// A target: its name, its function and its initial inputs.
-pub struct Target {
-    /// As the fuzz target is called.
-    pub name: &'static str,
-    /// Reads any bytes.
-    pub run: fn(&[u8]),
-    /// Sound bytes of the kind.
-    pub seeds: fn() -> Vec<Vec<u8>>,
-}
 
 /// All targets.
 pub const TARGETS: [Target; 6] = [
@@ -64,15 +54,6 @@ pub const TARGETS: [Target; 6] = [
         seeds: log_seeds,
     },
 ];
-
-/// Gives bytes to a target; nothing happens for a name that is none.
-pub fn run(name: &str, data: &[u8]) {
-    for target in TARGETS {
-        if target.name == name {
-            (target.run)(data);
-        }
-    }
-}
 
 const DIR: &str = "/fuzz";
 const NO_SITE: SyncSite = SyncSite("fuzz");
@@ -325,51 +306,12 @@ pub(crate) fn shared(disk: SimDisk) -> Arc<dyn Disk> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use weft_base::Prng;
+    use weft_base::fuzzing::run_changed_seeds;
 
-    /// Seeds with a few bytes changed, cut, doubled: the short and repeatable form of the fuzz targets.
+    use super::TARGETS;
+
     #[test]
     fn changed_seeds_are_read_or_refused() {
-        let rounds = std::env::var("WEFT_FUZZ_ROUNDS")
-            .ok()
-            .and_then(|text| text.parse().ok());
-        for target in TARGETS {
-            let seeds = (target.seeds)();
-            assert!(!seeds.is_empty(), "{}", target.name);
-            let mut prng = Prng::new(11);
-            for seed in &seeds {
-                (target.run)(seed);
-                for _ in 0..rounds.unwrap_or(400) {
-                    let mut bytes = seed.clone();
-                    for _ in 0..1 + prng.below(6) {
-                        change(&mut bytes, &mut prng);
-                    }
-                    (target.run)(&bytes);
-                }
-            }
-        }
-    }
-
-    fn change(bytes: &mut Vec<u8>, prng: &mut Prng) {
-        let at = prng.below(bytes.len() as u64 + 1) as usize;
-        match prng.below(6) {
-            0 => bytes.truncate(at),
-            1 => bytes.insert(at, prng.next_u64() as u8),
-            2 => {
-                let end = (at + prng.below(40) as usize).min(bytes.len());
-                let part = bytes[at..end].to_vec();
-                bytes.extend(part);
-            }
-            _ => {
-                if let Some(byte) = bytes.get_mut(at) {
-                    *byte = match prng.below(3) {
-                        0 => *byte ^ 1 << prng.below(8),
-                        1 => [0, 1, 0x7f, 0x80, 0xff][prng.below(5) as usize],
-                        _ => prng.next_u64() as u8,
-                    };
-                }
-            }
-        }
+        run_changed_seeds(&TARGETS, 400);
     }
 }

@@ -50,6 +50,8 @@ mod compiled;
 pub mod data_access;
 pub mod error;
 pub mod functions;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod guard;
 pub mod instr;
 pub mod interpreter;

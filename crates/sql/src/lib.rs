@@ -9,4 +9,6 @@
 //! - [`error`]: PostgreSQL's wording of the errors that planning raises.
 
 pub mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod statement;

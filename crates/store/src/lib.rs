@@ -35,6 +35,8 @@
 mod catalog;
 pub mod checkpoint;
 mod constraint;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod garbage;
 mod index;
 mod lookup_plan;

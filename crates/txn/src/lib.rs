@@ -31,6 +31,8 @@ mod config;
 mod engine;
 mod error;
 mod executor;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod lock_plan;
 mod lock_slots;
 mod locks;

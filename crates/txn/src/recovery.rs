@@ -245,7 +245,7 @@ impl Replay {
         }
     }
 
-    fn apply(&mut self, batch: BatchId, payload: &[u8]) -> Result<ReplayedBatch, EngineError> {
+    pub(crate) fn apply(&mut self, batch: BatchId, payload: &[u8]) -> Result<ReplayedBatch, EngineError> {
         let wrong = |reason: String| EngineError::Record { batch, reason };
         if batch.0 != self.store.boundary().0 + 1 {
             return Err(wrong(format!("expected batch {}", self.store.boundary().0 + 1)));

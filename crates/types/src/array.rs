@@ -91,7 +91,7 @@ impl ArrayValue {
         }
     }
 
-    /// Whether the invariants hold; the items' types are not looked at.
+    /// Whether the invariants hold: as many items as the dimensions say, each in the form of the element.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         let positive = self.dimensions.iter().all(|(length, _)| *length > 0);
@@ -99,6 +99,7 @@ impl ArrayValue {
             && positive
             && Element::of(&self.element).is_some()
             && item_count(&self.dimensions).is_ok_and(|count| count == self.items.len())
+            && self.items.iter().all(|item| item.fits(&self.element))
     }
 
     /// PostgreSQL's order: item by item, then by number of items, dimensions, lengths, lower bounds. `None`
@@ -135,6 +136,7 @@ impl ArrayValue {
 
     /// Appends it: type of the items, dimensions, items, each self-describing.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        debug_assert!(self.is_valid(), "{self:?}");
         self.element.encode(out);
         out.put_u8(self.dimensions.len() as u8);
         for (length, lower) in &self.dimensions {
@@ -169,7 +171,7 @@ impl ArrayValue {
         };
         match array.is_valid() {
             true => Ok(array),
-            false => Err(reader.error("array has wrong dimensions")),
+            false => Err(reader.error("array has other dimensions or items than it says")),
         }
     }
 }

@@ -22,6 +22,8 @@ pub mod compare;
 mod datetime;
 pub mod error;
 mod float;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod hex;
 pub mod interrupt;
 pub mod interval;

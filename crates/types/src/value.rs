@@ -353,7 +353,11 @@ impl Value {
                 let mut fields = Vec::new();
                 for _ in 0..count {
                     let ty = SqlType::decode(reader)?;
-                    fields.push((ty, Self::decode_at(reader, depth + 1)?));
+                    let field = Self::decode_at(reader, depth + 1)?;
+                    if !field.fits(&ty) {
+                        return Err(CodecError::new(position, "a field is not of its type"));
+                    }
+                    fields.push((ty, field));
                 }
                 Self::Record(fields)
             }

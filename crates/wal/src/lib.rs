@@ -34,6 +34,8 @@
 
 mod error;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod log;
 mod pending;
 mod reader;

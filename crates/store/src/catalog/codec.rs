@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use weft_base::{ByteReader, ByteWriter, CatalogVersion, CodecError, IndexId, TableId};
 use weft_ops::{hash64_seeded, mix64};
+use weft_types::sql_type::CHARACTERS_MAX;
 use weft_types::{NumericSpec, RowLayout, SqlError, SqlState, SqlType, Value};
 
 use super::change::CatalogOp;
@@ -382,7 +383,7 @@ pub(super) fn put_type(out: &mut Vec<u8>, ty: &SqlType) {
 }
 
 pub(super) fn sql_type(reader: &mut Reader<'_>) -> Decoded<SqlType> {
-    Ok(match reader.u8()? {
+    let ty = match reader.u8()? {
         1 => SqlType::Bool,
         2 => SqlType::Int2,
         3 => SqlType::Int4,
@@ -407,7 +408,18 @@ pub(super) fn sql_type(reader: &mut Reader<'_>) -> Decoded<SqlType> {
         19 => SqlType::Interval,
         20 => SqlType::from_oid(reader.u32()?).ok_or_else(|| invalid("type oid"))?,
         _ => return Err(invalid("type tag")),
-    })
+    };
+    let is_valid = match ty {
+        SqlType::Numeric(Some(spec)) => spec.is_valid(),
+        SqlType::Varchar(Some(length)) => (1..=CHARACTERS_MAX).contains(&length),
+        SqlType::Char(length) => length <= CHARACTERS_MAX,
+        _ => true,
+    };
+    if is_valid {
+        Ok(ty)
+    } else {
+        Err(invalid("type modifier"))
+    }
 }
 
 fn put_default(out: &mut Vec<u8>, default: Option<&DefaultExpr>) {

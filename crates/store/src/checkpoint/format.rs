@@ -53,7 +53,7 @@ pub(super) fn split_row_value(value: &[u8]) -> Result<(BatchId, &[u8]), CodecErr
 }
 
 /// What a checkpoint says of itself.
-pub(super) struct Header {
+pub(crate) struct Header {
     pub batch: BatchId,
     pub digest: u64,
     pub catalog: Catalog,
@@ -61,7 +61,7 @@ pub(super) struct Header {
 
 impl Header {
     /// A header's bytes.
-    pub(super) fn encode(batch: BatchId, digest: u64, catalog: &Catalog) -> Vec<u8> {
+    pub(crate) fn encode(batch: BatchId, digest: u64, catalog: &Catalog) -> Vec<u8> {
         let mut encoded_catalog = Vec::new();
         catalog.encode(&mut encoded_catalog);
         let mut out = Vec::with_capacity(encoded_catalog.len() + 32);
@@ -78,7 +78,7 @@ impl Header {
     }
 
     /// Reads a header of [`VERSION`].
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut reader = ByteReader::new(bytes);
         reader.u32()?;
         let (batch, digest) = (BatchId(reader.u64()?), reader.u64()?);

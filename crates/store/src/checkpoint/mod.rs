@@ -42,7 +42,7 @@
 //! Byte tables: `docs/formats/checkpoint.md`. Choices and their price: decision 0015.
 
 mod changes;
-mod format;
+pub(crate) mod format;
 mod load;
 mod units;
 mod verify;

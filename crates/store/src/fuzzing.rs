@@ -1,0 +1,262 @@
+//! What fuzzing calls: any bytes as what is read of the catalog when a database is opened. See
+//! [`weft_base::fuzzing`].
+//!
+//! The first byte says what the rest is: the header of a checkpoint, a catalog, or a sequence of catalog
+//! operations as the log has them, each behind its length.
+
+use weft_base::fuzzing::Target;
+use weft_base::{BatchId, ByteReader, ByteWriter, CodecError, IndexId, TableId};
+use weft_types::{SqlType, Value};
+
+use crate::catalog::{
+    Catalog, CatalogOp, ColumnDef, DefaultExpr, FIRST_OBJECT_ID, Identity, IndexDef, IndexMethod, ParamMode,
+    ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam, SequenceDef, SequenceId, SequenceState,
+    TableDef,
+};
+use crate::checkpoint::format::Header;
+use crate::store::Store;
+
+/// All targets.
+pub const TARGETS: [Target; 1] = [Target {
+    name: "catalog",
+    run: catalog,
+    seeds,
+}];
+
+const HEADER: u8 = 0;
+const CATALOG: u8 = 1;
+const OPERATIONS: u8 = 2;
+/// Operations of one input, at most.
+const OPERATIONS_MAX: usize = 64;
+
+/// A header, a catalog or operations: what is accepted is written and read as the same; operations apply or
+/// are refused, and the digest stays that of the rows.
+pub fn catalog(data: &[u8]) {
+    match data.split_first() {
+        Some((&HEADER, bytes)) => {
+            if let Ok(header) = Header::decode(bytes) {
+                let again = Header::encode(header.batch, header.digest, &header.catalog);
+                let same = Header::decode(&again).is_ok_and(|again| again.catalog == header.catalog);
+                assert!(same, "a header changes when it is written anew");
+            }
+        }
+        Some((&CATALOG, bytes)) => {
+            if let Ok(catalog) = Catalog::decode(&mut ByteReader::new(bytes)) {
+                unchanged(&catalog);
+            }
+        }
+        Some((_, bytes)) => operations(bytes),
+        None => {}
+    }
+}
+
+/// A catalog is the same, its digest included, when it is written and read again.
+fn unchanged(catalog: &Catalog) {
+    let mut bytes = Vec::new();
+    catalog.encode(&mut bytes);
+    let mut reader = ByteReader::new(&bytes);
+    let again = Catalog::decode(&mut reader);
+    assert_eq!(
+        again.as_ref(),
+        Ok(catalog),
+        "a catalog changes when it is written anew"
+    );
+    assert!(reader.finish().is_ok());
+    // What clients are told of the types.
+    for column in catalog.tables().flat_map(|table| &table.columns) {
+        let told = SqlType::from_typmod(column.ty.oid(), column.ty.typmod());
+        assert_eq!(told, Some(column.ty), "a modifier that no type has");
+    }
+}
+
+fn operations(bytes: &[u8]) {
+    let store = Store::new();
+    let mut reader = ByteReader::new(bytes);
+    for _ in 0..OPERATIONS_MAX {
+        let Ok(bytes) = reader.len_prefixed() else { break };
+        let Ok(op) = operation(bytes) else { break };
+        let batch = BatchId(store.boundary().0 + 1);
+        let mut writer = store.begin_batch(batch);
+        if writer.apply_catalog(&op).is_err() {
+            writer.abort();
+            continue;
+        }
+        unchanged(writer.catalog());
+        // Rows, so that the operations that follow have some to write anew.
+        let tables: Vec<_> = writer.catalog().tables().cloned().collect();
+        for (number, table) in tables.iter().enumerate() {
+            let mut member = writer.member(number as u32);
+            if member.insert(table.id, table.layout.null_row()).is_ok() {
+                member.commit();
+            }
+        }
+        let digest = writer.finish();
+        store.publish(batch);
+        assert_eq!(
+            digest,
+            store.verify_digest(&store.snapshot()),
+            "rows and digest differ"
+        );
+    }
+    store.collect_garbage(usize::MAX);
+}
+
+/// One operation, the same when it is written and read again.
+fn operation(bytes: &[u8]) -> Result<CatalogOp, CodecError> {
+    let mut reader = ByteReader::new(bytes);
+    let op = CatalogOp::decode(&mut reader)?;
+    let (mut once, mut twice) = (Vec::new(), Vec::new());
+    op.encode(&mut once);
+    CatalogOp::decode(&mut ByteReader::new(&once))?.encode(&mut twice);
+    assert_eq!(once, twice, "an operation changes when it is written anew");
+    Ok(op)
+}
+
+fn index(id: u32, name: &str, table: u32, columns: &[usize], method: IndexMethod) -> IndexDef {
+    IndexDef {
+        id: IndexId(id),
+        name: name.into(),
+        table: TableId(table),
+        columns: columns.to_vec(),
+        unique: method == IndexMethod::Both,
+        primary: false,
+        method,
+    }
+}
+
+/// A history that has every operation in it.
+fn history() -> Vec<CatalogOp> {
+    const A: u32 = FIRST_OBJECT_ID;
+    let table = TableId(A);
+    let mut columns = vec![
+        ColumnDef::new("a", SqlType::Int4),
+        ColumnDef::new("b", SqlType::Varchar(Some(9))),
+        ColumnDef::new("c", SqlType::Numeric(None)),
+    ];
+    if let Some(column) = columns.first_mut() {
+        column.identity = Some(Identity {
+            always: true,
+            sequence: SequenceId(A + 2),
+        });
+    }
+    let text = |sql: &str| Some(DefaultExpr { sql: sql.into() });
+    let sequence = SequenceDef {
+        owned_by: Some((table, 0)),
+        ..SequenceDef::new(SequenceId(A + 2), "s")
+    };
+    let procedure = ProcedureDef {
+        id: ProcedureId(A + 5),
+        name: "p".into(),
+        params: vec![ProcedureParam {
+            name: "x".into(),
+            mode: ParamMode::InOut,
+            ty: SqlType::Int8,
+        }],
+        language: ProcedureLanguage::Sql,
+        body: "select 1".into(),
+    };
+    let (column, fill) = (ColumnDef::new("d", SqlType::Text), Value::Text("fill".into()));
+    vec![
+        CatalogOp::CreateTable(TableDef::new(table, "t", columns).with_index(index(
+            A + 1,
+            "i",
+            A,
+            &[1, 0],
+            IndexMethod::Ordered,
+        ))),
+        CatalogOp::CreateSequence(sequence),
+        CatalogOp::AdvanceSequence {
+            id: SequenceId(A + 2),
+            to: 7,
+        },
+        CatalogOp::SetSequence {
+            id: SequenceId(A + 2),
+            state: SequenceState {
+                last_value: 9,
+                is_called: false,
+            },
+        },
+        CatalogOp::CreateIndex(index(A + 3, "u", A, &[1], IndexMethod::Both)),
+        CatalogOp::AddColumn { table, column, fill },
+        CatalogOp::SetDefault {
+            table,
+            column: 1,
+            default: text("'x'"),
+        },
+        CatalogOp::SetNotNull {
+            table,
+            column: 3,
+            not_null: false,
+        },
+        CatalogOp::RenameColumn {
+            table,
+            column: 3,
+            name: "e".into(),
+        },
+        CatalogOp::RenameIndex {
+            index: IndexId(A + 3),
+            name: "v".into(),
+        },
+        CatalogOp::RenameTable {
+            table,
+            name: "w".into(),
+        },
+        CatalogOp::Truncate(table),
+        CatalogOp::AddPrimaryKey(index(A + 4, "k", A, &[0], IndexMethod::Both)),
+        CatalogOp::PutProcedure(procedure),
+        CatalogOp::DropColumn { table, column: 2 },
+        CatalogOp::DropIndex(IndexId(A + 3)),
+        CatalogOp::DropProcedure(ProcedureId(A + 5)),
+        CatalogOp::CreateSequence(SequenceDef::new(SequenceId(A + 6), "free")),
+        CatalogOp::DropSequence(SequenceId(A + 6)),
+        CatalogOp::DropTable(table),
+    ]
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let history = history();
+    let mut seeds = Vec::new();
+    let mut written = vec![OPERATIONS];
+    let mut catalog = Catalog::new();
+    for (number, op) in history.iter().enumerate() {
+        let mut bytes = Vec::new();
+        op.encode(&mut bytes);
+        written.put_len_prefixed(&bytes);
+        if let Ok(next) = catalog.apply(op) {
+            catalog = next;
+        }
+        if number % 5 == 3 {
+            let mut bytes = vec![CATALOG];
+            catalog.encode(&mut bytes);
+            seeds.push(bytes);
+            let header = Header::encode(BatchId(number as u64), catalog.digest(), &catalog);
+            seeds.push([&[HEADER], &header[..]].concat());
+            seeds.push(written.clone());
+        }
+    }
+    seeds.push(written);
+    seeds
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_base::fuzzing::run_changed_seeds;
+
+    use super::*;
+
+    #[test]
+    fn changed_seeds_are_read_or_refused() {
+        run_changed_seeds(&TARGETS, 150);
+    }
+
+    #[test]
+    fn the_history_applies_as_a_whole() {
+        let mut catalog = Catalog::new();
+        for op in history() {
+            catalog = catalog
+                .apply(&op)
+                .unwrap_or_else(|error| panic!("{op:?}: {error:?}"));
+        }
+        assert_eq!(catalog.tables().count(), 0);
+    }
+}
