@@ -6,6 +6,7 @@
 //! ```text
 //! cargo xtask tidy     the rules that a machine can check: floors, sizes, names, paths (module tidy)
 //! cargo xtask test     format, clippy, tidy, every cargo test, then the whole-system tests in tests/
+//! cargo xtask test --slow   fuzzing, kill -9, simulated disks: hours (module slow)
 //! cargo xtask miri     tests of code with `unsafe`, interpreted (module miri; needs a nightly toolchain)
 //! cargo xtask ci       the same as test: CI runs nothing that a developer cannot run with one command
 //! ```
@@ -14,18 +15,22 @@ mod console;
 mod counts;
 mod miri;
 mod packages;
+mod slow;
 mod steps;
 mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask <tidy | test | ci | miri> [--skip-system]\n\
+const USAGE: &str = "usage: cargo xtask <tidy | test | ci | miri> [--skip-system | --slow]\n\
   tidy           check floors, sizes, names, file heads and named paths\n\
   test, ci       fmt --check, clippy, tidy, cargo test --workspace, then tests/\n\
   miri           tests of code with unsafe under Miri; needs nightly with components miri and rust-src,\n\
   \x20              and tens of minutes, at most 60 for each package\n\
-  --skip-system  with test or ci: leave out the whole-system tests in tests/, and say so";
+  --skip-system  with test or ci: leave out the whole-system tests in tests/, and say so\n\
+  --slow         with test: what takes hours, and nothing else, with logs in target/slow/: every fuzz target\n\
+  \x20              (--fuzz-seconds 1200, --fuzz-jobs 2 at a time), kill -9 (--kill-rounds 300), the simulated\n\
+  \x20              disk (--seeds 5000); 0 leaves one out";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -35,16 +40,22 @@ fn main() -> ExitCode {
         ["tidy"] => report_tidy(&root),
         ["test" | "ci"] => steps::run_all(&root, steps::System::Run),
         ["test" | "ci", "--skip-system"] => steps::run_all(&root, steps::System::Skip),
+        ["test", "--slow", numbers @ ..] => match slow::Settings::from_words(numbers) {
+            Some(settings) => slow::run_all(&root, settings),
+            None => refuse(),
+        },
         ["miri"] => miri::run_all(&root),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
         }
-        _ => {
-            eprintln!("{USAGE}");
-            ExitCode::from(2)
-        }
+        _ => refuse(),
     }
+}
+
+fn refuse() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
 }
 
 /// The folder that holds the workspace's Cargo.toml: the parent of this crate's folder.

@@ -67,7 +67,8 @@ pub fn sum_up(all: Vec<(String, Counts)>) -> ExitCode {
     }
 }
 
-fn cargo(root: &Path, arguments: &[&str]) -> Command {
+/// Cargo, as it was called itself, in the workspace's root.
+pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root).args(arguments);
     command
@@ -108,7 +109,8 @@ pub fn summed(name: &str, command: &mut Command) -> Counts {
     counts_of(name, console::run(command))
 }
 
-fn counts_of(name: &str, ended: io::Result<console::Ended>) -> Counts {
+/// The same of a program that has ended.
+pub fn counts_of(name: &str, ended: io::Result<console::Ended>) -> Counts {
     match ended {
         Ok(ended) => {
             let mut counts = ended.counts;

@@ -40,7 +40,7 @@
 mod parse;
 mod print;
 
-use weft_types::{SqlType, parse_text};
+use weft_types::{Element, SqlType, parse_text};
 
 use crate::program::Constant;
 
@@ -58,12 +58,15 @@ fn type_name(ty: &SqlType) -> String {
 
 /// Reverse of [`type_name`].
 fn type_from(name: &str, modifiers: &[i32]) -> Option<SqlType> {
-    const OIDS: [u32; 15] = [
-        16, 17, 20, 21, 23, 25, 700, 701, 1042, 1043, 1082, 1114, 1184, 1700, 2950,
+    const OIDS: [u32; 26] = [
+        16, 17, 18, 19, 20, 21, 23, 24, 25, 26, 700, 701, 1042, 1043, 1082, 1083, 1114, 1184, 1186, 1700,
+        2205, 2206, 2249, 2278, 2950, 4089,
     ];
+    let arrays = Element::ALL.iter().map(|element| SqlType::Array(*element));
     let plain = OIDS
         .into_iter()
         .filter_map(SqlType::from_oid)
+        .chain(arrays)
         .find(|ty| ty.catalog_name() == name)?;
     let typmod = match *modifiers {
         [] => -1,
