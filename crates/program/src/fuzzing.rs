@@ -31,8 +31,8 @@ const COMPILED: u8 = 1;
 /// Instructions for each step of the byte that says the budget.
 const BUDGET_STEP: u32 = 16;
 
-/// A program: its bytes and its text are the only ones that say it; it runs to its end within its budget; once
-/// verified it meets no internal error, and does the same step by step, resolved and as machine code.
+/// A program: its bytes and its text are the only ones that say it; it runs to its end within its budget;
+/// once verified it meets no internal error, and does the same step by step, resolved and as machine code.
 pub fn program(data: &[u8]) {
     let mut reader = ByteReader::new(data);
     let (Ok(switches), Ok(steps), Ok(inputs)) = (reader.u8(), reader.u8(), reader.len_prefixed()) else {

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! What a client sends is decoded by the crate `wire`. The protocol is version 3.0 as PostgreSQL 15 speaks
-//! it. An idle connection has no thread. The thread that received a transaction executes it, because a handoff
-//! costs more than a point query.
+//! it. An idle connection has no thread. The thread that received a transaction executes it, because a
+//! handoff costs more than a point query.
 //!
 //! # What a client cannot do to the server
 //!

@@ -21,7 +21,7 @@ use weft_wal::LogReader;
 use crate::record::{BatchRecord, MemberRecord};
 use crate::recovery::Replay;
 use crate::transaction::TxnOptions;
-use crate::write_set::{self, Place, WriteOp};
+use crate::write_set::{self, RowPosition, WriteOp};
 use crate::{Engine, EngineConfig, EngineError};
 
 /// All targets.
@@ -252,14 +252,14 @@ fn by_hand(open: &Program, add: &Program) -> Option<Vec<u8>> {
     let key = |id| {
         let mut key = Vec::new();
         encode_key_value(&mut key, &Value::Int8(id));
-        Place::Located(Locator::Key(key))
+        RowPosition::Located(Locator::Key(key))
     };
     let mut write_set = Vec::new();
     write_set::put_insert(&mut write_set, TABLE, &row(30, 1)?);
-    write_set::put_update(&mut write_set, TABLE, &Place::Own(0), &row(31, 2)?);
+    write_set::put_update(&mut write_set, TABLE, &RowPosition::Own(0), &row(31, 2)?);
     write_set::put_update(&mut write_set, TABLE, &key(2), &row(2, 2)?);
     write_set::put_delete(&mut write_set, TABLE, &key(3));
-    write_set::put_delete(&mut write_set, TABLE, &Place::Own(0));
+    write_set::put_delete(&mut write_set, TABLE, &RowPosition::Own(0));
     let call = |program: &Program, id| {
         Some(MemberRecord::Program {
             hash: program.hash(),

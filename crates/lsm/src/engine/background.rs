@@ -153,8 +153,8 @@ impl Engine {
         self.work_changed.notify_all();
     }
 
-    /// A memtable was frozen: have it flushed. The write that froze it has succeeded, so a flush or compaction
-    /// that fails must not report otherwise; who needs the room is told.
+    /// A memtable was frozen: have it flushed. The write that froze it has succeeded, so a flush or a
+    /// compaction that fails must not report otherwise; who needs the room is told.
     pub(super) fn froze(&self) {
         self.measure_pressure();
         match self.options.background {
