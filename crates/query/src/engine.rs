@@ -127,6 +127,10 @@ const WORKER_STACK_BYTES: usize = 64 << 20;
 /// Relations of more levels than this are refused.
 const DEPTH_MAX: usize = 2000;
 
+/// Queries of more windows than this are refused: each is an operator above the others, and operators that
+/// run descend to those below.
+const WINDOWS_MAX: usize = 256;
+
 /// A plan that is expected to read so many rows at most has one partition.
 const SERIAL_ROWS: u64 = 20_000;
 
@@ -361,7 +365,7 @@ impl QueryEngine {
         stop.verdict(Instant::now())?;
         let execution = execution(query, parameters, settings)?;
         let size = walk::size(query);
-        if size.depth > DEPTH_MAX {
+        if size.depth > DEPTH_MAX || size.windows > WINDOWS_MAX {
             return Err(too_deep());
         }
         let leaves_out = leaves_out(query, &execution, stop)?;

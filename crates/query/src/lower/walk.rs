@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::window;
 use weft_binder::relation::{
     AggregateCall, Apply, FrameBound, Query, Relation, SharedBody, SortKey, WindowCall,
 };
@@ -444,8 +445,10 @@ pub fn substituted(expr: &Expr, by: &HashMap<ColumnId, Expr>) -> Expr {
 /// How large a query is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Size {
-    /// Levels of its relations.
+    /// Levels of its relations; each window is one.
     pub depth: usize,
+    /// Windows, all together.
+    pub windows: usize,
     /// Relations and nodes of their expressions, sixteen of these for one.
     pub nodes: usize,
 }
@@ -464,8 +467,17 @@ pub fn size(query: &Query) -> Size {
     while let Some((relation, depth)) = stack.pop() {
         let part = part(relation);
         let exprs: usize = part.exprs.iter().map(|expr| expr.nodes().len()).sum();
+        let levels = match relation {
+            Relation::Window { calls, .. } => {
+                let windows = window::count(calls);
+                size.windows = size.windows.saturating_add(windows);
+                windows.max(1)
+            }
+            _ => 1,
+        };
+        let depth = depth + levels - 1;
         size.depth = size.depth.max(depth);
-        size.nodes = size.nodes.saturating_add(1 + exprs / 16);
+        size.nodes = size.nodes.saturating_add(levels + exprs / 16);
         stack.extend(part.inputs.into_iter().map(|input| (input, depth + 1)));
     }
     size

@@ -24,6 +24,21 @@ pub(crate) enum Rank {
     Rank,
 }
 
+/// How many windows the calls have: each becomes an operator.
+pub(super) fn count(calls: &[WindowCall]) -> usize {
+    let mut firsts: Vec<&WindowCall> = Vec::new();
+    for call in calls {
+        if !firsts.iter().any(|first| shares_window(first, call)) {
+            firsts.push(call);
+        }
+    }
+    firsts.len()
+}
+
+fn shares_window(first: &WindowCall, call: &WindowCall) -> bool {
+    first.partition == call.partition && first.order == call.order
+}
+
 impl Lowering<'_> {
     pub(crate) fn window(
         &mut self,
@@ -41,9 +56,7 @@ impl Lowering<'_> {
         let mut windows: Vec<Vec<WindowCall>> = Vec::new();
         for call in calls {
             let same = |window: &&mut Vec<WindowCall>| {
-                window
-                    .first()
-                    .is_some_and(|first| first.partition == call.partition && first.order == call.order)
+                window.first().is_some_and(|first| shares_window(first, &call))
             };
             match windows.iter_mut().find(same) {
                 Some(window) => window.push(call),

@@ -224,8 +224,16 @@ fn refusals() -> Vec<(&'static str, String, &'static [&'static str])> {
             &["42601"],
         ),
         ("ELSE in ELSE of a procedure", else_in_else(75_000), &["54001"]),
+        ("1,600 windows", windows(1_600), &["54001"]),
         ("100,000 NOT", nested("NOT ", 100_000, "true", ""), &["54001"]),
     ]
+}
+
+/// A query of so many windows that all differ.
+fn windows(count: usize) -> String {
+    let calls = (0..count).map(|nth| format!("sum(x) OVER (ORDER BY x + {nth})"));
+    let calls: Vec<String> = calls.collect();
+    format!("SELECT {} FROM generate_series(1, 3) x", calls.join(", "))
 }
 
 /// Runs them all and prints what is wrong; gives the numbers of passed and failed.
