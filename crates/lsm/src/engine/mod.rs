@@ -249,7 +249,7 @@ impl Lsm {
     /// # Errors
     /// [`LsmError::TooLarge`]; [`LsmError::Io`] when the log refused, [`LsmError::Refused`] until it can be
     /// written again; [`LsmError::Poisoned`]. Whether a batch whose write failed comes back after a crash is
-    /// not known.
+    /// not known; one that only was not synced is seen meanwhile.
     pub fn write(&self, batch: &WriteBatch, options: WriteOptions) -> Result<SeqNo, LsmError> {
         self.engine.write(batch, options)
     }

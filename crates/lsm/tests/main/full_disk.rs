@@ -354,7 +354,7 @@ struct Changing {
     prng: Prng,
     /// What was acknowledged.
     model: BTreeMap<u64, u8>,
-    /// Refused since: may come back after a crash.
+    /// Refused since: may be seen where only the sync failed, and may come back after a crash.
     doubt: Vec<(u64, Option<u8>)>,
     refused: u64,
 }
@@ -373,7 +373,7 @@ impl Changing {
                 let key = self.prng.below(120);
                 let value = (kind > 7).then(|| self.prng.next_u64() as u8);
                 self.write(lsm, key, value);
-                self.check(lsm, key, &[]);
+                self.check(lsm, key, &self.doubt);
             }
         }
     }
