@@ -30,7 +30,7 @@ const USAGE: &str = "usage: cargo xtask <tidy | test | ci | miri> [--skip-system
   --skip-system  with test or ci: leave out the whole-system tests in tests/, and say so\n\
   --slow         with test: what takes hours, and nothing else, with logs in target/slow/: every fuzz target\n\
   \x20              (--fuzz-seconds 1200, --fuzz-jobs 2 at a time), kill -9 (--kill-rounds 300), the simulated\n\
-  \x20              disk (--seeds 5000); 0 leaves one out";
+  \x20              disk (--seeds 5000), hostile clients (--inputs 50000); 0 leaves one out";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -4,6 +4,8 @@
 //! 2. 300 rounds of kill -9 under load (`tests/recovery`).
 //! 3. 5,000 seeds of the simulated disk: power cuts, errors, disks that fill and empty, for the log, the LSM
 //!    engine and the transactions above them.
+//! 4. 50,000 malformed, deep, long, oversized and slow inputs, a canary connection beside them
+//!    (`sql-compare hostile`).
 //!
 //! Each step's output goes to a file of its own under `target/slow/<time>/`; what came of it is a line here
 //! and in `summary.txt` there. A failed step does not stop the next ones. The last line and the exit status
@@ -30,6 +32,7 @@ pub struct Settings {
     fuzz_jobs: u64,
     kill_rounds: u64,
     seeds: u64,
+    inputs: u64,
 }
 
 impl Default for Settings {
@@ -39,6 +42,7 @@ impl Default for Settings {
             fuzz_jobs: 2,
             kill_rounds: 300,
             seeds: 5_000,
+            inputs: 50_000,
         }
     }
 }
@@ -54,6 +58,7 @@ impl Settings {
                 "--fuzz-jobs" => &mut settings.fuzz_jobs,
                 "--kill-rounds" => &mut settings.kill_rounds,
                 "--seeds" => &mut settings.seeds,
+                "--inputs" => &mut settings.inputs,
                 _ => return None,
             };
             *place = number.parse().ok()?;
@@ -92,7 +97,7 @@ pub fn run_all(root: &Path, settings: Settings) -> ExitCode {
     if settings.fuzz_seconds > 0 {
         fuzz(root, settings, &report);
     }
-    for step in steps(root, settings) {
+    for step in steps(root, &target, settings) {
         report.run(step);
     }
     let results = report.results.into_inner();
@@ -100,7 +105,7 @@ pub fn run_all(root: &Path, settings: Settings) -> ExitCode {
 }
 
 /// All steps but the fuzzer's, in order.
-fn steps(root: &Path, settings: Settings) -> Vec<Step> {
+fn steps(root: &Path, target: &Path, settings: Settings) -> Vec<Step> {
     let mut all = Vec::new();
     if settings.kill_rounds > 0 {
         let mut command = tests(root, &["weft", "weft-cli"], "recovery", &["--nocapture"]);
@@ -113,6 +118,16 @@ fn steps(root: &Path, settings: Settings) -> Vec<Step> {
             command.env("WEFT_SEEDS", settings.seeds.to_string());
             all.push(Step::counted(&format!("seeds-{package}"), command));
         }
+    }
+    if settings.inputs > 0 {
+        let built = target.join("debug");
+        let packages = ["build", "-p", "weft-cli", "-p", "weft-sql-compare"];
+        all.push(Step::checked("build", steps::cargo(root, &packages)));
+        let mut command = Command::new(built.join("sql-compare"));
+        command.current_dir(root);
+        command.args(["hostile", "--inputs", &settings.inputs.to_string(), "--weft-bin"]);
+        command.arg(built.join("weft"));
+        all.push(Step::counted("hostile", command));
     }
     all
 }

@@ -141,6 +141,8 @@ const OWN_THREAD_ROWS: u64 = 2_000;
 /// A query of up to so many levels and nodes is planned by the session's own thread, and its plan kept.
 const SMALL_DEPTH: usize = 40;
 const SMALL_NODES: usize = 120;
+/// And whose expressions have up to so many nodes: planning descends them, and its frames are large.
+const SMALL_EXPRESSION_NODES: usize = 300;
 
 impl QueryEngine {
     /// An engine with `threads` threads and default bounds.
@@ -369,7 +371,9 @@ impl QueryEngine {
             return Err(too_deep());
         }
         let leaves_out = leaves_out(query, &execution, stop)?;
-        let is_small = size.depth <= SMALL_DEPTH && size.nodes <= SMALL_NODES;
+        let is_small = size.depth <= SMALL_DEPTH
+            && size.nodes <= SMALL_NODES
+            && size.expression <= SMALL_EXPRESSION_NODES;
         let repeats = is_small && !leaves_out && is_better_kept(query, reading.source.as_ref());
         let context = Arc::new(if repeats {
             ExecutionContext::repeating(execution)

@@ -1,7 +1,9 @@
 //! An expression as text that says the same: for what the catalog keeps as text.
 //!
 //! sqlparser prints trees. It does not know that the strings in ours are decoded, and takes two quotes in one
-//! of them for a quote that somebody has doubled; such strings are printed as `E'...'`.
+//! of them for a quote that somebody has doubled; such strings are printed as `E'...'`. It also prints an
+//! operator and its operand without a blank between them, so that a sign before a sign would begin a comment;
+//! the inner one gets parentheses.
 
 use std::ops::ControlFlow;
 
@@ -11,14 +13,24 @@ use sqlparser::ast::{Expr, Value, ValueWithSpan, VisitMut, VisitorMut};
 #[must_use]
 pub fn print_expression(expression: &Expr) -> String {
     let mut printed = expression.clone();
-    let _ = printed.visit(&mut EscapeQuotes);
+    let _ = printed.visit(&mut MakePrintable);
     printed.to_string()
 }
 
-struct EscapeQuotes;
+struct MakePrintable;
 
-impl VisitorMut for EscapeQuotes {
+impl VisitorMut for MakePrintable {
     type Break = ();
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        if let Expr::UnaryOp { expr, .. } = expression
+            && matches!(**expr, Expr::UnaryOp { .. } | Expr::Prefixed { .. })
+        {
+            let inner = std::mem::replace(expr, Box::new(Expr::value(Value::Null)));
+            **expr = Expr::Nested(inner);
+        }
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<()> {
         if let Value::SingleQuotedString(text) = &mut value.value
@@ -51,6 +63,26 @@ mod tests {
             let text = print_expression(&tree);
             let again = parse_expression(&text).unwrap_or_else(|error| panic!("{sql}: {text}: {error:?}"));
             assert_eq!(again, tree, "{sql}: {text}");
+        }
+    }
+
+    #[test]
+    fn signs_before_signs_are_kept_apart() {
+        for (sql, printed) in [
+            ("- -1", "-(-1)"),
+            ("- - - x", "-(-(-x))"),
+            ("3 - -2", "3 - -2"),
+            ("- + 1", "-(+1)"),
+            ("-(-1)", "-(-1)"),
+            ("@ -1", "@(-1)"),
+        ] {
+            let text = print_expression(&parse_expression(sql).unwrap());
+            assert_eq!(text, printed, "{sql}");
+            assert_eq!(
+                print_expression(&parse_expression(&text).unwrap()),
+                printed,
+                "{sql}"
+            );
         }
     }
 }

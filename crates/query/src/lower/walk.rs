@@ -451,6 +451,8 @@ pub struct Size {
     pub windows: usize,
     /// Relations and nodes of their expressions, sixteen of these for one.
     pub nodes: usize,
+    /// Nodes of the largest expression, which may be as deep.
+    pub expression: usize,
 }
 
 /// How large a query is.
@@ -466,7 +468,11 @@ pub fn size(query: &Query) -> Size {
     }
     while let Some((relation, depth)) = stack.pop() {
         let part = part(relation);
-        let exprs: usize = part.exprs.iter().map(|expr| expr.nodes().len()).sum();
+        let mut exprs = 0_usize;
+        for nodes in part.exprs.iter().map(|expr| expr.nodes().len()) {
+            exprs = exprs.saturating_add(nodes);
+            size.expression = size.expression.max(nodes);
+        }
         let levels = match relation {
             Relation::Window { calls, .. } => {
                 let windows = window::count(calls);
