@@ -2,8 +2,8 @@
 //!
 //! sqlparser prints trees. It does not know that the strings in ours are decoded, and takes two quotes in one
 //! of them for a quote that somebody has doubled; such strings are printed as `E'...'`. It also prints an
-//! operator and its operand without a blank between them, so that a sign before a sign would begin a comment;
-//! the inner one gets parentheses.
+//! operator and its operand without a blank between them, so that two signs would begin a comment and two
+//! other operators be one; such an operand gets parentheses.
 
 use std::ops::ControlFlow;
 
@@ -17,6 +17,9 @@ pub fn print_expression(expression: &Expr) -> String {
     printed.to_string()
 }
 
+/// What operators are made of.
+const OPERATOR_CHARACTERS: &str = "+-*/<>=~!@#%^&|`?";
+
 struct MakePrintable;
 
 impl VisitorMut for MakePrintable {
@@ -24,7 +27,9 @@ impl VisitorMut for MakePrintable {
 
     fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
         if let Expr::UnaryOp { expr, .. } = expression
-            && matches!(**expr, Expr::UnaryOp { .. } | Expr::Prefixed { .. })
+            && expr
+                .to_string()
+                .starts_with(|first: char| OPERATOR_CHARACTERS.contains(first))
         {
             let inner = std::mem::replace(expr, Box::new(Expr::value(Value::Null)));
             **expr = Expr::Nested(inner);
@@ -75,6 +80,7 @@ mod tests {
             ("- + 1", "-(+1)"),
             ("-(-1)", "-(-1)"),
             ("@ -1", "@(-1)"),
+            ("@ -2 ^ 3", "@(-2 ^ 3)"),
         ] {
             let text = print_expression(&parse_expression(sql).unwrap());
             assert_eq!(text, printed, "{sql}");

@@ -136,7 +136,11 @@ fn room_that_a_reader_gives_back_ends_a_full_disk() {
         assert!(error.is_storage_full() && next < 300, "{error} at {next}");
         for _ in 0..20 {
             clock.advance_micros(3_000_000);
-            assert!(put(&lsm, next).unwrap_err().is_storage_full());
+            // A flush that failed gives its room back: the log may have some of it.
+            match put(&lsm, next) {
+                Ok(()) => next += 1,
+                Err(error) => assert!(error.is_storage_full(), "{error}"),
+            }
         }
         check(&lsm, 0..next);
         drop(iterator);

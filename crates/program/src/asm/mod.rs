@@ -50,6 +50,7 @@ pub use print::{Annotation, print, print_annotated};
 /// Type names as in `pg_type`, with modifiers: `varchar(10)`, `numeric(12,2)`.
 fn type_name(ty: &SqlType) -> String {
     match ty {
+        SqlType::Char(0) => ty.catalog_name().to_owned(),
         SqlType::Varchar(Some(n)) | SqlType::Char(n) => format!("{}({n})", ty.catalog_name()),
         SqlType::Numeric(Some(spec)) => format!("numeric({},{})", spec.precision, spec.scale),
         _ => ty.catalog_name().to_owned(),
