@@ -83,6 +83,12 @@ struct Superseded {
     bytes_before: u64,
 }
 
+/// Steps that a batch pays for, whatever it did.
+const STEPS_PER_BATCH: usize = 16;
+/// Steps that each write pays for. It costs one at most for its chain, its version, its inline space, its
+/// tombstone.
+const STEPS_PER_WRITE: usize = 6;
+
 /// How many chains or versions are looked up together: the memory of all is prefetched before the first is
 /// accessed.
 const BLOCK: usize = 16;
@@ -96,8 +102,11 @@ pub(crate) struct Garbage {
     /// Everything else that is unlinked, likewise.
     unlinked: VecDeque<(BatchId, Unlinked)>,
     superseded_len: usize,
-    /// Bytes of all versions that were superseded since the store was made.
+    /// Memory of all versions that were superseded since the store was made, and of what is noted here about
+    /// each.
     superseded_bytes: u64,
+    /// Steps that the newest batch pays for, until they are taken.
+    due: usize,
     blocks_len: usize,
     memory: Arc<RowMemory>,
 }
@@ -110,6 +119,7 @@ impl Garbage {
             unlinked: VecDeque::new(),
             superseded_len: 0,
             superseded_bytes: 0,
+            due: 0,
             blocks_len: 0,
             memory: Arc::clone(memory),
         }
@@ -124,7 +134,7 @@ impl Garbage {
         (self.superseded_len, self.blocks_len + self.unlinked.len())
     }
 
-    /// Notes what batch `batch` superseded, and the bytes of the versions.
+    /// Notes what batch `batch` superseded, and the memory that all this takes.
     pub(crate) fn superseded(&mut self, batch: BatchId, chains: Vec<RowPlace>, bytes: u64) {
         if !chains.is_empty() {
             self.superseded_len += chains.len();
@@ -137,7 +147,18 @@ impl Garbage {
         }
     }
 
-    /// About how many bytes of versions a reader at `boundary` keeps alive, if it is the oldest.
+    /// Notes how many rows a batch inserted, replaced and removed: it pays for more steps than these will
+    /// cost.
+    pub(crate) fn note_writes(&mut self, writes: usize) {
+        self.due = STEPS_PER_BATCH + writes * STEPS_PER_WRITE;
+    }
+
+    /// The steps that the newest batch pays for; 0 when called again.
+    pub(crate) fn take_due(&mut self) -> usize {
+        std::mem::take(&mut self.due)
+    }
+
+    /// About how many bytes of memory a reader at `boundary` keeps in use, if it is the oldest.
     pub(crate) fn bytes_kept_at(&self, boundary: BatchId) -> u64 {
         let first = self.superseded.partition_point(|entry| entry.batch <= boundary);
         self.superseded
@@ -484,6 +505,7 @@ mod tests {
             batch.finish();
             store.publish(BatchId(3));
             let version_bytes = store.memory_stats().version_bytes;
+            let kept_bytes = version_bytes.next_multiple_of(8) + size_of::<RowPlace>() as u64;
             let old = store.snapshot();
             for number in 0..UPDATES {
                 // The key stays for some updates, and comes back.
@@ -497,7 +519,7 @@ mod tests {
             }
             assert_eq!(store.bytes_kept_at(store.boundary()), 0);
             assert_eq!(
-                store.bytes_kept_at(old.batch()) / version_bytes,
+                store.bytes_kept_at(old.batch()) / kept_bytes,
                 UPDATES + u64::from(is_removed)
             );
             assert_eq!(old.get(TABLE, SLOT).unwrap().bytes, row(2));

@@ -31,6 +31,8 @@ pub(crate) struct Finished {
     pub(crate) schema: Option<Arc<Schema>>,
     pub(crate) superseded: Vec<RowPlace>,
     pub(crate) superseded_bytes: u64,
+    /// Rows inserted, replaced and removed.
+    pub(crate) writes: usize,
 }
 
 /// Sizes, for statistics and for back-pressure.
@@ -176,12 +178,14 @@ impl Store {
             schema,
             superseded,
             superseded_bytes,
+            writes,
         }) = finished
         {
             let boundary = self.boundary();
             let replaced = self.published.publish(batch.0, digest, schema);
             let mut garbage = self.garbage.lock();
             garbage.superseded(batch, superseded, superseded_bytes);
+            garbage.note_writes(writes);
             if let Some(replaced) = replaced {
                 garbage.retire_schema(boundary, replaced);
             }
@@ -189,7 +193,8 @@ impl Store {
     }
 
     /// Does up to `budget` steps of garbage collection (a step checks one chain or frees one version) and
-    /// returns the steps done. Returns 0 at once if a batch is open. Call it between batches.
+    /// returns the steps done. Returns 0 at once if a batch is open. Any thread; a batch that is to be opened
+    /// waits meanwhile.
     pub fn collect_garbage(&self, budget: usize) -> usize {
         if self.garbage.lock().is_empty() {
             return 0;
@@ -206,8 +211,16 @@ impl Store {
         self.garbage.lock().collect(&schema, boundary, oldest, budget)
     }
 
-    /// About how many bytes of versions stay in memory because of a reader at this boundary, if there is no
-    /// older one.
+    /// Does the garbage collection that the newest batch pays for: more steps than its writes will cost, so
+    /// garbage does not grow unless a reader keeps it. True if it did all of these steps: there may be a
+    /// backlog, of versions that a reader kept until now or of a large batch.
+    pub fn collect_due_garbage(&self) -> bool {
+        let due = self.garbage.lock().take_due();
+        due > 0 && self.collect_garbage(due) >= due
+    }
+
+    /// About how many bytes of memory stay in use because of a reader at this boundary, if there is no older
+    /// one.
     pub fn bytes_kept_at(&self, boundary: BatchId) -> u64 {
         self.garbage.lock().bytes_kept_at(boundary)
     }

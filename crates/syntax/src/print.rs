@@ -1,13 +1,14 @@
 //! An expression as text that says the same: for what the catalog keeps as text.
 //!
-//! sqlparser prints trees. It does not know that the strings in ours are decoded, and takes two quotes in one
-//! of them for a quote that somebody has doubled; such strings are printed as `E'...'`. It also prints an
+//! sqlparser prints trees. It does not know that the strings and names in ours are decoded, and takes two
+//! quotes in one of them for a quote that somebody has doubled; such strings are printed as `E'...'`, and
+//! quotes in names are doubled here. It also prints an
 //! operator and its operand without a blank between them, so that two signs would begin a comment and two
 //! other operators be one; such an operand gets parentheses.
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Expr, Value, ValueWithSpan, VisitMut, VisitorMut};
+use sqlparser::ast::{Expr, Ident, ObjectName, ObjectNamePart, Value, ValueWithSpan, VisitMut, VisitorMut};
 
 /// The text of an expression. Its caller's stack must suffice to clone the tree.
 #[must_use]
@@ -26,6 +27,13 @@ impl VisitorMut for MakePrintable {
     type Break = ();
 
     fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        match expression {
+            Expr::Identifier(name) => double_quotes(name),
+            Expr::CompoundIdentifier(names) => names.iter_mut().for_each(double_quotes),
+            Expr::Function(function) => double_quotes_of_all(&mut function.name),
+            Expr::Collate { collation, .. } => double_quotes_of_all(collation),
+            _ => {}
+        }
         if let Expr::UnaryOp { expr, .. } = expression
             && expr
                 .to_string()
@@ -47,6 +55,22 @@ impl VisitorMut for MakePrintable {
     }
 }
 
+/// Makes a quoted name that has quotes one that is printed as it stands.
+fn double_quotes(name: &mut Ident) {
+    if name.quote_style == Some('"') && name.value.contains('"') {
+        name.value = format!("\"{}\"", name.value.replace('"', "\"\""));
+        name.quote_style = None;
+    }
+}
+
+fn double_quotes_of_all(names: &mut ObjectName) {
+    for part in &mut names.0 {
+        if let ObjectNamePart::Identifier(name) = part {
+            double_quotes(name);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +87,23 @@ mod tests {
             r"E'\\\'\n\t\r'''",
             "''''''",
             "f('''''', 'x' || '''''') = date '2000-01-01'",
+        ] {
+            let tree = parse_expression(sql).unwrap();
+            let text = print_expression(&tree);
+            let again = parse_expression(&text).unwrap_or_else(|error| panic!("{sql}: {text}: {error:?}"));
+            assert_eq!(again, tree, "{sql}: {text}");
+        }
+    }
+
+    #[test]
+    fn names_are_printed_as_what_they_are() {
+        for sql in [
+            r#""plain""#,
+            r#""a""quote""#,
+            r#""two""""quotes""#,
+            r#""a backslash""and a quote""#,
+            r#""x"""".""""""""#,
+            r#""f"""""(1, """""" COLLATE """""")"#,
         ] {
             let tree = parse_expression(sql).unwrap();
             let text = print_expression(&tree);

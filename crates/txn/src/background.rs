@@ -1,12 +1,13 @@
 //! Background threads: the flusher, the checkpointer and the background sequencer.
 //!
-//! The flusher syncs the log every few milliseconds for sessions with `synchronous_commit = off`. Once enough
-//! log has been written, the checkpointer writes what changed up to a batch boundary, while batches go on,
-//! and then removes the log before it; in between it checks the rows for damage ([`Scrubber`]). The
-//! background sequencer takes over the sequencer's role from a caller that has served others for long. All
-//! end when the engine is dropped. If one of them panics, writing ends: its work would not be done any more,
-//! and the state that it left is unknown.
+//! The flusher syncs the log every few milliseconds for sessions with `synchronous_commit = off`, and
+//! collects garbage while there are no batches. Once enough log has been written, the checkpointer writes
+//! what changed up to a batch boundary, while batches go on, and then removes the log before it; in between
+//! it checks the rows for damage ([`Scrubber`]). The background sequencer takes over the sequencer's role
+//! from a caller that has served others for long. All end when the engine is dropped. If one of them panics,
+//! writing ends: its work would not be done any more, and the state that it left is unknown.
 
+use crate::backlog::IdleCollector;
 use crate::engine::Shared;
 use crate::error::EngineError;
 use std::ops::ControlFlow;
@@ -51,7 +52,9 @@ pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> 
 
 fn flush(shared: &Shared) {
     let interval = shared.config.flush_interval.max(Duration::from_millis(1));
+    let mut idle = IdleCollector::default();
     while !stopping(shared, interval) {
+        idle.collect(&shared.store, interval / 2);
         if let Err(error) = shared.log.write_out() {
             shared.fail(&error);
             return;

@@ -40,9 +40,6 @@ pub struct EngineConfig {
     /// Memory of rows that open transactions have written and not committed, all together; beyond, who writes
     /// is refused with 53200.
     pub open_writes_bytes: usize,
-    /// Superseded versions and index entries removed after each batch, at most; more after a batch that
-    /// superseded more.
-    pub garbage_per_batch: usize,
     /// Bytes of replaced row versions that a transaction's snapshot may keep in memory; beyond this the
     /// snapshot is dropped and the transaction's next statement fails (72000).
     pub snapshot_bytes_max: u64,
@@ -74,7 +71,6 @@ impl Default for EngineConfig {
             flush_interval: Duration::from_millis(10),
             row_locks_before_escalation: 4096,
             open_writes_bytes: 2 << 30,
-            garbage_per_batch: 4096,
             snapshot_bytes_max: 1 << 30,
             running_snapshot_bytes_max: 4 << 30,
             snapshot_age_max: Duration::from_secs(4 * 3600),

@@ -24,6 +24,7 @@
 
 mod admission;
 mod background;
+mod backlog;
 mod batch;
 mod cancel;
 mod combiner;

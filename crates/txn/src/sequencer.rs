@@ -28,6 +28,7 @@
 //! 5.2.2 (lock table).
 
 use crate::admission::{Admission, BatchCapacity};
+use crate::backlog::Backlog;
 use crate::batch::Batch;
 use crate::config::EngineConfig;
 use crate::engine::{Shared, TimeSlice};
@@ -50,10 +51,6 @@ use weft_wal::PAYLOAD_BYTES_MAX;
 
 /// The size of a record, program definitions included, at which a batch takes no further member.
 const BATCH_BYTES: usize = 16 << 20;
-
-/// Steps of garbage collection that each member pays for, at least: more than the versions that it
-/// supersedes.
-const GARBAGE_PER_MEMBER: usize = 64;
 
 /// The largest member of a batch: a program with its inputs, or a transaction's write set. The members before
 /// it are bounded by [`BATCH_BYTES`], so no record exceeds what the log accepts.
@@ -80,6 +77,7 @@ pub(crate) struct Sequencer {
     defined: DefinedPrograms,
     record: Vec<u8>,
     without_locks: bool,
+    backlog: Backlog,
 }
 
 /// Programs defined in the log since the last checkpoint began.
@@ -119,6 +117,7 @@ impl Sequencer {
             held: Vec::new(),
             defined: DefinedPrograms::default(),
             record: Vec::new(),
+            backlog: Backlog::default(),
         }
     }
 
@@ -375,13 +374,10 @@ impl Sequencer {
         shared.store.publish(batch_id);
         self.defined.hashes.extend(defined);
         shared.stats.count_batch(&batch);
-        let garbage_steps = GARBAGE_PER_MEMBER * batch.len();
         batch.commits.iter().for_each(|commit| self.leave(commit.txn));
         batch.answer(answers);
         shared.snapshots.enforce_bounds(&shared.store);
-        shared
-            .store
-            .collect_garbage(shared.config.garbage_per_batch.max(garbage_steps));
+        self.backlog.collect_after_batch(&shared.store);
     }
 
     /// Makes the record without the digest; returns the digest's offset and the programs that the record

@@ -55,6 +55,12 @@ pub(crate) fn class_bytes(class: usize) -> usize {
     }
 }
 
+/// The memory that an allocation of this size takes.
+#[inline]
+pub(super) fn block_bytes(bytes: usize) -> usize {
+    class_of(bytes).map_or(bytes, class_bytes)
+}
+
 /// Row memory of a store: the arena, its size classes, and counters.
 #[derive(Debug)]
 pub(crate) struct RowMemory {

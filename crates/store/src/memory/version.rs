@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use weft_base::BatchId;
 
-use super::slab::RowMemory;
+use super::slab::{RowMemory, block_bytes};
 
 /// Header of a version; `len` bytes of the row follow it.
 #[repr(C)]
@@ -135,6 +135,11 @@ impl<'s> VersionRef<'s> {
     /// Memory that it takes.
     pub(crate) fn size_bytes(self) -> usize {
         size_of_row(self.header().len as usize)
+    }
+
+    /// Memory that it takes if it is in a block; an inline one takes a block from its successor.
+    pub(crate) fn memory_bytes(self) -> usize {
+        block_bytes(self.size_bytes())
     }
 
     /// Seals it with the row's term of the digest, and records whether it has the keys of the version that it

@@ -18,6 +18,7 @@ use weft_types::SqlError;
 
 use super::{BatchWriter, MemberWrites, TableWrites, Write, Writes, violation};
 use crate::catalog::Catalog;
+use crate::garbage::RowPlace;
 use crate::index::hash::HashIndex;
 use crate::lookup_plan::PlannedLookups;
 use crate::memory::{Pin, Slot, SlotId, VersionRef};
@@ -34,7 +35,7 @@ struct Opened<'b> {
     row_change: i64,
     /// Terms of the state digest: those linked less those found.
     digest_change: u64,
-    /// Bytes of the versions that were superseded.
+    /// Memory that the versions that were superseded take, and what is noted about them.
     superseded_bytes: u64,
 }
 
@@ -578,9 +579,9 @@ impl<'b> MemberWriter<'b> {
         if let Some(opened) = self.tables.get_mut(position) {
             opened.linked_bytes += linked.size_bytes() as u64;
             opened.digest_change = opened.digest_change.wrapping_add(digest_change);
-            if supersedes {
-                opened.superseded_bytes += old.map_or(0, VersionRef::size_bytes) as u64;
-            }
+            // All versions of a chain stay until its readers leave, also those that this batch superseded.
+            let noted = if supersedes { size_of::<RowPlace>() } else { 0 };
+            opened.superseded_bytes += (old.map_or(0, VersionRef::memory_bytes) + noted) as u64;
             opened.row_change += i64::from(row.is_some()) - i64::from(old.is_some());
         }
     }

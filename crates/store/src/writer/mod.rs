@@ -125,9 +125,9 @@ impl<'s> BatchWriter<'s> {
             .store
             .state_digest()
             .wrapping_add(self.digest_of_definitions());
-        let writes = committed.iter().flat_map(|member| &member.writes);
-        let mut superseded = Vec::with_capacity(writes.filter(|write| write.supersedes).count());
-        let mut superseded_bytes = 0;
+        let all_writes = committed.iter().flat_map(|member| &member.writes);
+        let mut superseded = Vec::with_capacity(all_writes.filter(|write| write.supersedes).count());
+        let (mut superseded_bytes, mut writes) = (0, 0);
         for member in &committed {
             for table in &member.tables {
                 if self.kept(&table.data.core) == (true, true) {
@@ -135,6 +135,7 @@ impl<'s> BatchWriter<'s> {
                     superseded_bytes += table.superseded_bytes;
                 }
             }
+            writes += member.writes.len();
             for write in &member.writes {
                 if !(write.supersedes || write.removes) {
                     continue;
@@ -161,6 +162,7 @@ impl<'s> BatchWriter<'s> {
             schema,
             superseded,
             superseded_bytes,
+            writes,
         });
         digest
     }

@@ -11,6 +11,7 @@
 )]
 
 mod allocation;
+mod backlog;
 mod bank;
 mod bounds;
 mod checkpoints;
