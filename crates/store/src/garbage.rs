@@ -84,10 +84,10 @@ struct Superseded {
 }
 
 /// Steps that a batch pays for, whatever it did.
-const STEPS_PER_BATCH: usize = 16;
+const STEPS_PER_BATCH: usize = 4;
 /// Steps that each write pays for. It costs one at most for its chain, its version, its inline space, its
 /// tombstone.
-const STEPS_PER_WRITE: usize = 6;
+const STEPS_PER_WRITE: usize = 4;
 
 /// How many chains or versions are looked up together: the memory of all is prefetched before the first is
 /// accessed.

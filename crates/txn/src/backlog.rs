@@ -12,16 +12,19 @@ use weft_base::BatchId;
 use weft_store::Store;
 
 /// Batches give a backlog this part of the time.
-const SHARE: u32 = 8;
+const SHARE: u32 = 32;
 /// The longest piece of work after one batch.
 const PIECE_MAX: Duration = Duration::from_millis(1);
-/// Steps after which the clock is looked at; some 50 microseconds.
-const SLICE_STEPS: usize = 256;
+/// A batch whose share is shorter than this leaves it to the next one.
+const PIECE_MIN: Duration = Duration::from_micros(20);
+/// Steps after which the clock is looked at. Each may wait for rows that are in no cache; 64 take some 20
+/// microseconds.
+const SLICE_STEPS: usize = 64;
 
 /// The sequencer's part.
 #[derive(Default)]
 pub(crate) struct Backlog {
-    /// When the last piece of work ended; `None` when there was no backlog.
+    /// When the last piece of work ended, or when the backlog was first seen; `None` without one.
     worked_until: Option<Instant>,
 }
 
@@ -33,8 +36,12 @@ impl Backlog {
             return;
         }
         let begin = Instant::now();
-        let since = begin - self.worked_until.unwrap_or(begin);
-        let end = begin + (since / SHARE).min(PIECE_MAX);
+        let worked_until = *self.worked_until.get_or_insert(begin);
+        let share = (begin - worked_until) / SHARE;
+        if share < PIECE_MIN {
+            return;
+        }
+        let end = begin + share.min(PIECE_MAX);
         while store.collect_garbage(SLICE_STEPS) >= SLICE_STEPS {
             if Instant::now() >= end {
                 self.worked_until = Some(Instant::now());
