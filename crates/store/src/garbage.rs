@@ -17,13 +17,13 @@
 //!
 //! Batch N's rollbacks happen while the boundary is N-1 and are stamped accordingly.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use weft_base::memory::prefetch;
 use weft_base::{BatchId, TableId};
 
+use crate::chunk_queue::ChunkQueue;
 use crate::memory::{Pin, Retired, RowMemory, Slot, SlotId};
 use crate::table::{Schema, TableCore, TableData};
 
@@ -96,11 +96,11 @@ const BLOCK: usize = 16;
 /// Everything that waits for readers to leave.
 pub(crate) struct Garbage {
     /// Per batch, oldest first.
-    superseded: VecDeque<Superseded>,
+    superseded: ChunkQueue<Superseded>,
     /// Versions in blocks, with the boundary of the unlinking; stamps never fall.
-    blocks: VecDeque<(BatchId, Vec<Retired>)>,
+    blocks: ChunkQueue<(BatchId, Vec<Retired>)>,
     /// Everything else that is unlinked, likewise.
-    unlinked: VecDeque<(BatchId, Unlinked)>,
+    unlinked: ChunkQueue<(BatchId, Unlinked)>,
     superseded_len: usize,
     /// Memory of all versions that were superseded since the store was made, and of what is noted here about
     /// each.
@@ -114,9 +114,9 @@ pub(crate) struct Garbage {
 impl Garbage {
     pub(crate) fn new(memory: &Arc<RowMemory>) -> Self {
         Garbage {
-            superseded: VecDeque::new(),
-            blocks: VecDeque::new(),
-            unlinked: VecDeque::new(),
+            superseded: ChunkQueue::new(),
+            blocks: ChunkQueue::new(),
+            unlinked: ChunkQueue::new(),
             superseded_len: 0,
             superseded_bytes: 0,
             due: 0,
@@ -160,9 +160,8 @@ impl Garbage {
 
     /// About how many bytes of memory a reader at `boundary` keeps in use, if it is the oldest.
     pub(crate) fn bytes_kept_at(&self, boundary: BatchId) -> u64 {
-        let first = self.superseded.partition_point(|entry| entry.batch <= boundary);
         self.superseded
-            .get(first)
+            .first_after(|entry| entry.batch <= boundary)
             .map_or(0, |entry| self.superseded_bytes - entry.bytes_before)
     }
 
@@ -241,8 +240,9 @@ impl Garbage {
         self.memory.subtract(done.freed_bytes);
         self.retire_blocks(boundary, done.blocks);
         if self.is_empty() {
-            self.superseded.shrink_to(64);
-            self.unlinked.shrink_to(1024);
+            self.superseded.shrink();
+            self.blocks.shrink();
+            self.unlinked.shrink();
         }
         steps
     }
@@ -356,7 +356,7 @@ impl Collected {
 impl Drop for Garbage {
     /// The store is dropped, so no reader is left: each holds the store.
     fn drop(&mut self) {
-        for version in self.blocks.drain(..).flat_map(|(_, versions)| versions) {
+        for version in self.blocks.drain().flat_map(|(_, versions)| versions) {
             // SAFETY: no reader, no batch.
             unsafe { version.free(&self.memory) };
         }

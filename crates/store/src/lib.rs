@@ -34,6 +34,7 @@
 
 mod catalog;
 pub mod checkpoint;
+mod chunk_queue;
 mod constraint;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
