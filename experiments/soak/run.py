@@ -61,6 +61,12 @@ def resident_mb(process):
     return 0.0
 
 
+def stolen_seconds():
+    """Seconds of processor time that this machine wanted and did not get, all processors together."""
+    fields = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return int(fields[8]) / os.sysconf("SC_CLK_TCK")
+
+
 def disk_mb(folder):
     total = 0
     for path in folder.rglob("*"):
@@ -101,7 +107,7 @@ class Soak:
         self.lab, self.options, self.limits = lab, lab.options, limits
         self.config = f"scale {self.options.scale}, {self.options.clients} clients, {self.options.seconds} s"
         self.config += "".join(f", {name} {value}" for name, value in limits.items())
-        self.p99s, self.resident = [], []
+        self.p99s, self.resident, self.stolen = [], [], stolen_seconds()
 
     def add(self, case, metric, value, unit):
         record = {"bench": "soak", "case": case, "config": self.config, "metric": metric, "value": value}
@@ -119,10 +125,15 @@ class Soak:
         self.add(case, "versions", round(shown["snapshot_bytes"] / 2**20, 2), "MB")
         self.add(case, "snapshot age", shown["snapshot_age_seconds"], "s")
         self.add(case, "disk", round(disk_mb(directory / "weft"), 1), "MB")
+        stolen = stolen_seconds()
+        share = (stolen - self.stolen) / seconds / os.cpu_count()
+        self.stolen = stolen
+        self.add(case, "stolen", round(100 * share, 2), "%")
         self.p99s.append(percentile(found, 0.99) if found else float("inf"))
         self.resident.append(resident)
         print(f"{at:6.0f} s  {len(found) / seconds:8.0f}/s  p99 {self.p99s[-1]:8.2f} ms  "
-              f"resident {resident:7.0f} MB  versions {shown['snapshot_bytes'] / 2**20:7.1f} MB", flush=True)
+              f"resident {resident:7.0f} MB  versions {shown['snapshot_bytes'] / 2**20:7.1f} MB  "
+              f"stolen {100 * share:4.1f} %", flush=True)
 
     def measure(self, server, directory):
         """The load, its intervals, the clients beside it; what was wrong."""
@@ -198,7 +209,10 @@ def draw(rows):
     latency = over_time({name: name for name in PERCENTILES})
     memory = {"resident": "resident", "versions": "versions kept for a snapshot", "disk": "disk"}
     title = "At 70 % of peak, beside clients that misbehave"
+    stolen = over_time({"stolen": "stolen"})
+    not_given = f"{title}: processor time that the machine did not get"
     return {
+        "stolen": charts.lines(not_given, seconds, Quantity("%"), stolen),
         "latency": charts.lines(f"{title}: latency", seconds, Quantity("ms", 10), latency),
         "memory": charts.lines(f"{title}: memory and disk", seconds, Quantity("MB"), over_time(memory)),
     }

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""X-DB: a compaction unit over KV length (figure 9), throughput over time while something else compacts
-(figure 12), YCSB's mixes over time and over the read/write ratio (figure 13), TPC-C over connections and
-SysBench's transactions beside PostgreSQL (figures 14 and 15, `over_network.py`), and beyond the document
-throughput while units fail. See README.md beside this."""
+"""X-DB: a compaction unit over KV length (figure 9), whole compactions and the engine alone next to RocksDB
+(`whole` and `beside`, with a `weft` built with the feature `peers`), throughput over time while something
+else compacts (figure 12), YCSB's mixes over time and over the read/write ratio (figure 13), TPC-C over
+connections and SysBench's transactions beside PostgreSQL (figures 14 and 15, `over_network.py`), and beyond the
+document throughput while units fail. See README.md beside this."""
 
 import pathlib
 import re
@@ -23,6 +24,8 @@ SAID = document.read(HERE)
 STORE = "--value-bytes 512 --memtable-mb 8 --cache-mb 64"
 KEYS = 200_000
 COMPRESSIONS = ["none", "lz4"]
+# Keys of the engine alone next to RocksDB, by bytes of value: about 2 GB, ten times their memory.
+BESIDE = {128: 12_000_000, 1024: 2_000_000}
 # Who compacts, in the words of `weft bench lsm`, and of a figure.
 LINES = {
     "cpu": "engine's thread",
@@ -49,6 +52,19 @@ def over_length(row):
         return None
     contender = f"{unit[1]} decoders, {unit[2]} B/cycle" if unit else "CPU thread"
     return contender, int(width.removeprefix("value="))
+
+
+def by_engine(row):
+    """(bytes of value and compression, engine and its I/O) of a case `value=V COMPRESSION NAME`."""
+    width, compression, name = row["case"].split(" ", 2)
+    return None if name == "cpu" else (f"{width.removeprefix('value=')} bytes, {compression}", name)
+
+
+def by_case(row):
+    """(case, engine) of a case `CASE value=V [read=N%] ENGINE`."""
+    words = row["case"].split(" ")
+    case = " ".join(word for word in words[:-1] if not word.startswith("value="))
+    return case, LINES[words[-1]]
 
 
 def over_time(row):
@@ -88,6 +104,16 @@ def draw(rows):
             rates = found(f"9-{compression}", metric, over_length, 1e6)
             drawn = charts.lines(title, value_bytes, Quantity(unit), rates, SAID["9"])
             figures[f"figure-9-{compression}{name}"] = drawn
+    rates = found("whole", "throughput", by_engine, 1e6)
+    title = "Whole compactions of 4 runs, on one thread"
+    figures["figure-whole"] = charts.bars(title, Quantity("MB of input a second of CPU time"), rates)
+    for value_bytes in BESIDE:
+        figure, title = f"beside-{value_bytes}", f"Values of {value_bytes} bytes past the page cache"
+        rates = found(figure, "throughput", by_case, 1e3)
+        figures[f"figure-{figure}"] = charts.bars(title, operations, rates)
+        slow = found(figure, "latency_p999", by_case, 1)
+        title = f"{title}: 99.9th percentile"
+        figures[f"figure-{figure}-slow"] = charts.bars(title, Quantity("us", 10), slow)
     for figure, (title, _) in OVER_TIME.items():
         rates = found(figure, "throughput_at", over_time, 1e3)
         drawn = charts.lines(title, Quantity("seconds"), operations, rates, SAID.get(figure, ()))
@@ -126,6 +152,32 @@ def has_peer(options):
     return re.search(r"^ *- rocksdb", done.stdout, re.MULTILINE) is not None
 
 
+def whole_compactions(lab):
+    """Compactions by the engine and by RocksDB, files and filters and all, through the page cache and past
+    it, and the bare merge over the same input."""
+    if not lab.wants("whole"):
+        return
+    peers = ["rocksdb"] if has_peer(lab.options) else []
+    size = "--bytes 100000 --seconds 0.01 --rounds 1 --value-bytes 32"
+    if not lab.options.quick:
+        size = "--bytes 64000000 --seconds 0.2 --rounds 5 --value-bytes 32,128,512,1024"
+    units = ",".join(["cpu", "engine", *peers])
+    lab.run("whole", f"compaction --ways 4 --unit {units} --io buffered,direct {size}")
+
+
+def beside_rocksdb(lab):
+    """The engine alone next to RocksDB, both past the page cache, with ten times more data than memory."""
+    for value_bytes, keys in BESIDE.items():
+        if not lab.wants(f"beside-{value_bytes}"):
+            continue
+        peers = ["rocksdb"] if has_peer(lab.options) else []
+        size = f"--keys {keys} --seconds 65 --memtable-mb 16 --cache-mb 128"
+        if lab.options.quick:
+            size = "--keys 5000 --seconds 0.3 --slot-ms 50 --memtable-mb 8 --cache-mb 8"
+        words = f"lsm --case fill,overwrite,read,mixed --io direct --value-bytes {value_bytes} {size}"
+        lab.run(f"beside-{value_bytes}", f"{words} --unit {','.join(['cpu', *peers])}")
+
+
 def throughput_over_time(lab):
     """Figures 12 and 13: writes alone, reads and writes mixed, with compaction by one, the other or off;
     and writes with units that fail."""
@@ -156,6 +208,8 @@ def ratio_sweep(lab):
 
 def run(lab):
     units_over_length(lab)
+    whole_compactions(lab)
+    beside_rocksdb(lab)
     throughput_over_time(lab)
     ratio_sweep(lab)
     over_network.tpcc_over_connections(lab)

@@ -86,6 +86,9 @@ pub struct LsmOptions {
     pub background: Background,
     /// Compactions that may run at the same time, with a thread each; the last one is reserved for level 0.
     pub compaction_threads: usize,
+    /// The share of the time that a compaction thread works while nothing is behind, from 0 to 1; the rest it
+    /// sleeps, in slices. As level 0 or the debt grows it works more, up to all of the time.
+    pub compaction_share: f64,
     /// Whether levels that exceed their target are compacted automatically.
     pub compact: bool,
     /// What merges.
@@ -190,6 +193,7 @@ impl Default for LsmOptions {
             base_compression: Compression::Zstd,
             background: Background::Threads,
             compaction_threads: 2,
+            compaction_share: 1.0,
             compact: true,
             executor: Arc::new(InlineExecutor),
         }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use weft_base::BatchId;
+use weft_base::{BatchId, Pacer};
 use weft_store::Scrubber;
 use weft_store::checkpoint::Changes;
 use weft_types::SqlState;
@@ -25,6 +25,8 @@ use weft_types::SqlState;
 const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// The least share of the time that a checkpoint takes while nobody waits for it.
+const SHARE_MIN: f64 = 0.2;
 
 /// Starts the background threads.
 pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> Result<(), EngineError> {
@@ -85,7 +87,7 @@ fn checkpoint_as_needed(shared: &Shared) {
         {
             continue;
         }
-        match checkpoint(shared) {
+        match checkpoint(shared, Pace::Background) {
             Ok(_) => (pause, not_before) = (RETRY_PAUSE_MIN, None),
             Err(error) => {
                 // The log still covers everything, so the engine goes on. The retry is by time: on a full
@@ -101,17 +103,40 @@ fn checkpoint_as_needed(shared: &Shared) {
     }
 }
 
+/// How fast a checkpoint is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Somebody waits for it.
+    Full,
+    /// Nobody does: a share of the time, which grows with the log.
+    Background,
+}
+
+impl Pace {
+    /// The share of the time for a checkpoint since which so much has been logged, if one is due whenever
+    /// `due_bytes` have been. A checkpoint that is so slow that the next one is due is written at full speed.
+    fn share(self, logged_since: u64, due_bytes: u64) -> f64 {
+        match self {
+            Pace::Full => 1.0,
+            Pace::Background => {
+                let behind = logged_since as f64 / due_bytes.max(1) as f64;
+                SHARE_MIN + (1.0 - SHARE_MIN) * behind.min(1.0)
+            }
+        }
+    }
+}
+
 /// Brings the checkpoint to the newest boundary and removes the log before it. After a panic the state of the
 /// checkpoint is unknown: writing ends.
-pub(crate) fn checkpoint(shared: &Shared) -> Result<BatchId, EngineError> {
-    let work = AssertUnwindSafe(|| checkpoint_or_panic(shared));
+pub(crate) fn checkpoint(shared: &Shared, pace: Pace) -> Result<BatchId, EngineError> {
+    let work = AssertUnwindSafe(|| checkpoint_or_panic(shared, pace));
     std::panic::catch_unwind(work).unwrap_or_else(|_| {
         let ended = shared.end_writing(SqlState::INTERNAL_ERROR, "a checkpoint failed");
         Err(EngineError::Stopped(ended))
     })
 }
 
-fn checkpoint_or_panic(shared: &Shared) -> Result<BatchId, EngineError> {
+fn checkpoint_or_panic(shared: &Shared, pace: Pace) -> Result<BatchId, EngineError> {
     let mut checkpoints = shared.checkpoints.lock();
     if let Some(error) = shared.failure() {
         return Err(EngineError::Stopped(error));
@@ -128,9 +153,14 @@ fn checkpoint_or_panic(shared: &Shared) -> Result<BatchId, EngineError> {
     let (batch, logged) = (changes.batch(), shared.logged_bytes());
     // A checkpoint must not contain what the log could still lose.
     shared.wait_durable(batch).map_err(EngineError::Stopped)?;
-    let mut go_on = |_rows| match *shared.stopping.lock() {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
+    let mut pacer = Pacer::new();
+    let mut go_on = |_rows| {
+        let logged_since = shared.logged_bytes().saturating_sub(logged);
+        pacer.pause(pace.share(logged_since, shared.config.checkpoint_every_bytes));
+        match *shared.stopping.lock() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     };
     checkpoints.write(changes, &mut go_on)?;
     shared.checkpointed_at_bytes.store(logged, Relaxed);
@@ -141,4 +171,17 @@ fn checkpoint_or_panic(shared: &Shared) -> Result<BatchId, EngineError> {
         checkpoints.merge()?;
     }
     Ok(batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_hurries_as_the_log_grows() {
+        let share = |logged| Pace::Background.share(logged, 1_000);
+        assert!((share(0) - SHARE_MIN).abs() < 1e-9 && share(500) > share(100));
+        assert!((share(1_000) - 1.0).abs() < 1e-9 && (share(u64::MAX) - 1.0).abs() < 1e-9);
+        assert!((Pace::Full.share(0, 1_000) - 1.0).abs() < 1e-9);
+    }
 }

@@ -541,7 +541,7 @@ impl Engine {
 
     /// Takes a checkpoint now, while batches go on, and drops the log before it. Returns its batch.
     pub fn checkpoint(&self) -> Result<BatchId, EngineError> {
-        background::checkpoint(self.shared())
+        background::checkpoint(self.shared(), background::Pace::Full)
     }
 
     /// Counters since opening.

@@ -51,6 +51,8 @@ pub(crate) struct CompactionContext<'a> {
     pub next_number: &'a dyn Fn() -> u64,
     /// Whether the engine is being closed, so that the compaction is given up.
     pub is_stopped: &'a dyn Fn() -> bool,
+    /// Called after each task, to keep the compaction to its share of the time.
+    pub pause: &'a dyn Fn(),
 }
 
 impl<'a> CompactionContext<'a> {
@@ -163,6 +165,7 @@ pub(crate) fn compact(
             return Err(LsmError::Closed);
         }
         flight.receive_ready(&mut maker)?;
+        (context.pause)();
     }
     drop(done);
     while !flight.origins.is_empty() {

@@ -1,5 +1,6 @@
 //! Background work: flushes and compactions, by threads or by the writers themselves.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -7,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use weft_base::Pacer;
 
 use super::Engine;
 use crate::backoff::Backoff;
@@ -285,6 +288,8 @@ impl Engine {
     fn run_compaction(&self, picked: &CompactionPick) -> Result<crate::compaction::Compacted, LsmError> {
         let next_number = || self.next_number();
         let is_stopped = || self.work.lock().stop;
+        let pacer = RefCell::new(Pacer::new());
+        let pause = || pacer.borrow_mut().pause(self.compaction_share());
         let output_level = picked.output_level();
         let context = CompactionContext {
             sink: TableSink {
@@ -304,6 +309,7 @@ impl Engine {
             snapshots: self.readers.held(),
             next_number: &next_number,
             is_stopped: &is_stopped,
+            pause: &pause,
         };
         compact(picked, &context)
     }

@@ -97,6 +97,22 @@ impl Engine {
             .store((pressure * ONE) as u64, Ordering::Relaxed);
     }
 
+    /// The share of the time that a compaction works: as set while level 0 has no more tables than trigger a
+    /// compaction, all of the time from twice as many on, or once the debt is such that writers are slowed.
+    pub(super) fn compaction_share(&self) -> f64 {
+        let options = &self.options;
+        if options.compaction_share >= 1.0 || options.background == Background::Inline {
+            return 1.0;
+        }
+        let version = &self.view().version;
+        let trigger = options.level0_tables.max(1) as f64;
+        let level0 = (version.level(0).len() as f64 - trigger) / trigger;
+        let debt = debt_bytes(version, options) as f64 / options.debt_soft_bytes.max(1) as f64;
+        let hurry = level0.max(debt).clamp(0.0, 1.0);
+        let share = options.compaction_share.max(0.0);
+        share + (1.0 - share) * hurry
+    }
+
     /// Makes the caller sleep for its bytes.
     pub(super) fn slow_down(&self, bytes: usize) {
         if self.options.background == Background::Inline {

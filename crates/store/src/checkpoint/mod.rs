@@ -103,6 +103,9 @@ impl Default for CheckpointConfig {
 /// are closed and reopened from range to range.
 const OPEN_TABLES_BYTES: usize = 8 << 20;
 
+/// Nobody waits for a merge, and transactions need the cores.
+const COMPACTION_SHARE: f64 = 0.25;
+
 impl CheckpointConfig {
     fn engine_options(&self) -> LsmOptions {
         let mut options = LsmOptions {
@@ -126,6 +129,7 @@ impl CheckpointConfig {
             } else {
                 Background::Inline
             },
+            compaction_share: COMPACTION_SHARE,
             ..LsmOptions::default()
         };
         for level in &mut options.levels {

@@ -15,6 +15,9 @@ use super::format::{HEADER_FAMILY, HEADER_KEY, Header, family, row_key, row_valu
 use super::{Boundary, Changes, CheckpointError, Checkpoints};
 use crate::memory::{Pin, SlotId};
 
+/// Slots looked at and rows written from one report of progress to the next: some 100 microseconds.
+const REPORT_STEPS: u64 = 128;
+
 /// What a checkpoint wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
@@ -30,8 +33,8 @@ pub struct Written {
 
 impl Checkpoints {
     /// Brings the disk to the boundary of `changes`. These must be taken from the store that was loaded from
-    /// here, or from a new one if nothing was here. `progress` is called with the rows written so far, at
-    /// least every `run_rows`; breaking cancels.
+    /// here, or from a new one if nothing was here. `progress` is called with the rows written so far,
+    /// every few hundred rows; breaking cancels.
     ///
     /// # Errors
     /// On any error the disk keeps the previous boundary, and the changes go back to the tables. (If the last
@@ -82,6 +85,7 @@ impl Checkpoints {
                 batch,
                 ..Written::default()
             },
+            steps: 0,
             progress,
         };
         for table in changes.tables() {
@@ -117,6 +121,8 @@ struct RowsWriter<'a, 'p> {
     /// Of all rows written.
     digest: u64,
     written: Written,
+    /// Slots looked at and rows written.
+    steps: u64,
     progress: &'p mut dyn FnMut(u64) -> ControlFlow<()>,
 }
 
@@ -145,6 +151,7 @@ impl RowsWriter<'_, '_> {
 
     /// Takes the row in a slot if it was written after `since`.
     fn slot(&mut self, changes: &TableChanges, slot: SlotId, since: BatchId) -> Result<(), CheckpointError> {
+        self.step()?;
         if let Some((place, version)) = changes.core.live(slot, self.pin)
             && version.batch() > since
         {
@@ -163,9 +170,11 @@ impl RowsWriter<'_, '_> {
     }
 
     fn write_run(&mut self, changes: &TableChanges) -> Result<(), CheckpointError> {
-        self.run.sort_unstable();
+        let mut run = std::mem::take(&mut self.run);
+        run.sort_unstable();
         let family = family(changes.table);
-        for (row_id, slot) in self.run.drain(..) {
+        for (row_id, slot) in run.drain(..) {
+            self.step()?;
             let key = row_key(row_id);
             match slot {
                 Some(slot) => {
@@ -184,9 +193,23 @@ impl RowsWriter<'_, '_> {
                 None => self.ingest.delete(family, &key)?,
             }
         }
-        if (self.progress)(self.written.rows + self.written.removed).is_break() {
-            return Err(CheckpointError::Canceled);
+        self.run = run;
+        self.report()
+    }
+
+    /// Reports progress every [`REPORT_STEPS`] slots or rows.
+    fn step(&mut self) -> Result<(), CheckpointError> {
+        self.steps += 1;
+        match self.steps.is_multiple_of(REPORT_STEPS) {
+            true => self.report(),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    fn report(&mut self) -> Result<(), CheckpointError> {
+        match (self.progress)(self.written.rows + self.written.removed) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(CheckpointError::Canceled),
+        }
     }
 }
