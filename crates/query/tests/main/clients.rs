@@ -1,4 +1,4 @@
-//! What clients send by themselves, word for word, and what they must be told.
+//! The literal queries that clients send on their own, with the expected results.
 //!
 //! psql 15.18 (`psql -E`), pgbench 15.18, psycopg 3, tokio-postgres 0.7, the PostgreSQL JDBC driver.
 
