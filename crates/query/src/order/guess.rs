@@ -99,8 +99,8 @@ impl Guess {
             .then(|| (self.fixed_base() / self.values(columns)).sqrt().max(1.0))
     }
 
-    /// Whether some index has a prefix of columns that are fixed or among `columns`, including one of `columns`
-    /// unless that is empty.
+    /// Whether some index has a prefix of columns that are fixed or among `columns`, including one of
+    /// `columns` unless that is empty.
     fn led(&self, columns: &[ColumnId]) -> bool {
         self.indexes.iter().any(|index| {
             let known = |id: &&ColumnId| self.fixed.contains(id) || columns.contains(id);
