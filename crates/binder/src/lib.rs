@@ -1,8 +1,8 @@
-//! Binding: from a syntax tree to typed relations ([`relation`]), with PostgreSQL's rules for names and
+//! Binding: translates a syntax tree into typed relations ([`relation`]) by PostgreSQL's rules for names and
 //! types.
 //!
-//! Binding reads the catalog and nothing else. It takes time in proportion to the statement's length, and
-//! knows neither programs nor DataFusion: what runs a [`Query`](relation::Query) is decided above.
+//! Binding reads only the catalog. Its time is linear in the statement's length, and it depends neither on
+//! programs nor on DataFusion: its callers decide how a [`Query`](relation::Query) is executed.
 //!
 //! ```text
 //!   statement   a whole query, UPDATE ... : what the callers call
@@ -15,10 +15,10 @@
 //!   display   relations as text
 //! ```
 //!
-//! A query level ([`scope::Level`]) is one SELECT. Expressions are bound to columns below the aggregation
-//! first; the aggregation then replaces what it groups by. A column keeps its id through relations that only
-//! pass it on: `Project`, `Aggregate` and `Distinct` may give a column under the id that it has in their
-//! input.
+//! A query level ([`scope::Level`]) is one SELECT. Expressions are first bound to columns below the
+//! aggregation; the aggregation then replaces its grouping expressions in them. A column keeps its id through
+//! relations that only pass it on: `Project`, `Aggregate` and `Distinct` may return a column under the id
+//! that it has in their input.
 
 mod aggregate;
 mod binder;
