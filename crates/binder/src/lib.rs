@@ -5,13 +5,13 @@
 //! programs nor on DataFusion: its callers decide how a [`Query`](relation::Query) is executed.
 //!
 //! ```text
-//!   statement   a whole query, UPDATE ... : what the callers call
-//!   with, set, select, aggregate, window, order   the clauses of a query
+//!   binder   the state of binding; binds a whole query
+//!   with, set, select, aggregate, window, order, srf   the clauses of a query
 //!   from, scope   tables, joins and the names that they make visible
 //!   expr/*, subquery, parameters, types   expressions
-//!   expression   expressions without a query around them
+//!   expression   expressions without a query
 //!   modify, conflict, locking   statements that write or lock rows
-//!   finish   what is known only at the end: columns that nobody reads, relations that are used once
+//!   finish   final pass: removes unused columns, inlines relations that are used once
 //!   display   relations as text
 //! ```
 //!

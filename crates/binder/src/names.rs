@@ -23,7 +23,7 @@ pub(crate) fn fold(ident: &Ident) -> String {
     cut(name)
 }
 
-/// Like [`fold`], without a copy if the name is already folded.
+/// Like `fold`, without a copy if the name is already folded.
 #[must_use]
 pub fn folded(ident: &Ident) -> Cow<'_, str> {
     let is_folded = ident.quote_style.is_some() || !ident.value.bytes().any(|b| b.is_ascii_uppercase());

@@ -71,8 +71,8 @@ impl<G> Aria<G> {
 /// without clearing them.
 struct Reservations {
     /// Exclusive changes of a slot, and changes that are compatible with each other.
-    alone: Box<[AtomicU64]>,
-    beside: Box<[AtomicU64]>,
+    exclusive: Box<[AtomicU64]>,
+    shared: Box<[AtomicU64]>,
     stamp: u32,
 }
 
@@ -80,8 +80,8 @@ impl Reservations {
     fn new(slot_mask: u32) -> Reservations {
         let table = || (0..=slot_mask).map(|_| AtomicU64::new(u64::MAX)).collect();
         Reservations {
-            alone: table(),
-            beside: table(),
+            exclusive: table(),
+            shared: table(),
             stamp: u32::MAX,
         }
     }
@@ -89,7 +89,7 @@ impl Reservations {
     /// Starts a batch. After four billion batches the tables are cleared.
     fn begin(&mut self) {
         if self.stamp == 0 {
-            *self = Reservations::new((self.alone.len() - 1) as u32);
+            *self = Reservations::new((self.exclusive.len() - 1) as u32);
         }
         self.stamp -= 1;
     }
@@ -99,8 +99,8 @@ impl Reservations {
         for need in needs {
             let table = match need.mode {
                 LockMode::NL | LockMode::IS | LockMode::S => continue,
-                LockMode::IX => &self.beside,
-                _ => &self.alone,
+                LockMode::IX => &self.shared,
+                _ => &self.exclusive,
             };
             if let Some(slot) = table.get(need.slot as usize) {
                 slot.fetch_min(word, Ordering::Relaxed);
@@ -117,8 +117,8 @@ impl Reservations {
             word >> 32 == u64::from(self.stamp) && (word as u32 as usize) < place
         };
         needs.iter().any(|need| {
-            earlier(&self.alone, need.slot)
-                || (!matches!(need.mode, LockMode::IS | LockMode::IX) && earlier(&self.beside, need.slot))
+            earlier(&self.exclusive, need.slot)
+                || (!matches!(need.mode, LockMode::IS | LockMode::IX) && earlier(&self.shared, need.slot))
         })
     }
 }
@@ -171,7 +171,7 @@ impl Batch<'_> {
         member.buffer.clear();
         member.needs.clear();
         let Some(job) = self.jobs.get(job) else { return };
-        let mask = (self.reservations.alone.len() - 1) as u32;
+        let mask = (self.reservations.exclusive.len() - 1) as u32;
         let mut writer = self.writer.member(place as u32);
         let access = BufferedAccess::new(&mut writer, &mut member.buffer, self.catalog);
         let mut ran = None;

@@ -75,21 +75,21 @@ struct Open<'s> {
 }
 
 /// Shared by the workers: the open epoch, if there is one, and the number of epochs so far.
-struct Stage<'s> {
+struct Shared<'s> {
     open: RwLock<Option<Open<'s>>>,
     epochs: AtomicUsize,
 }
 
 /// Announces the end of the epochs when dropped, even if the leader panics.
-struct Curtain<'c>(&'c AtomicUsize);
+struct EndEpochs<'c>(&'c AtomicUsize);
 
-impl Drop for Curtain<'_> {
+impl Drop for EndEpochs<'_> {
     fn drop(&mut self) {
         self.0.store(usize::MAX, Ordering::Release);
     }
 }
 
-impl Stage<'_> {
+impl Shared<'_> {
     /// Participates in the open epoch, unless it has ended.
     fn join<S>(&self, jobs: &[Job], state: &mut S, work: &impl Fn(&mut S, Epoch<'_>, &Claims)) {
         let open = self.open.read();
@@ -139,31 +139,31 @@ pub(crate) fn run_epochs<S: Send>(
     let mut report = RunReport::default();
     let began = Instant::now();
     let epoch_jobs = epoch_jobs.max(1);
-    let stage = Stage {
+    let shared = Shared {
         open: RwLock::new(None),
         epochs: AtomicUsize::new(0),
     };
     if let Some((mine, others)) = states.split_first_mut() {
-        let (work, stage) = (&work, &stage);
+        let (work, shared) = (&work, &shared);
         std::thread::scope(|scope| {
-            let _curtain = Curtain(&stage.epochs);
+            let _end = EndEpochs(&shared.epochs);
             for state in others {
-                scope.spawn(move || stage.follow(jobs, state, work));
+                scope.spawn(move || shared.follow(jobs, state, work));
             }
             for first in (0..jobs.len()).step_by(epoch_jobs) {
                 let range = first..jobs.len().min(first + epoch_jobs);
                 let batch = BatchId(store.boundary().0 + 1);
                 begin();
-                *stage.open.write() = Some(Open {
+                *shared.open.write() = Some(Open {
                     catalog: store.catalog(),
                     writer: store.begin_batch(batch),
                     claims: Claims::new(range.len()),
                     range,
                 });
-                stage.epochs.fetch_add(1, Ordering::Release);
-                stage.join(jobs, mine, work);
+                shared.epochs.fetch_add(1, Ordering::Release);
+                shared.join(jobs, mine, work);
                 // Waits for workers that are still running.
-                if let Some(open) = stage.open.write().take() {
+                if let Some(open) = shared.open.write().take() {
                     close(store, open.writer, batch);
                 }
                 report.batches += 1;

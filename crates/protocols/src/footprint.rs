@@ -72,7 +72,7 @@ enum Duty {
 const OUTSIDE: SqlState = SqlState("WF002");
 
 /// The slot of rows that a scout has inserted.
-const NOWHERE: u64 = u64::MAX;
+const NO_SLOT: u64 = u64::MAX;
 
 /// Wraps another access and watches it.
 pub(crate) struct Watched<'w, A> {
@@ -245,7 +245,7 @@ impl<A: DataAccess> DataAccess for Watched<'_, A> {
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
-        (row.slot != NOWHERE).then(|| self.access.row(row)).flatten()
+        (row.slot != NO_SLOT).then(|| self.access.row(row)).flatten()
     }
 
     fn range(
@@ -265,7 +265,7 @@ impl<A: DataAccess> DataAccess for Watched<'_, A> {
     fn insert(&mut self, table: TableId, row: &[u8]) -> Result<RowHandle, SqlError> {
         self.touch_write(table, None, Some(row))?;
         match self.duty {
-            Duty::Scout => Ok(RowHandle { table, slot: NOWHERE }),
+            Duty::Scout => Ok(RowHandle { table, slot: NO_SLOT }),
             _ => self.access.insert(table, row),
         }
     }

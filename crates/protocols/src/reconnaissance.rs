@@ -310,7 +310,7 @@ impl Planner {
 }
 
 /// Assigns the positions of a batch to their jobs; `scouts` receives the positions to be scouted.
-fn seat(jobs: &[Job], chosen: &[Chosen], members: &[Mutex<Member>], scouts: &mut Vec<usize>) {
+fn assign(jobs: &[Job], chosen: &[Chosen], members: &[Mutex<Member>], scouts: &mut Vec<usize>) {
     scouts.clear();
     for (place, (member, chosen)) in members.iter().zip(chosen).enumerate() {
         let mut member = member.lock();
@@ -356,7 +356,7 @@ impl<G: Safeguards> Protocol for Reconnaissance<G> {
         };
         let run = |chosen: &[Chosen], writer: &BatchWriter<'_>, catalog: &Catalog, report: &mut RunReport| {
             let members = slots.get(..chosen.len()).unwrap_or_default();
-            seat(jobs, chosen, members, &mut scouts);
+            assign(jobs, chosen, members, &mut scouts);
             let snapshot = store.snapshot();
             let batch = Batch {
                 jobs,

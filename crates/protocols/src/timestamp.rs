@@ -43,7 +43,7 @@ use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 pub(crate) const TIMESTAMP_END: u64 = 1 << 29;
 
 /// The mark of an exclusive writer.
-const ALONE: u64 = 31;
+const EXCLUSIVE: u64 = 31;
 
 /// The timestamps and marks of a word; see the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -71,7 +71,7 @@ impl Stamp {
         let earlier = |other: u64| !G::COMPARES_TIMESTAMPS || other < time;
         let allowed = match mode {
             LockMode::S => self.writers == 0 && earlier(self.write),
-            LockMode::IX => earlier(self.read) && self.writers + 1 < ALONE,
+            LockMode::IX => earlier(self.read) && self.writers + 1 < EXCLUSIVE,
             _ => self.writers == 0 && earlier(self.read) && earlier(self.write),
         };
         allowed.then(|| match mode {
@@ -84,7 +84,7 @@ impl Stamp {
                 ..self
             },
             _ => Stamp {
-                writers: ALONE,
+                writers: EXCLUSIVE,
                 read: self.read.max(time),
                 ..self
             },
@@ -100,7 +100,7 @@ impl Stamp {
     pub fn left(self, time: u64, wrote: bool) -> Stamp {
         Stamp {
             writers: match self.writers {
-                ALONE => 0,
+                EXCLUSIVE => 0,
                 many => many.saturating_sub(1),
             },
             write: if wrote { self.write.max(time) } else { self.write },

@@ -13,7 +13,7 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use crate::operator::OperatorExec;
 use crate::scan::RelationScan;
 
-/// Assumed rows of an operator of ours that has no estimate.
+/// Assumed rows of one of our operators without an estimate.
 const UNKNOWN_ROWS: u64 = 10_000;
 
 /// Pairs of a join without keys that cost as much as reading one row.

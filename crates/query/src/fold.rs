@@ -21,7 +21,7 @@ pub(crate) fn leaves_out(query: &Query, context: &Context<'_>) -> Result<bool, S
         walk::visit(relation, &mut |part| {
             outcome = match (&outcome, leaves_out_of(part, context)) {
                 (Ok(before), Ok(now)) => Ok(*before || now),
-                (Ok(before), Err(error)) => of_what_is_asked(query, part, context, error).map(|()| *before),
+                (Ok(before), Err(error)) => unless_unused(query, part, context, error).map(|()| *before),
                 (Err(_), _) => return false,
             };
             outcome.is_ok()
@@ -48,7 +48,7 @@ fn leaves_out_of(part: &Part<'_>, context: &Context<'_>) -> Result<bool, SqlErro
 }
 
 /// The error of a node, unless only unused columns cause it: those are not computed.
-fn of_what_is_asked(
+fn unless_unused(
     query: &Query,
     part: &Part<'_>,
     context: &Context<'_>,
@@ -76,7 +76,7 @@ fn relations(query: &Query) -> impl Iterator<Item = &Relation> {
 }
 
 /// The query with folded expressions. Expressions that fail are unchanged: they are unused, see
-/// [`of_what_is_asked`].
+/// [`unless_unused`].
 pub(crate) fn folded(query: &Query, context: &Context<'_>) -> Query {
     let mut query = query.clone();
     let mut stack = vec![&mut query.relation];

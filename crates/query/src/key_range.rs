@@ -7,8 +7,8 @@
 //!
 //! An OR over several columns implies more than the union of what it implies for each: keyset pagination,
 //! `a > x OR (a = x AND b > y)`, is two ranges of an index over a and b. The conjunction of all predicates is
-//! therefore split into alternatives, and an index is read in the ranges of each. A list of rows, which a join
-//! over several columns pushes down, is such an OR.
+//! therefore split into alternatives, and an index is read in the ranges of each. A list of rows, which a
+//! join over several columns pushes down, is such an OR.
 //!
 //! Predicates are evaluated again above the scan, so a range may be too wide, never too narrow: unsupported
 //! predicates are ignored.

@@ -1,6 +1,6 @@
 //! Executes queries: plans typed relations ([`weft_binder`]) with DataFusion over a snapshot.
 //!
-//! DataFusion sees operators and columns but no SQL semantics: every expression is one function of ours over
+//! DataFusion sees operators and columns but no SQL semantics: every expression is one of our functions over
 //! columns.
 
 pub mod arrays;

@@ -119,7 +119,7 @@ impl<'w, O: Observe> Worker<'w, O> {
             }
             let mut under_way = false;
             for flight in 0..self.flights.len() {
-                progress |= self.go_on::<G>(flight, flushed);
+                progress |= self.advance::<G>(flight, flushed);
                 under_way |= self
                     .flights
                     .get(flight)
@@ -256,7 +256,7 @@ impl<'w, O: Observe> Worker<'w, O> {
     }
 
     /// Advances a transaction by one step. True if there was one to advance.
-    fn go_on<G: Safeguards>(&mut self, at: usize, may_begin: bool) -> bool {
+    fn advance<G: Safeguards>(&mut self, at: usize, may_begin: bool) -> bool {
         let Some(flight) = self.flights.get_mut(at) else {
             return false;
         };

@@ -62,7 +62,7 @@ impl BatchExpr {
         Ok(BatchExpr {
             steps: compiled.steps,
             inputs: inputs.iter().map(|(id, _)| *id).collect(),
-            input_types: inputs.iter().map(|(_, lies)| lies.clone()).collect(),
+            input_types: inputs.iter().map(|(_, arrow)| arrow.clone()).collect(),
             registers: compiled.registers,
             once: Once::new(compiled.once),
             ty: expr.ty(),
@@ -106,8 +106,8 @@ impl BatchExpr {
             return Err(SqlError::internal("an expression lacks a column"));
         }
         // DataFusion's planner evaluates expressions over NULLs, whose Arrow type is Null.
-        let lies_otherwise = |(column, lies): (&ArrayRef, &DataType)| column.data_type() != lies;
-        if columns.iter().zip(&self.input_types).any(lies_otherwise) {
+        let differs = |(column, expected): (&ArrayRef, &DataType)| column.data_type() != expected;
+        if columns.iter().zip(&self.input_types).any(differs) {
             return Err(SqlError::internal(
                 "a column lies otherwise than its expression expects",
             ));

@@ -275,7 +275,7 @@ impl<'r> Flat<'r> {
         }
         for (at, conjunct) in single {
             if !self.is_added(at) {
-                self.travel(at, &conjunct, &mut classes, holders);
+                self.propagate(at, &conjunct, &mut classes, holders);
             }
             match self.leaves.get_mut(at) {
                 // A condition on a relation that an outer join adds applies to its NULLs too.
@@ -302,7 +302,7 @@ impl<'r> Flat<'r> {
     }
 
     /// Applies a condition on a column to all columns that are equal to it.
-    fn travel(
+    fn propagate(
         &mut self,
         from: usize,
         conjunct: &Expr,

@@ -31,7 +31,7 @@ impl<'r> Values<'r> {
     /// # Errors
     /// 53200 if there is no memory for it, 57014 when the statement is stopped.
     pub(super) fn push(&mut self, value: Value) -> Result<(), SqlError> {
-        let bytes = beside(&value);
+        let bytes = heap_bytes(&value);
         self.pace.step(4 + bytes / 16)?;
         if bytes > 0 {
             self.room.try_grow(bytes.saturating_mul(2)).map_err(sql_error)?;
@@ -47,7 +47,7 @@ impl<'r> Values<'r> {
 }
 
 /// Heap bytes of a value.
-fn beside(value: &Value) -> usize {
+fn heap_bytes(value: &Value) -> usize {
     match value {
         Value::Text(text) => text.len(),
         Value::Bytea(bytes) => bytes.len(),

@@ -4,7 +4,7 @@
 
 use crate::fixture::{Db, bank};
 
-/// (command, query, rows). `@accounts@` stands for the oid of the table accounts.
+/// (command, query, rows). `@accounts@` is replaced by the oid of the table accounts.
 const PSQL: &[(&str, &str, &str)] = &[
     (
         r#"\d"#,
