@@ -1,9 +1,9 @@
 //! GROUP BY and aggregates.
 //!
-//! Expressions are bound over the columns of FROM first, each aggregate call standing as a column of its own.
-//! When all clauses are bound, the parts of them that equal a grouping expression become that column; a
-//! column of FROM that is left over then is an error. A grouping expression that is a plain column keeps the
-//! column's id, so that subqueries which name it need no change.
+//! Expressions are first bound over the columns of FROM, with each aggregate call represented by a column.
+//! When all clauses are bound, subexpressions equal to a grouping expression are replaced by its column; any
+//! remaining column of FROM is an error. A grouping expression that is a plain column keeps the column's id,
+//! so that subqueries that name it need no change.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,14 +27,14 @@ use crate::select::{Item, apply_all, output_of};
 /// HAVING, with the subqueries in it.
 pub(crate) type Having = Option<(Expr, Vec<Pending>)>;
 
-/// Most grouping sets, as in PostgreSQL.
+/// Maximum number of grouping sets, as in PostgreSQL.
 const SETS_MAX: usize = 4096;
 
 /// GROUP BY of a level.
 #[derive(Debug, Default)]
 pub(crate) struct Grouping {
     groups: Vec<(ColumnId, Expr)>,
-    /// GROUPING SETS and the like: places in `groups`.
+    /// GROUPING SETS and the like: positions in `groups`.
     sets: Option<Vec<Vec<usize>>>,
     /// GROUPING(...)
     calls: Vec<(ColumnId, Vec<Expr>, Span)>,
@@ -43,23 +43,23 @@ pub(crate) struct Grouping {
 /// An aggregate whose arguments are being bound.
 #[derive(Debug)]
 pub(crate) struct Arguments {
-    /// Levels below this one are of interest.
+    /// Only levels below this one are relevant.
     pub depth_end: usize,
-    /// The innermost level whose columns they name.
+    /// The innermost level whose columns the arguments name.
     pub deepest: Option<usize>,
-    /// The innermost level that an aggregate in them belongs to.
+    /// The innermost level that an aggregate within the arguments belongs to.
     pub aggregate: Option<usize>,
-    /// Where that aggregate stands.
+    /// The position of that aggregate.
     pub span: Span,
 }
 
-/// What an aggregate call is made of, bound.
+/// The bound parts of an aggregate call.
 #[derive(Debug)]
 pub(crate) struct BoundCall {
     pub arguments: Vec<Operand>,
     pub distinct: bool,
     pub order: Vec<SortKey>,
-    /// WITHIN GROUP: how many of `arguments`, at their end, come from there.
+    /// WITHIN GROUP: the number of trailing `arguments` that are its keys.
     pub within: usize,
     pub filter: Option<Expr>,
 }
@@ -97,7 +97,7 @@ impl Binder<'_> {
         Ok(!exprs.is_empty() || !modifiers.is_empty())
     }
 
-    /// The sets that an element of GROUP BY stands for.
+    /// The grouping sets of an element of GROUP BY.
     fn group_element(&mut self, expr: &AstExpr, items: &mut [Item]) -> Result<Vec<Vec<usize>>, SqlError> {
         Ok(match expr {
             AstExpr::GroupingSets(sets) => {
@@ -156,10 +156,10 @@ impl Binder<'_> {
         Ok(places)
     }
 
-    /// One grouping expression: its place among the groups.
+    /// Binds a grouping expression; returns its position among the groups.
     fn group_item(&mut self, expr: &AstExpr, items: &mut [Item]) -> Result<usize, SqlError> {
         let place = match expr {
-            // A column of FROM goes before an output column of the same name.
+            // A column of FROM takes precedence over an output column with the same name.
             AstExpr::Identifier(ident) => match self.column_here(ident)? {
                 true => None,
                 false => self.listed(expr, items, Clause::GroupBy)?,
@@ -192,7 +192,7 @@ impl Binder<'_> {
         Ok(groups.len() - 1)
     }
 
-    /// Whether a column of this level's FROM has the name.
+    /// Whether this level's FROM has a column with the name.
     fn column_here(&mut self, ident: &sqlparser::ast::Ident) -> Result<bool, SqlError> {
         let name = fold(ident);
         let level = self.level()?;
@@ -201,7 +201,7 @@ impl Binder<'_> {
         Ok(columns.any(|column| !column.hidden && column.name == name))
     }
 
-    /// A subquery whose value is grouped by is computed before grouping.
+    /// Moves the subqueries of a grouping expression below the aggregation.
     fn move_below(&mut self, value: &Expr) -> Result<(), SqlError> {
         let columns: HashSet<ColumnId> = value.columns().collect();
         let level = self.level()?;
@@ -240,7 +240,7 @@ impl Binder<'_> {
         Err(self.at(error, span))
     }
 
-    /// Binds a call of an aggregate; the caller knows that the name is one.
+    /// Binds a call of an aggregate; the caller has checked that the name is one.
     pub(crate) fn aggregate_call(
         &mut self,
         name: &str,
@@ -325,7 +325,7 @@ impl Binder<'_> {
         Err(self.at(SqlError::new(SqlState::GROUPING_ERROR, message), span))
     }
 
-    /// Arguments, DISTINCT, ORDER BY, WITHIN GROUP and FILTER of a call.
+    /// Binds arguments, DISTINCT, ORDER BY, WITHIN GROUP and FILTER of a call.
     pub(crate) fn bind_call(&mut self, function: &Function) -> Result<BoundCall, SqlError> {
         let mut call = BoundCall {
             arguments: Vec::new(),
@@ -396,7 +396,7 @@ impl Binder<'_> {
         let arguments = self.converted(arguments, &resolved.arguments)?;
         let mut order = call.order;
         if call.within > 0 {
-            // The keys of WITHIN GROUP are arguments, of the arguments' types.
+            // The keys of WITHIN GROUP are arguments and have their types.
             let first = arguments.len().saturating_sub(call.within);
             for (key, argument) in order.iter_mut().zip(arguments.iter().skip(first)) {
                 key.expr = argument.clone();
@@ -462,7 +462,7 @@ impl Binder<'_> {
         Ok(Operand::typed(Expr::column(id, SqlType::Int4)))
     }
 
-    /// Puts the aggregation over a relation and rewrites what is bound above it.
+    /// Adds the aggregation above a relation and rewrites the expressions above it.
     pub(crate) fn aggregate(
         &mut self,
         relation: Relation,
@@ -522,14 +522,14 @@ impl Binder<'_> {
     }
 }
 
-/// The rewriting of expressions above an aggregation.
+/// Rewrites expressions above an aggregation.
 struct Regroup<'b, 'a> {
     binder: &'b Binder<'a>,
     level: &'b Level,
     grouped: HashSet<ColumnId>,
-    /// Grouping expressions that are no plain columns, by the number of their nodes.
+    /// Grouping expressions that are not plain columns, by node count.
     complex: HashMap<usize, Vec<usize>>,
-    /// Columns that depend on a primary key that is grouped by.
+    /// Columns that are functionally dependent on a grouped primary key.
     added: Vec<(ColumnId, Expr)>,
 }
 
@@ -576,7 +576,7 @@ impl<'b, 'a> Regroup<'b, 'a> {
         Ok(None)
     }
 
-    /// Refuses a column that is neither grouped nor computed above the grouping.
+    /// Rejects a column that is neither grouped nor computed above the aggregation.
     fn check(&mut self, id: ColumnId, from_subquery: bool) -> Result<(), SqlError> {
         let info = self
             .binder
@@ -607,7 +607,7 @@ impl<'b, 'a> Regroup<'b, 'a> {
             .at(SqlError::new(SqlState::GROUPING_ERROR, message), span))
     }
 
-    /// Whether the column's table is grouped by its primary key: then it is grouped by, too.
+    /// Whether the column's table is grouped by its primary key; if so, adds the column to the groups.
     fn depends(&mut self, id: ColumnId) -> bool {
         if self.level.grouping.sets.is_some() {
             return false;
@@ -686,7 +686,7 @@ fn is_sets(expr: &AstExpr) -> bool {
     ) || matches!(expr, AstExpr::Tuple(exprs) if exprs.is_empty())
 }
 
-/// The groups of some lists, each once.
+/// The union of the groups of several lists.
 fn joined<'l>(lists: impl Iterator<Item = &'l Vec<usize>>) -> Vec<usize> {
     let mut places = Vec::new();
     for place in lists.flatten() {
@@ -727,7 +727,7 @@ fn too_many_sets() -> SqlError {
 }
 
 impl Binder<'_> {
-    /// Each operand as a value of its type.
+    /// Converts each operand to its type.
     pub(crate) fn converted(
         &mut self,
         operands: Vec<Operand>,

@@ -1,4 +1,4 @@
-//! The state of binding a statement, and the calls that bind one.
+//! The state of binding a statement, and the functions that bind one.
 
 use sqlparser::ast::{self, Statement};
 use sqlparser::tokenizer::Span;
@@ -16,21 +16,21 @@ use crate::relation::{Output, Query, Relation, Shared};
 use crate::scope::{ColumnInfo, Level};
 use crate::with::{SharedUse, WithItem};
 
-/// What a system relation is: its schema, and its columns.
+/// A system relation: its schema and its columns.
 pub type SystemRelation = (&'static str, &'static [(&'static str, SqlType)]);
 
-/// What binding sees beside the statement.
+/// The inputs of binding besides the statement.
 #[derive(Clone, Copy)]
 pub struct Environment<'a> {
-    /// The tables.
+    /// The catalog of tables.
     pub catalog: &'a Catalog,
     /// Declared types of `$1`, `$2`, ...
     pub parameters: &'a [Option<SqlType>],
     /// The statement's text, for the positions of errors.
     pub text: &'a str,
-    /// Functions beside those of the expression crate: the system catalogs'.
+    /// Functions in addition to those of the expression crate: those of the system catalogs.
     pub functions: &'a dyn Fn(&str) -> &'static [&'static Entry],
-    /// Relations of the system catalogs, by schema, if one is given, and name.
+    /// Looks up a relation of the system catalogs by schema, if given, and name.
     pub relations: &'a dyn Fn(Option<&str>, &str) -> Option<SystemRelation>,
 }
 
@@ -38,36 +38,36 @@ pub struct Environment<'a> {
 pub struct Binder<'a> {
     pub(crate) env: Environment<'a>,
     pub(crate) parameters: Parameters<'a>,
-    /// What names mean where there is no query around the expressions.
+    /// Resolves names in expressions without a query.
     pub(crate) names: Option<&'a dyn Names>,
-    /// By column id.
+    /// Indexed by column id.
     pub(crate) columns: Vec<ColumnInfo>,
-    /// The query levels around what is being bound, the innermost last.
+    /// The query levels around the expression being bound, innermost last.
     pub(crate) levels: Vec<Level>,
     /// Serial number of the newest level.
     pub(crate) level_count: u32,
-    /// Common table expressions in sight, the innermost last.
+    /// Visible common table expressions, innermost last.
     pub(crate) withs: Vec<WithItem>,
     pub(crate) shared: Vec<Shared>,
     pub(crate) shared_uses: Vec<SharedUse>,
     /// The shared relations that are being bound.
     pub(crate) binding_shared: Vec<usize>,
-    /// Those that are bound, in the order in which they were: each names those before it, and itself.
+    /// Those that have been bound, in that order: each names only earlier ones and itself.
     pub(crate) bound_shared: Vec<usize>,
     pub(crate) tables: Vec<TableId>,
     pub(crate) session_bound: bool,
     pub(crate) moves_sequence: bool,
-    /// How many calls of volatile functions were bound.
+    /// The number of calls of volatile functions bound so far.
     pub(crate) volatile_count: usize,
-    /// Aggregates whose arguments are being bound.
+    /// Nested aggregates whose arguments are being bound.
     pub(crate) aggregate_arguments: Vec<crate::aggregate::Arguments>,
-    /// The aggregate whose arguments are being bound.
+    /// The name of the aggregate whose arguments are being bound.
     pub(crate) aggregate_name: Option<String>,
     /// The tables whose rows the query locks, while its FROM is being bound.
     pub(crate) locking: Option<Locks>,
-    /// The outermost query may have FOR UPDATE.
+    /// Whether the outermost query may have FOR UPDATE.
     pub(crate) locks_allowed: bool,
-    /// The lowest level (by place in `levels`) that what is being bound refers to.
+    /// The outermost level (as an index into `levels`) that the part being bound refers to.
     pub(crate) lowest: usize,
     pub(crate) pace: Pace,
 }
@@ -108,14 +108,14 @@ impl<'a> Binder<'a> {
         id
     }
 
-    /// Notes that a column is read.
+    /// Records that a column is read.
     pub(crate) fn mark(&mut self, id: ColumnId) {
         if let Some(info) = self.columns.get_mut(id.0 as usize) {
             info.used = true;
         }
     }
 
-    /// The error with the position of a span, unless it has one.
+    /// Adds the position of a span to the error, unless it has one.
     pub(crate) fn at(&self, error: SqlError, span: Span) -> SqlError {
         if error.fields().position.is_some() {
             return error;
@@ -126,19 +126,19 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// Notes a table that the statement reads.
+    /// Records a table that the statement reads.
     pub(crate) fn note_table(&mut self, id: TableId) {
         if !self.tables.contains(&id) {
             self.tables.push(id);
         }
     }
 
-    /// The query, bound.
+    /// Binds a query.
     pub(crate) fn query(self, query: &ast::Query) -> Result<Query, SqlError> {
         self.query_and_locks(query).map(|(query, _)| query)
     }
 
-    /// The query, bound, and what it locks.
+    /// Binds a query; returns it and what it locks.
     pub(crate) fn query_and_locks(mut self, query: &ast::Query) -> Result<(Query, Option<Locks>), SqlError> {
         let rows = self.bind_rows(query, true)?;
         let mut output = Vec::with_capacity(rows.columns.len());
@@ -155,7 +155,7 @@ impl<'a> Binder<'a> {
         Ok((self.finish(rows.relation, output)?, locks))
     }
 
-    /// Puts a query together and drops what nobody reads.
+    /// Assembles a query and removes unused columns and relations.
     pub(crate) fn finish(self, relation: Relation, output: Vec<Output>) -> Result<Query, SqlError> {
         let parameters = self.parameters.known.finish()?;
         let tables = self.tables.clone();
@@ -176,7 +176,7 @@ impl<'a> Binder<'a> {
 /// Binds a query.
 ///
 /// # Errors
-/// Whatever is wrong with it, as PostgreSQL says it.
+/// Errors in the statement, with PostgreSQL's codes and messages.
 pub fn bind_query(statement: &Statement, env: Environment<'_>) -> Result<Query, SqlError> {
     match statement {
         Statement::Query(query) if query.locks.is_empty() => Binder::new(env).query(query),

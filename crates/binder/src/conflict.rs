@@ -1,5 +1,5 @@
-//! ON CONFLICT: which unique indexes arbitrate, and DO UPDATE as a query over pairs of rows, the one that is
-//! there and the one that was proposed.
+//! ON CONFLICT: determines the arbiter indexes, and binds DO UPDATE as a query over pairs of rows, the
+//! existing and the proposed one.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::scope::{Clause, FromItem, ScopeColumn};
 use crate::select::apply_all;
 
 impl Binder<'_> {
-    /// The clause of an INSERT into `table`, which the statement calls `alias`.
+    /// Binds the clause of an INSERT into `table`, which has the name `alias` in the statement.
     pub(crate) fn on_conflict(
         &mut self,
         conflict: &OnConflict,
@@ -136,11 +136,12 @@ impl Binder<'_> {
 }
 
 impl<'a> Binder<'a> {
-    /// Takes what a part of the statement that was bound apart has found: parameters, tables, what it needs
-    /// of the session.
+    /// Adopts the state of a separately bound part of the statement: parameters, tables, dependence on the
+    /// session.
     pub(crate) fn take_over(&mut self, inner: &mut Binder<'a>) {
         self.parameters = inner.parameters.clone();
-        // What the rows decide later is not known there: types are checked with the statement.
+        // The rows may determine parameter types later, which `inner` cannot know: types are checked with the
+        // statement.
         inner.parameters = Parameters::default();
         for id in &inner.tables {
             self.note_table(*id);

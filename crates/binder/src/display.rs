@@ -1,5 +1,5 @@
-//! Relations as text: a line each, inputs indented below. Columns are shown as `#id`. EXPLAIN and tests read
-//! it.
+//! Relations as text, for EXPLAIN and tests: one line each, with inputs indented below. Columns are displayed
+//! as `#id`.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
@@ -34,7 +34,7 @@ fn compare(op: CompareOp) -> &'static str {
     }
 }
 
-/// Arguments with something between them, in parentheses. The first one's text is used again.
+/// The arguments in parentheses, with a separator between them. Reuses the first one's string.
 fn between(arguments: Vec<String>, separator: &str) -> String {
     let mut arguments = arguments.into_iter();
     let mut text = arguments.next().unwrap_or_default();
@@ -291,7 +291,7 @@ fn apply_text(kind: &Apply) -> String {
     }
 }
 
-/// The relation's own line.
+/// The line of the relation itself.
 fn head(relation: &Relation) -> String {
     let typed = |columns: &[(ColumnId, SqlType)]| {
         list(columns, |(column, ty)| format!("{} {}", id(column), ty.name()))
@@ -457,7 +457,7 @@ fn inputs(relation: &Relation) -> Vec<&Relation> {
     }
 }
 
-/// Writes a relation and its inputs, without recursion.
+/// Writes a relation and its inputs; iterative.
 fn write_tree(f: &mut Formatter<'_>, relation: &Relation, depth: usize) -> fmt::Result {
     let mut stack = vec![(relation, depth)];
     while let Some((relation, depth)) = stack.pop() {

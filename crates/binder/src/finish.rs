@@ -1,15 +1,15 @@
-//! What is known only when the whole statement is bound: columns that nobody reads are not scanned, shared
-//! relations that are named once are put in place, and those that nobody names are dropped. One that stands
-//! inside another comes first, though it has the higher number: whoever names it finds what became of it.
+//! Final pass over a bound statement: unused columns are not scanned, shared relations that are named once
+//! are inlined, and unused ones are removed. A shared relation nested in another is finished before it,
+//! although its number is higher, so that its fate is known where it is named.
 
 use crate::binder::Binder;
 use crate::relation::{Relation, Shared, SharedBody};
 use weft_expression::Expr;
 
-/// What becomes of the shared relations.
+/// The fate of a shared relation.
 enum Fate {
     Dropped,
-    /// Put where it is named; `None` when that is done.
+    /// Inlined where it is named; `None` once that is done.
     InPlace(Option<Box<Shared>>),
     Kept(usize),
 }
@@ -52,7 +52,7 @@ impl Binder<'_> {
             match &mut one.body {
                 SharedBody::Plain(relation) => finisher.relation(relation),
                 SharedBody::Recursive { start, term, .. } => {
-                    // The term names its own number, and what is kept inside of it comes before it.
+                    // The term names its own number, and the shared relations kept inside it precede it.
                     finisher.set(number, Fate::Kept(place));
                     finisher.relation(start);
                     finisher.relation(term);
@@ -73,7 +73,7 @@ impl Binder<'_> {
 
 struct Finisher {
     used: Vec<bool>,
-    /// By number.
+    /// Indexed by number.
     fates: Vec<Fate>,
 }
 

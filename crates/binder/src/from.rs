@@ -1,4 +1,4 @@
-//! FROM: tables, subqueries, functions and joins, and the names that they make visible.
+//! FROM: binds tables, subqueries, functions and joins, and the names that they make visible.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::select::{Rows, apply_all};
 struct Condition {
     on: Option<Expr>,
     pending: Vec<Pending>,
-    /// The subqueries name no column of the other side than the one that an outer join may leave out.
+    /// Whether the subqueries name no column of the preserved side of an outer join.
     one_sided: bool,
 }
 
@@ -49,7 +49,7 @@ impl Binder<'_> {
         Ok(relation.unwrap_or(Relation::One))
     }
 
-    /// Adds the FROM of UPDATE or the USING of DELETE to the target, which is in the scope already.
+    /// Joins the FROM of UPDATE or the USING of DELETE to the target, which is already in scope.
     pub(crate) fn bind_further_from(
         &mut self,
         target: Relation,
@@ -64,7 +64,7 @@ impl Binder<'_> {
         join(JoinKind::Inner, target, right, Condition::default(), lateral)
     }
 
-    /// Whether one of the items was named since; such uses are settled then.
+    /// Whether one of `items` has been named since `since`; removes those uses.
     fn uses_within(&mut self, since: usize, items: std::ops::Range<usize>) -> Result<bool, SqlError> {
         let level = self.level()?;
         let count = level.lateral_uses.len();
@@ -152,7 +152,7 @@ impl Binder<'_> {
         })
     }
 
-    /// Names that both sides of a NATURAL JOIN have, in the order of the left side.
+    /// The names that both sides of a NATURAL JOIN have, in the left side's order.
     fn natural_names(&mut self, start: usize, mid: usize) -> Result<Vec<(String, Span)>, SqlError> {
         let end = self.level()?.items.len();
         let left = self.star_columns(start..mid)?;
@@ -180,7 +180,7 @@ impl Binder<'_> {
         Ok(columns)
     }
 
-    /// USING: the equalities, and one visible column for each two.
+    /// USING: the equalities, and one visible column for each pair.
     fn merge_columns(
         &mut self,
         kind: JoinKind,
@@ -241,7 +241,7 @@ impl Binder<'_> {
         })
     }
 
-    /// Takes the one visible column of a name on one side of a join and hides it.
+    /// Finds the visible column with a name on one side of a join, and hides it.
     fn side_column(
         &mut self,
         items: std::ops::Range<usize>,
@@ -296,7 +296,7 @@ impl Binder<'_> {
         )
     }
 
-    /// All items so far are visible.
+    /// Makes all items so far visible.
     fn show_items(&mut self) -> Result<(), SqlError> {
         let level = self.level()?;
         level.visible = 0..level.items.len();
@@ -396,7 +396,7 @@ impl Binder<'_> {
         Ok(relation)
     }
 
-    /// The columns of bound rows as columns of this level.
+    /// Makes the columns of bound rows columns of this level.
     pub(crate) fn rows_as_columns(&mut self, rows: Rows) -> Result<(Relation, Vec<ScopeColumn>), SqlError> {
         let mut columns = Vec::with_capacity(rows.columns.len());
         for column in rows.columns {
@@ -411,7 +411,7 @@ impl Binder<'_> {
         Ok((rows.relation, columns))
     }
 
-    /// The column is one of this level's FROM.
+    /// Assigns a column to this level's FROM.
     pub(crate) fn own(&mut self, id: ColumnId) -> Result<(), SqlError> {
         let serial = self.level()?.serial;
         if let Some(info) = self.columns.get_mut(id.0 as usize) {
@@ -508,7 +508,7 @@ impl Binder<'_> {
         })
     }
 
-    /// A scan of a user's table; `target`: with the row's handle and bytes.
+    /// A scan of a user table; a `target` includes the row's handle and bytes.
     pub(crate) fn bind_table(
         &mut self,
         table: Arc<TableDef>,
@@ -642,7 +642,7 @@ fn join_kind(operator: &JoinOperator) -> Result<(JoinKind, &JoinConstraint), Sql
     })
 }
 
-/// Joins two sides; `lateral`: the right one names columns of the left.
+/// Joins two sides; `lateral` if the right one names columns of the left.
 fn join(
     kind: JoinKind,
     left: Relation,
@@ -721,7 +721,7 @@ fn lateral_join(
         .is_none_or(|on| matches!(on.as_constant(), Some(weft_types::Value::Bool(true))));
     let input = Box::new(left);
     match right {
-        // A function beside each row of the left side.
+        // A function evaluated for each row of the left side.
         Relation::Functions {
             input: inner,
             calls,

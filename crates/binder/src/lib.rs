@@ -1,24 +1,24 @@
-//! Binding: from a syntax tree to typed relations ([`relation`]), with PostgreSQL's rules for names and
+//! Binding: translates a syntax tree into typed relations ([`relation`]) by PostgreSQL's rules for names and
 //! types.
 //!
-//! Binding reads the catalog and nothing else. It takes time in proportion to the statement's length, and
-//! knows neither programs nor DataFusion: what runs a [`Query`](relation::Query) is decided above.
+//! Binding reads only the catalog. Its time is linear in the statement's length, and it depends neither on
+//! programs nor on DataFusion: its callers decide how a [`Query`](relation::Query) is executed.
 //!
 //! ```text
-//!   statement   a whole query, UPDATE ... : what the callers call
-//!   with, set, select, aggregate, window, order   the clauses of a query
+//!   binder   the state of binding; binds a whole query
+//!   with, set, select, aggregate, window, order, srf   the clauses of a query
 //!   from, scope   tables, joins and the names that they make visible
 //!   expr/*, subquery, parameters, types   expressions
-//!   expression   expressions without a query around them
+//!   expression   expressions without a query
 //!   modify, conflict, locking   statements that write or lock rows
-//!   finish   what is known only at the end: columns that nobody reads, relations that are used once
+//!   finish   final pass: removes unused columns, inlines relations that are used once
 //!   display   relations as text
 //! ```
 //!
-//! A query level ([`scope::Level`]) is one SELECT. Expressions are bound to columns below the aggregation
-//! first; the aggregation then replaces what it groups by. A column keeps its id through relations that only
-//! pass it on: `Project`, `Aggregate` and `Distinct` may give a column under the id that it has in their
-//! input.
+//! A query level ([`scope::Level`]) is one SELECT. Expressions are first bound to columns below the
+//! aggregation; the aggregation then replaces its grouping expressions in them. A column keeps its id through
+//! relations that only pass it on: `Project`, `Aggregate` and `Distinct` may return a column under the id
+//! that it has in their input.
 
 mod aggregate;
 mod binder;

@@ -1,7 +1,7 @@
-//! SELECT ... FOR UPDATE, FOR SHARE: the query, and the query with the rows that it locks.
+//! SELECT ... FOR UPDATE, FOR SHARE: binds the query, and the query that also returns the rows to lock.
 //!
-//! The tables of the outermost FROM are locked, or those that OF names. What PostgreSQL refuses to lock is
-//! refused.
+//! The tables of the outermost FROM are locked, or those that OF names. Locks that PostgreSQL rejects are
+//! rejected.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::parameters::Operand;
 use crate::relation::{JoinKind, Query};
 use crate::select::Item;
 
-/// Names of the further outputs: no identifier contains this character.
+/// Names of the additional outputs: no identifier contains this character.
 const HANDLE_NAME: &str = "\u{1}handle";
 const BYTES_NAME: &str = "\u{1}bytes";
 
@@ -27,7 +27,7 @@ const BYTES_NAME: &str = "\u{1}bytes";
 pub struct Locked {
     /// The table.
     pub table: Arc<TableDef>,
-    /// FOR SHARE, not FOR UPDATE.
+    /// FOR SHARE rather than FOR UPDATE.
     pub share: bool,
     /// NOWAIT or SKIP LOCKED.
     pub nonblock: Option<NonBlock>,
@@ -36,28 +36,28 @@ pub struct Locked {
 /// A query that locks rows.
 #[derive(Clone, Debug)]
 pub struct Locking {
-    /// What it gives.
+    /// The query.
     pub query: Query,
-    /// The same, with two further outputs for each locked table: the row's handle and its stored bytes (both
-    /// NULL where an outer join has no row).
+    /// The query with two additional outputs for each locked table: the row's handle and its stored bytes
+    /// (both NULL where an outer join has no row).
     pub rows: Query,
     /// The locked tables, in the order of those outputs.
     pub tables: Vec<Locked>,
 }
 
-/// What is to be locked, while FROM is being bound.
+/// The locks to take, while FROM is being bound.
 #[derive(Debug)]
 pub(crate) struct Locks {
     clauses: Vec<Clause>,
     /// The level whose tables are locked.
     depth: usize,
-    /// Handle and bytes of each.
+    /// Handle and bytes of each table.
     hidden: Vec<(ColumnId, ColumnId)>,
     tables: Vec<Locked>,
-    /// Places of the locked tables in FROM.
+    /// Positions of the locked tables in FROM.
     places: Vec<usize>,
     nullable: Vec<usize>,
-    /// FROM is done.
+    /// Whether FROM has been bound.
     closed: bool,
 }
 
@@ -73,7 +73,7 @@ struct Clause {
 /// Binds a query with FOR UPDATE or FOR SHARE.
 ///
 /// # Errors
-/// Whatever is wrong with it; 0A000 where no row can be told to lock.
+/// Errors in the query; 0A000 if the rows to lock cannot be identified.
 pub fn bind_locking(statement: &Statement, env: Environment<'_>) -> Result<Locking, SqlError> {
     let Statement::Query(query) = statement else {
         return Err(SqlError::internal("only a query locks rows"));
@@ -155,7 +155,7 @@ impl Locks {
 }
 
 impl Binder<'_> {
-    /// The locks to take, if FROM of the level that locks is being bound.
+    /// The locks to take, if the FROM of the locking level is being bound.
     fn open_locks(&mut self) -> Option<&mut Locks> {
         let depth = self.levels.len();
         self.locking
@@ -173,7 +173,7 @@ impl Binder<'_> {
         Ok(building && self.open_locks().is_some_and(|locks| locks.locks(&name)))
     }
 
-    /// Notes a locked table; the newest name is its alias.
+    /// Records a locked table; the newest name is its alias.
     pub(crate) fn lock_table(
         &mut self,
         table: &Arc<TableDef>,
@@ -209,7 +209,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Tables whose rows an outer join may leave out.
+    /// Records tables on the nullable side of an outer join.
     pub(crate) fn note_nullable(
         &mut self,
         kind: JoinKind,
@@ -227,7 +227,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// After FROM of the level that locks: handle and bytes of each locked table, for the select list.
+    /// After the FROM of the locking level: handle and bytes of each locked table, for the select list.
     pub(crate) fn finish_locks(&mut self, select: &Select) -> Result<Vec<Item>, SqlError> {
         if self.open_locks().is_none() {
             return Ok(Vec::new());
@@ -287,7 +287,7 @@ impl Binder<'_> {
         Ok(items)
     }
 
-    /// What is known only when the select list is bound.
+    /// Checks that are possible only after the select list is bound.
     pub(crate) fn refuse_locked_aggregates(&mut self) -> Result<(), SqlError> {
         let depth = self.levels.len();
         let Some(locks) = self.locking.as_ref().filter(|locks| locks.depth == depth) else {

@@ -1,4 +1,4 @@
-//! INSERT, UPDATE and DELETE: the rows to write as a query, and RETURNING as a query over the rows written.
+//! INSERT, UPDATE and DELETE: a query for the rows to write, and RETURNING as a query over the rows written.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use crate::scope::{Clause, FromItem, Pending, ScopeColumn};
 use crate::select::apply_all;
 use crate::subquery::row_items;
 
-/// Longer constants are computed once, where they are selected, and assigned from there.
+/// Longer constants are computed once in the query and assigned from its columns.
 const CONSTANT_NODES_MAX: usize = 64;
 
 /// Binds INSERT, UPDATE or DELETE.
 ///
 /// # Errors
-/// Whatever is wrong with it, as PostgreSQL says it.
+/// Errors in the statement, with PostgreSQL's codes and messages.
 pub fn bind_modify(statement: &Statement, env: Environment<'_>) -> Result<Modify, SqlError> {
     let mut binder = Binder::new(env);
     let mut statement = statement;
@@ -46,21 +46,21 @@ pub fn bind_modify(statement: &Statement, env: Environment<'_>) -> Result<Modify
     }
 }
 
-/// Binds the default of a column: the value that a row gets which names none.
+/// Binds the default of a column: its value in rows that specify none.
 ///
 /// # Errors
-/// Whatever is wrong with it.
+/// Errors in the default.
 pub fn bind_default(column: &ColumnDef, env: Environment<'_>) -> Result<Expr, SqlError> {
     Binder::new(env).default_value(column)
 }
 
-/// One value of a row: an expression or DEFAULT.
+/// Whether a value of a row is DEFAULT rather than an expression.
 fn is_default(expr: &AstExpr) -> bool {
     matches!(expr, AstExpr::Identifier(ident)
         if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
 }
 
-/// RETURNING, bound, and what it needs beside the table's row.
+/// The bound RETURNING, and what it needs besides the table's row.
 struct Returning {
     query: Query,
     carried: Vec<Expr>,
@@ -198,7 +198,7 @@ impl Binder<'_> {
                 return Err(syntax_error("VALUES lists must all be the same length"));
             }
             let mut pending_of_row: Vec<Pending> = Vec::new();
-            // All of a row is bound before some of it meets its columns.
+            // The whole row is bound before any of its values is converted to its column's type.
             let mut operands = Vec::with_capacity(width);
             for expr in &row.content {
                 if is_default(expr) {
@@ -293,7 +293,7 @@ impl Binder<'_> {
             self.refuse_generated(column, Span::empty())?;
             self.mark(given.id);
             let operand = given.unknown.unwrap_or_else(|| {
-                // A constant that does not fit its column is an error, rows or none.
+                // A constant that does not fit its column is an error even if there are no rows.
                 let constant = constant_item(&rows.relation, given.id);
                 Operand::typed(constant.unwrap_or_else(|| Expr::column(given.id, given.ty)))
             });
@@ -302,7 +302,7 @@ impl Binder<'_> {
         Ok((rows.relation, values))
     }
 
-    /// Adds the defaults of columns that have no value.
+    /// Adds the defaults of columns without a value.
     fn with_defaults(
         &mut self,
         relation: Relation,
@@ -324,7 +324,7 @@ impl Binder<'_> {
         Ok((relation, values))
     }
 
-    /// The default of a column, of its type.
+    /// The default of a column, converted to its type.
     fn default_value(&mut self, column: &ColumnDef) -> Result<Expr, SqlError> {
         let operand = if let Some(identity) = &column.identity {
             let sequence = self
@@ -344,7 +344,7 @@ impl Binder<'_> {
     }
 
     fn default_operand(&mut self, expr: &AstExpr) -> Result<Operand, SqlError> {
-        // Names of the statement mean nothing in a default, nor do its parameters.
+        // A default may use neither names nor parameters of the statement.
         let levels = std::mem::take(&mut self.levels);
         let withs = std::mem::take(&mut self.withs);
         let parameters = std::mem::take(&mut self.parameters);
@@ -425,7 +425,7 @@ impl Binder<'_> {
         )
     }
 
-    /// The target and the relations beside it.
+    /// Binds the target and the other relations.
     fn open_target(
         &mut self,
         factor: &TableFactor,
@@ -548,7 +548,7 @@ impl Binder<'_> {
         bound.map_err(|error| self.at(error, value.span()))
     }
 
-    /// The FROM items beside the target, for RETURNING.
+    /// The FROM items other than the target, for RETURNING.
     fn other_items(&mut self) -> Result<Vec<FromItem>, SqlError> {
         let mut items = std::mem::take(&mut self.level()?.items);
         let rest = items.split_off(items.len().min(1));
@@ -556,7 +556,7 @@ impl Binder<'_> {
         Ok(rest)
     }
 
-    /// RETURNING, over the written rows and the columns of other tables.
+    /// Binds RETURNING over the written rows and the columns of other tables.
     fn returning(
         &mut self,
         items: Option<&[SelectItem]>,
@@ -625,8 +625,8 @@ impl Binder<'_> {
         Ok(Some(Returning { query, carried }))
     }
 
-    /// Puts the statement together: the rows are handle and bytes (not of INSERT), the values, what is
-    /// carried.
+    /// Assembles the statement; its rows are handle and bytes (except for INSERT), the values, the carried
+    /// columns.
     fn modification(
         mut self,
         kind: ModifyKind,
@@ -690,7 +690,7 @@ impl Binder<'_> {
     }
 }
 
-/// What a query selects as a column, if no row changes it: it is assigned before there are rows.
+/// The expression that a query selects as a column, if it is constant: it is assigned before any row is read.
 fn constant_item(relation: &Relation, id: ColumnId) -> Option<Expr> {
     let Relation::Project { items, .. } = relation else {
         return None;
@@ -703,7 +703,7 @@ fn constant_item(relation: &Relation, id: ColumnId) -> Option<Expr> {
     (!changes && nodes.len() <= CONSTANT_NODES_MAX).then(|| item.clone())
 }
 
-/// Handle and bytes of the target: its scan is the leftmost leaf.
+/// Handle and bytes of the target, whose scan is the leftmost leaf.
 fn hidden_columns(relation: &Relation) -> Option<(ColumnId, ColumnId)> {
     let mut at = relation;
     loop {
@@ -718,7 +718,7 @@ fn hidden_columns(relation: &Relation) -> Option<(ColumnId, ColumnId)> {
     }
 }
 
-/// VALUES with nothing behind it.
+/// VALUES without any other clause.
 fn plain_values(source: &AstQuery) -> Option<&Values> {
     let bare = source.with.is_none()
         && source.order_by.is_none()
@@ -737,7 +737,7 @@ fn generated_always(column: &ColumnDef, message: &str) -> SqlError {
     ))
 }
 
-/// A name as it is written in SQL.
+/// A name as written in SQL, quoted if necessary.
 fn quoted_name(name: &str) -> String {
     let plain = name
         .chars()

@@ -1,4 +1,4 @@
-//! Names: folding, positions, and what PostgreSQL calls an output column (`FigureColname`).
+//! Names: folding, positions, and PostgreSQL's choice of output column names (`FigureColname`).
 
 use std::borrow::Cow;
 
@@ -11,10 +11,10 @@ use weft_types::{SqlError, SqlState};
 
 use crate::types;
 
-/// Longest name in bytes; longer ones are cut, as in PostgreSQL.
+/// Maximum length of a name in bytes; longer ones are truncated, as in PostgreSQL.
 const NAME_BYTES_MAX: usize = 63;
 
-/// An identifier as it is looked up: lower case unless quoted, cut to the longest length.
+/// An identifier in the form used for lookup: lower case unless quoted, truncated to the maximum length.
 pub(crate) fn fold(ident: &Ident) -> String {
     let name = match ident.quote_style {
         Some(_) => ident.value.clone(),
@@ -23,7 +23,7 @@ pub(crate) fn fold(ident: &Ident) -> String {
     cut(name)
 }
 
-/// The same, without a copy where the name is already as it is looked up.
+/// Like `fold`, without a copy if the name is already folded.
 #[must_use]
 pub fn folded(ident: &Ident) -> Cow<'_, str> {
     let is_folded = ident.quote_style.is_some() || !ident.value.bytes().any(|b| b.is_ascii_uppercase());
@@ -44,7 +44,7 @@ fn cut(mut name: String) -> String {
     name
 }
 
-/// The parts of a name, folded, and where its first part stands.
+/// The folded parts of a name, and the span of its first part.
 pub(crate) fn parts(name: &ObjectName) -> (Vec<String>, Span) {
     let idents = name.0.iter().filter_map(|part| part.as_ident());
     let span = idents.clone().next().map_or_else(Span::empty, |ident| ident.span);
@@ -56,7 +56,7 @@ pub(crate) fn last_part(name: &ObjectName) -> Option<String> {
     name.0.last().and_then(|part| part.as_ident()).map(fold)
 }
 
-/// The 1-based character position in a text of what begins at a span.
+/// The 1-based character position at which a span begins in a text.
 #[must_use]
 pub fn position(text: &str, span: Span) -> Option<u32> {
     let line = usize::try_from(span.start.line).ok()?;
@@ -77,7 +77,7 @@ pub fn output_name(expr: &Expr) -> String {
     figure(expr).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
 }
 
-/// The name and whether it is strong: a cast takes its operand's strong name, else the type's.
+/// The name and its strength: a cast uses its operand's name if strong, otherwise the type's.
 fn figure(expr: &Expr) -> Option<(String, bool)> {
     let strong = |name: &str| Some((name.to_owned(), true));
     let mut expr = expr;
@@ -140,7 +140,7 @@ fn field(chain: &[AccessExpr]) -> Option<&Ident> {
 fn figure_function(function: &Function) -> Option<(String, bool)> {
     let name = last_part(&function.name)?;
     let shown = match (name.as_str(), &function.args) {
-        // current_user and the like are called without parentheses; PostgreSQL names them as they are
+        // current_user and the like are called without parentheses; PostgreSQL names their columns as
         // written.
         ("array", FunctionArguments::Subquery(_)) => "array",
         (other, _) => other,
@@ -160,7 +160,7 @@ fn first_item(query: &Query) -> Option<(String, bool)> {
     match body {
         SetExpr::Values(_) => Some(("column1".to_owned(), true)),
         SetExpr::Select(select) => match select.projection.first()? {
-            // The subquery's column has a name by now, be it that of no name.
+            // The subquery's column already has a name, possibly `?column?`.
             SelectItem::UnnamedExpr(expr) => Some((output_name(expr), true)),
             SelectItem::ExprWithAlias { alias, .. } => Some((fold(alias), true)),
             _ => None,
@@ -177,7 +177,7 @@ pub(crate) fn undefined_table(name: &str) -> SqlError {
     )
 }
 
-/// 42703, of a name as it is written
+/// 42703, with the name as written.
 pub(crate) fn undefined_column(shown: &str) -> SqlError {
     SqlError::new(
         SqlState::UNDEFINED_COLUMN,

@@ -13,7 +13,7 @@ use crate::relation::{Relation, SortKey};
 use crate::scope::Clause;
 use crate::select::{Item, Rows, sorted};
 
-/// What stands behind a query's body.
+/// The clauses after a query's body.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Tail<'q> {
     pub order_by: &'q [OrderByExpr],
@@ -23,7 +23,7 @@ pub(crate) struct Tail<'q> {
     ties: bool,
 }
 
-/// LIMIT and OFFSET, bound.
+/// The bound LIMIT and OFFSET.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
     count: Option<Expr>,
@@ -31,7 +31,7 @@ pub(crate) struct Limits {
     ties: bool,
 }
 
-/// A sort key: a place in the select list.
+/// A sort key: a position in the select list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SortItem {
     pub item: usize,
@@ -41,7 +41,7 @@ pub(crate) struct SortItem {
 }
 
 impl<'q> Tail<'q> {
-    /// What stands behind a query's body, locks apart.
+    /// The clauses after a query's body, except locking.
     pub fn of(query: &'q Query) -> Result<Tail<'q>, SqlError> {
         let mut tail = Tail::default();
         if query.for_clause.is_some()
@@ -95,7 +95,7 @@ impl<'q> Tail<'q> {
         self.order_by.is_empty() && !self.has_limit
     }
 
-    /// Takes what stands behind a query in parentheses.
+    /// Merges the clauses of a parenthesized query.
     pub fn merge(&mut self, inner: Tail<'q>) -> Result<(), SqlError> {
         if !inner.order_by.is_empty() {
             if !self.order_by.is_empty() {
@@ -216,7 +216,8 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// ORDER BY of a SELECT: what is not in the select list joins it as junk.
+    /// Binds the ORDER BY of a SELECT: expressions that are not in the select list are added to it
+    /// as junk.
     pub(crate) fn bind_sort(
         &mut self,
         order_by: &[OrderByExpr],
@@ -230,7 +231,7 @@ impl Binder<'_> {
                 return Err(SqlError::unsupported("WITH FILL is not supported"));
             }
             let (descending, nulls_first) = directions(key);
-            // The same expression a second time decides nothing.
+            // A repeated expression has no effect on the order.
             if !sort.iter().any(|known: &SortItem| known.item == item) {
                 sort.push(SortItem {
                     item,
@@ -243,7 +244,7 @@ impl Binder<'_> {
         Ok(sort)
     }
 
-    /// The place in the select list that an expression of ORDER BY or DISTINCT ON means.
+    /// The position in the select list of an expression of ORDER BY or DISTINCT ON.
     pub(crate) fn sort_item(
         &mut self,
         expr: &AstExpr,
@@ -278,7 +279,7 @@ impl Binder<'_> {
         Ok(place)
     }
 
-    /// An output column's name or number.
+    /// Finds an output column by name or number.
     pub(crate) fn listed(
         &mut self,
         expr: &AstExpr,
@@ -355,7 +356,7 @@ impl Binder<'_> {
         })
     }
 
-    /// ORDER BY and LIMIT behind a set operation or VALUES.
+    /// Binds ORDER BY and LIMIT after a set operation or VALUES.
     pub(crate) fn bind_tail(&mut self, rows: Rows, tail: &Tail<'_>, resolve: bool) -> Result<Rows, SqlError> {
         let mut rows = rows;
         if tail.is_empty() {
@@ -408,7 +409,7 @@ impl Binder<'_> {
         Err(self.at(error, expr.span()))
     }
 
-    /// Whether another value may come with every evaluation.
+    /// Whether evaluations may return different values.
     pub(crate) fn is_volatile(&self, expr: &Expr) -> bool {
         expr.nodes().iter().any(|node| match node.op {
             Op::Call(entry) => entry.volatility == weft_expression::Volatility::Volatile,

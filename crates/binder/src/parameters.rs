@@ -1,8 +1,8 @@
-//! Operands, and parameters whose types the statement decides.
+//! Operands, and parameters whose types are inferred from the statement.
 //!
-//! An [`Operand`] without a type is PostgreSQL's `unknown`: a quoted constant, NULL, or a parameter that
-//! nothing has given a type yet. Converting it gives it the type; a parameter then has that type in the whole
-//! statement.
+//! An [`Operand`] without a type is PostgreSQL's `unknown`: a quoted constant, NULL, or a parameter whose
+//! type has not been inferred yet. Converting it gives it the type; a parameter then has that type in the
+//! whole statement.
 
 use sqlparser::tokenizer::Span;
 use weft_expression::category::BPCHAR;
@@ -15,11 +15,11 @@ use crate::names::position;
 /// A bound expression.
 #[derive(Clone, Debug)]
 pub struct Operand {
-    /// What it computes. Without a type: a text constant, NULL or a parameter.
+    /// The expression. Without a type: a text constant, NULL or a parameter.
     pub expr: Expr,
     /// Its type; `None` is PostgreSQL's unknown.
     pub ty: Option<SqlType>,
-    /// Where a constant of unknown type stands.
+    /// The position of a constant of unknown type.
     pub(crate) span: Span,
 }
 
@@ -35,7 +35,7 @@ impl Operand {
         }
     }
 
-    /// NULL without a type.
+    /// Whether it is NULL without a type.
     fn is_null(&self) -> bool {
         self.ty.is_none() && matches!(self.expr.as_constant(), Some(Value::Null))
     }
@@ -58,23 +58,23 @@ impl Operand {
         }
     }
 
-    /// Its type for people.
+    /// The name of its type for messages.
     pub(crate) fn type_name(&self) -> String {
         self.ty
             .map_or_else(|| "unknown".to_owned(), |ty| ty.base_name().to_string())
     }
 }
 
-/// The types of `$1`, `$2`, ... as far as they are known.
+/// The types of `$1`, `$2`, ..., as far as they are known.
 #[derive(Clone, Debug, Default)]
 pub struct ParameterTypes {
     types: Vec<Option<SqlType>>,
-    /// Parameters that stand somewhere without a type.
+    /// Parameters used where no type can be inferred.
     open: Vec<u32>,
 }
 
 impl ParameterTypes {
-    /// What the client declared.
+    /// The types that the client declared.
     #[must_use]
     pub fn declared(types: &[Option<SqlType>]) -> ParameterTypes {
         ParameterTypes {
@@ -83,16 +83,16 @@ impl ParameterTypes {
         }
     }
 
-    /// How many parameters there are.
+    /// The number of parameters.
     #[must_use]
     pub fn count(&self) -> usize {
         self.types.len()
     }
 
-    /// All types, at the end of the statement.
+    /// All types, once the whole statement is bound.
     ///
     /// # Errors
-    /// 42P18 or 42P08 for a parameter that nothing gives a type.
+    /// 42P18 or 42P08 for a parameter whose type cannot be inferred.
     pub fn finish(&self) -> Result<Vec<SqlType>, SqlError> {
         let decided = |number: &&u32| self.types.get(**number as usize).is_some_and(Option::is_some);
         if let Some(number) = self.open.iter().find(decided) {
@@ -117,13 +117,13 @@ impl ParameterTypes {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parameters<'a> {
     pub known: ParameterTypes,
-    /// A constant that is no value of its type is an error only where it is computed, as in PL/pgSQL.
+    /// Whether an invalid constant raises its error only when it is evaluated, as in PL/pgSQL.
     pub reads_late: bool,
-    /// The statement, for the positions of errors.
+    /// The statement's text, for the positions of errors.
     text: &'a str,
 }
 
-/// Most parameters of a statement.
+/// Maximum number of parameters of a statement.
 const PARAMETERS_MAX: usize = 65_535;
 
 impl<'a> Parameters<'a> {
@@ -135,12 +135,12 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// How many there are.
+    /// The number of parameters.
     pub fn count(&self) -> usize {
         self.known.count()
     }
 
-    /// `$number`, from 1.
+    /// The operand `$number`, which is 1-based.
     pub fn operand(&mut self, number: &str) -> Result<Operand, SqlError> {
         let undefined = || {
             SqlError::new(
@@ -165,7 +165,7 @@ impl<'a> Parameters<'a> {
         })
     }
 
-    /// A parameter that was met before it had a type, with the type that it got since.
+    /// The operand with the type that its parameter has acquired since.
     pub fn refreshed(&self, operand: Operand) -> Operand {
         let Op::Parameter(number) = operand.expr.root().op else {
             return operand;
@@ -180,7 +180,7 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// Gives a parameter its type.
+    /// Sets the type of a parameter.
     fn decide(&mut self, number: u32, ty: SqlType) -> Result<(), SqlError> {
         let Some(slot) = self.known.types.get_mut(number as usize) else {
             return Err(SqlError::internal("a parameter has no number"));
@@ -199,7 +199,7 @@ impl<'a> Parameters<'a> {
         Ok(())
     }
 
-    /// The operand as a value of a type.
+    /// Converts the operand to a type.
     pub fn coerce(&mut self, operand: Operand, to: SqlType, context: CastContext) -> Result<Expr, SqlError> {
         let Operand {
             mut expr,
@@ -217,7 +217,7 @@ impl<'a> Parameters<'a> {
             ty = Some(bare);
         }
         let late = match (ty, self.reads_late, expr.as_constant()) {
-            // What needs the session's zone nobody reads later.
+            // Constants that depend on the session's time zone are never read late.
             (None, true, Some(Value::Text(_))) if to != SqlType::TimestampTz => Some(expr.clone()),
             _ => None,
         };
@@ -232,7 +232,7 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// The operand as text if it has no type.
+    /// Converts an operand without a type to text.
     pub fn settle(&mut self, operand: Operand) -> Result<Expr, SqlError> {
         match operand.ty {
             Some(_) => Ok(operand.expr),
@@ -240,11 +240,11 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// Converts operands to one type.
+    /// Converts operands to a common type.
     pub fn common(&mut self, what: &str, operands: Vec<Operand>) -> Result<(Vec<Expr>, SqlType), SqlError> {
         let mut types: Vec<Option<SqlType>> = operands.iter().map(|operand| operand.ty).collect();
         if types.iter().any(|ty| matches!(ty, Some(SqlType::Char(_)))) {
-            // Blanks are kept by the length: NULL takes none away.
+            // The common length of char(n) determines the blanks, and NULL must not remove it.
             let written = operands.iter().filter(|operand| !operand.is_null());
             types = written.map(|operand| operand.ty).collect();
         }
@@ -256,13 +256,13 @@ impl<'a> Parameters<'a> {
         Ok((values, ty))
     }
 
-    /// A parameter is used where it gets no type.
+    /// Records that a parameter is used where no type can be inferred.
     pub fn leave_open(&mut self, number: u32) {
         self.known.open.push(number);
     }
 }
 
-/// A constant of no type, to be read as a value of one where it is computed.
+/// An untyped constant that is converted to its type when it is evaluated.
 fn read_later(text: Expr, to: SqlType, explicit: bool) -> Expr {
     let cast = |expr: Expr, from: SqlType, to: SqlType, explicit: bool| {
         Expr::new(Op::Cast { from, explicit }, to, vec![expr])
@@ -278,7 +278,7 @@ fn read_later(text: Expr, to: SqlType, explicit: bool) -> Expr {
     }
 }
 
-/// A number that is converted at once if it can be.
+/// Converts a numeric constant at once if possible.
 fn folded(expr: Expr) -> Expr {
     let to = expr.ty();
     let [constant, cast] = expr.nodes() else {
@@ -300,7 +300,7 @@ fn folded(expr: Expr) -> Expr {
     }
 }
 
-/// The type as a parameter has it.
+/// The type that a parameter takes.
 fn without_modifier(ty: SqlType) -> SqlType {
     match ty {
         SqlType::Char(_) => BPCHAR,

@@ -1,9 +1,8 @@
-//! Typed relations: what a bound query is made of.
+//! Typed relations: the representation of a bound query.
 //!
-//! Every column of every relation has a [`ColumnId`] of its own; expressions name columns by it. A subquery
-//! that names a column of the query around it is correlated: the id is just not made inside the subquery.
-//! Subqueries in expressions are taken out: a [`Relation::Apply`] below computes a column that the
-//! expression names.
+//! Every column of every relation has a unique [`ColumnId`], by which expressions name it. A subquery is
+//! correlated if it names an id that is not made inside it. Subqueries in expressions are extracted: a
+//! [`Relation::Apply`] below the expression computes a column that the expression names.
 
 use std::sync::Arc;
 
@@ -17,64 +16,64 @@ use weft_types::SqlType;
 pub struct Query {
     /// Types of `$1..$n`.
     pub parameters: Vec<SqlType>,
-    /// Common table expressions and other relations that are computed once, each after those it names.
+    /// Common table expressions and other relations that are computed once, each after those that it names.
     pub shared: Vec<Shared>,
-    /// The rows.
+    /// The relation that computes the rows.
     pub relation: Relation,
-    /// The columns of the result, in order: which column of `relation`, under which name.
+    /// The columns of the result, in order.
     pub output: Vec<Output>,
-    /// User tables that it reads, without repetition.
+    /// User tables that it reads, without duplicates.
     pub tables: Vec<TableId>,
-    /// It must be bound again for every session: it names a relation or function of the system catalogs whose
-    /// content depends on the session.
+    /// Whether it must be bound again for every session, because it names a relation or function of the
+    /// system catalogs that depends on the session.
     pub session_bound: bool,
-    /// It draws from a sequence or sets one.
+    /// Whether it draws from a sequence or sets one.
     pub moves_sequence: bool,
 }
 
 /// One column of a result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
-    /// The column.
+    /// The column of the query's relation.
     pub column: ColumnId,
-    /// As PostgreSQL names it.
+    /// Its name, as PostgreSQL chooses it.
     pub name: String,
     /// Its type, modifiers included.
     pub ty: SqlType,
-    /// The table column that it is a plain copy of: table and attribute number, from 1.
+    /// The table column that it is a plain copy of: table and attribute number, 1-based.
     pub origin: Option<(TableId, i16)>,
 }
 
-/// A relation that is computed once however often it is named.
+/// A relation that is computed once, however often it is named.
 #[derive(Clone, Debug)]
 pub struct Shared {
     /// Its name in EXPLAIN.
     pub name: String,
-    /// What it computes.
+    /// The relation.
     pub body: SharedBody,
-    /// Its columns, as [`Relation::Shared`] maps them.
+    /// Its columns, which [`Relation::Shared`] maps to new ids.
     pub columns: Vec<(ColumnId, SqlType)>,
 }
 
-/// What a shared relation computes.
+/// The body of a shared relation.
 #[derive(Clone, Debug)]
 pub enum SharedBody {
     /// A query.
     Plain(Relation),
-    /// WITH RECURSIVE: `term` names the rows of the step before by [`Relation::Working`].
+    /// WITH RECURSIVE: `term` names the rows of the previous step by [`Relation::Working`].
     Recursive {
         /// The first step.
         start: Relation,
-        /// Each further one.
+        /// Each further step.
         term: Relation,
-        /// UNION ALL.
+        /// UNION ALL rather than UNION.
         all: bool,
-        /// Columns of `start` and of `term` that make up the shared relation's columns, in order.
+        /// Columns of `start` and of `term` that become the shared relation's columns, in order.
         columns: Vec<(ColumnId, ColumnId)>,
     },
 }
 
-/// A column that a relation makes: its id and its value.
+/// A column that a relation makes: its id and the expression of its value.
 pub type Item = (ColumnId, Expr);
 
 /// A relation.
@@ -86,140 +85,142 @@ pub enum Relation {
     Values {
         /// The columns.
         columns: Vec<(ColumnId, SqlType)>,
-        /// Rows of as many values.
+        /// The rows, each with as many values as there are columns.
         rows: Vec<Vec<Expr>>,
     },
     /// A user's table.
     Scan(Scan),
-    /// Rows that are given when the query runs: those just written, for RETURNING.
+    /// Rows that are passed in when the query runs: those just written, for RETURNING.
     Given {
         /// The columns.
         columns: Vec<(ColumnId, SqlType)>,
     },
     /// A relation of `pg_catalog` or `information_schema`.
     System {
-        /// Schema and name.
+        /// Its schema.
         schema: &'static str,
         /// Its name.
         name: String,
-        /// Position in the relation, id and type of the columns that are read.
+        /// The columns that are read: position in the relation, id and type.
         columns: Vec<(usize, ColumnId, SqlType)>,
     },
     /// A shared relation of the query, under new ids.
     Shared {
         /// Index into [`Query::shared`].
         number: usize,
-        /// The shared column and the id that it has here.
+        /// The columns: shared id, id here, type.
         columns: Vec<(ColumnId, ColumnId, SqlType)>,
     },
-    /// Inside the term of a recursive relation: the rows of the step before.
+    /// Inside the term of a recursive relation: the rows of the previous step.
     Working {
         /// Index into [`Query::shared`].
         number: usize,
-        /// The shared column and the id that it has here.
+        /// The columns: shared id, id here, type.
         columns: Vec<(ColumnId, ColumnId, SqlType)>,
     },
-    /// Set-returning functions beside each row of the input (SELECT list, or FROM with `input` =
-    /// [`Relation::One`] or the relations to the left). Several run in step; the shorter ones give NULL.
-    /// The input's columns stay.
+    /// Set-returning functions for each row of the input (SELECT list, or FROM with `input` =
+    /// [`Relation::One`] or the relations to the left). Several run in lockstep, the shorter ones padded with
+    /// NULLs. The input's columns are kept.
     Functions {
-        /// Whose columns the arguments may name.
+        /// The relation whose columns the arguments may name.
         input: Box<Relation>,
         /// The calls.
         calls: Vec<SetCall>,
         /// WITH ORDINALITY.
         ordinality: Option<ColumnId>,
-        /// A row of the input for which no function gives a row stays, with NULLs (LEFT JOIN LATERAL).
+        /// Keeps input rows for which no function returns a row, with NULLs (LEFT JOIN LATERAL).
         keep: bool,
     },
-    /// Only these columns, computed from the input's.
+    /// Only these columns, computed from those of the input.
     Project {
-        /// From.
+        /// The input.
         input: Box<Relation>,
-        /// What.
+        /// The columns.
         items: Vec<Item>,
     },
-    /// Rows for which the predicate is true.
+    /// The rows for which the predicate is true.
     Filter {
-        /// From.
+        /// The input.
         input: Box<Relation>,
-        /// Boolean.
+        /// A boolean expression.
         predicate: Expr,
     },
     /// The columns of both sides.
     Join {
-        /// Kind.
+        /// Inner or outer.
         kind: JoinKind,
-        /// One side.
+        /// The left side.
         left: Box<Relation>,
-        /// The other; it names no column of the left (else it is an [`Relation::Apply`]).
+        /// The right side, which names no column of the left (otherwise it would be a [`Relation::Apply`]).
         right: Box<Relation>,
-        /// Boolean; `None` for CROSS JOIN.
+        /// The condition, boolean; `None` for CROSS JOIN.
         on: Option<Expr>,
     },
-    /// For each row of the input, a subquery that may name the input's columns. The input's columns stay.
+    /// For each row of the input, a subquery that may name the input's columns. The input's columns are kept.
     Apply {
-        /// From.
+        /// The input.
         input: Box<Relation>,
         /// The subquery.
         subquery: Box<Relation>,
-        /// What becomes of its rows.
+        /// How its rows are used.
         kind: Apply,
     },
-    /// GROUP BY: the columns of `groups`, `calls` and `grouping` only.
+    /// GROUP BY; returns only the columns of `groups`, `calls` and `grouping`.
     Aggregate {
-        /// From.
+        /// The input.
         input: Box<Relation>,
         /// The keys.
         groups: Vec<Item>,
-        /// GROUPING SETS, ROLLUP, CUBE: positions in `groups`, one list a set. Empty: all groups, one set.
+        /// GROUPING SETS, ROLLUP, CUBE: positions in `groups`, one list per set. Empty: one set of all
+        /// groups.
         sets: Vec<Vec<usize>>,
-        /// GROUPING(...): the id and the positions in `groups` that are asked for.
+        /// GROUPING(...): the id and its arguments as positions in `groups`.
         grouping: Vec<(ColumnId, Vec<usize>)>,
         /// The aggregates.
         calls: Vec<AggregateCall>,
     },
-    /// Window functions: the input's columns and those of `calls`.
+    /// Window functions; returns the input's columns and those of `calls`.
     Window {
-        /// From.
+        /// The input.
         input: Box<Relation>,
         /// The calls.
         calls: Vec<WindowCall>,
     },
-    /// DISTINCT over all columns, or DISTINCT ON some: then the first row of each, in the input's order.
+    /// DISTINCT over all columns, or DISTINCT ON some: then the first row of each group, in the input's
+    /// order.
     Distinct {
-        /// From.
+        /// The input.
         input: Box<Relation>,
         /// DISTINCT ON these columns.
         on: Option<Vec<ColumnId>>,
     },
     /// ORDER BY.
     Sort {
-        /// From.
+        /// The input.
         input: Box<Relation>,
-        /// Keys, the most important first.
+        /// The keys, most significant first.
         keys: Vec<SortKey>,
     },
     /// LIMIT and OFFSET.
     Limit {
-        /// From.
+        /// The input.
         input: Box<Relation>,
-        /// bigint without columns; NULL is no limit.
+        /// A bigint without columns; NULL means no limit.
         count: Option<Expr>,
-        /// bigint without columns.
+        /// A bigint without columns.
         offset: Option<Expr>,
-        /// WITH TIES: rows that these keys do not tell from the last stay, too.
+        /// WITH TIES: peers of the last row by these keys are also returned.
         ties: Option<Vec<SortKey>>,
     },
     /// UNION, INTERSECT, EXCEPT.
     Set {
-        /// Which.
+        /// The operation.
         op: SetOp,
         /// ALL.
         all: bool,
         /// Two or more inputs (more than two only for UNION ALL).
         inputs: Vec<Relation>,
-        /// The columns: id and type, and of each input the column that it comes from, already of that type.
+        /// The columns: id, type, and the source column in each input, already of that type.
         columns: Vec<(ColumnId, SqlType, Vec<ColumnId>)>,
     },
 }
@@ -231,60 +232,61 @@ pub struct Scan {
     pub table: Arc<TableDef>,
     /// Its name in the statement.
     pub alias: String,
-    /// Position in the table, id and type of the columns that are read.
+    /// The columns that are read: position in the table, id and type.
     pub columns: Vec<(usize, ColumnId, SqlType)>,
-    /// The row's handle (uuid) and stored bytes (bytea), for statements that change or lock rows: two ids.
+    /// Ids of the row's handle (uuid) and stored bytes (bytea), for statements that change or lock rows.
     pub hidden: Option<(ColumnId, ColumnId)>,
-    /// The table that the statement changes: evaluated again over single rows after they were locked.
+    /// The table that the statement changes: its scan is evaluated again over single rows once they are
+    /// locked.
     pub target: bool,
 }
 
 /// A call of a set-returning function.
 #[derive(Clone, Debug)]
 pub struct SetCall {
-    /// Which: `generate_series`, `unnest`, `regexp_split_to_table`, ...
+    /// The function: `generate_series`, `unnest`, `regexp_split_to_table`, ...
     pub function: &'static weft_expression::table::SetEntry,
-    /// Its arguments, of its types.
+    /// Its arguments, of the function's argument types.
     pub arguments: Vec<Expr>,
-    /// The columns that it gives.
+    /// The columns that it returns.
     pub columns: Vec<(ColumnId, SqlType)>,
 }
 
-/// How rows of two sides meet.
+/// The kind of a join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinKind {
-    /// Pairs that match.
+    /// Matching pairs.
     Inner,
-    /// And the rest of the left.
+    /// Matching pairs and the other rows of the left side.
     Left,
-    /// And the rest of the right.
+    /// Matching pairs and the other rows of the right side.
     Right,
-    /// And the rest of both.
+    /// Matching pairs and the other rows of both sides.
     Full,
 }
 
-/// What becomes of a subquery's rows.
+/// How a subquery's rows are used.
 #[derive(Clone, Debug)]
 pub enum Apply {
-    /// LATERAL: each of them beside the row (`Inner`, `Left` with NULLs where there is none).
+    /// LATERAL: joins them to the row (`Left`: with NULLs if there is none).
     Lateral {
         /// Inner or Left.
         kind: JoinKind,
-        /// Boolean over both; `None` for all.
+        /// The condition over both sides, boolean; `None` for all.
         on: Option<Expr>,
     },
-    /// The value of its one column in its one row, NULL if there is none; 21000 for more than one row.
+    /// The value of the only column in the only row, NULL if there is no row; 21000 for several rows.
     Scalar {
-        /// Where the value goes.
+        /// The column for the value.
         output: ColumnId,
         /// The subquery's column.
         value: ColumnId,
         /// Its type.
         ty: SqlType,
     },
-    /// Several columns of its one row: `(a, b) = (SELECT ...)`, `SET (a, b) = (SELECT ...)`.
+    /// Several columns of the only row: `(a, b) = (SELECT ...)`, `SET (a, b) = (SELECT ...)`.
     Row {
-        /// Where each goes, from which column.
+        /// For each column: output id, the subquery's column, type.
         columns: Vec<(ColumnId, ColumnId, SqlType)>,
     },
     /// Whether there is a row.
@@ -292,18 +294,18 @@ pub enum Apply {
         /// Boolean, never NULL.
         output: ColumnId,
     },
-    /// `IN`, `ANY`, `ALL`: whether `test` is true for some (`all`: every) row, NULL where that is unknown.
+    /// `IN`, `ANY`, `ALL`: whether `test` is true for some (`all`: every) row, NULL if that is unknown.
     Quantified {
-        /// Boolean.
+        /// Boolean output.
         output: ColumnId,
-        /// Over the columns of both.
+        /// The test, over the columns of both sides.
         test: Expr,
-        /// ALL instead of ANY.
+        /// ALL rather than ANY.
         all: bool,
     },
     /// `ARRAY(SELECT ...)`
     Array {
-        /// Where it goes.
+        /// The column for the array.
         output: ColumnId,
         /// The subquery's column.
         value: ColumnId,
@@ -319,20 +321,20 @@ pub struct SortKey {
     pub expr: Expr,
     /// DESC.
     pub descending: bool,
-    /// NULLs before everything else.
+    /// NULLS FIRST.
     pub nulls_first: bool,
 }
 
 /// A call of an aggregate.
 #[derive(Clone, Debug)]
 pub struct AggregateCall {
-    /// Where its value goes.
+    /// The column for its value.
     pub output: ColumnId,
-    /// Type of the value.
+    /// Result type.
     pub ty: SqlType,
-    /// Which.
+    /// The aggregate.
     pub aggregate: &'static weft_expression::table::AggregateEntry,
-    /// Of its types; empty for `count(*)`.
+    /// The arguments, of the aggregate's argument types; empty for `count(*)`.
     pub arguments: Vec<Expr>,
     /// DISTINCT.
     pub distinct: bool,
@@ -345,15 +347,15 @@ pub struct AggregateCall {
 /// A call of a window function, or of an aggregate over a window.
 #[derive(Clone, Debug)]
 pub struct WindowCall {
-    /// Where its value goes.
+    /// The column for its value.
     pub output: ColumnId,
-    /// Type of the value.
+    /// Result type.
     pub ty: SqlType,
-    /// Which.
+    /// The function.
     pub function: WindowFunction,
     /// Arguments.
     pub arguments: Vec<Expr>,
-    /// FILTER, of an aggregate.
+    /// FILTER, for an aggregate.
     pub filter: Option<Expr>,
     /// PARTITION BY.
     pub partition: Vec<Expr>,
@@ -363,7 +365,7 @@ pub struct WindowCall {
     pub frame: Frame,
 }
 
-/// What a window call computes.
+/// The function of a window call.
 #[derive(Clone, Copy, Debug)]
 pub enum WindowFunction {
     /// An aggregate over the frame.
@@ -380,9 +382,9 @@ pub enum WindowFunction {
     CumeDist,
     /// `ntile(n)`
     Ntile,
-    /// `lag(value, offset, default)`, arguments written out.
+    /// `lag(value, offset, default)`, with all arguments.
     Lag,
-    /// `lead(value, offset, default)`, arguments written out.
+    /// `lead(value, offset, default)`, with all arguments.
     Lead,
     /// `first_value(value)`
     FirstValue,
@@ -397,36 +399,36 @@ pub enum WindowFunction {
 pub struct Frame {
     /// ROWS, RANGE, GROUPS.
     pub unit: FrameUnit,
-    /// Where it begins.
+    /// The start of the frame.
     pub start: FrameBound,
-    /// Where it ends.
+    /// The end of the frame.
     pub end: FrameBound,
     /// EXCLUDE.
     pub exclude: FrameExclusion,
 }
 
-/// What a frame counts in.
+/// The unit of frame bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameUnit {
     /// Rows.
     Rows,
-    /// Distance of the one sort key.
+    /// Distances in the only sort key.
     Range,
-    /// Groups of peers.
+    /// Peer groups.
     Groups,
 }
 
-/// One end of a frame.
+/// A frame bound.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FrameBound {
     /// UNBOUNDED PRECEDING
     UnboundedPreceding,
     /// n PRECEDING: a bigint for ROWS and GROUPS. For RANGE the boundary key itself, over the input's
-    /// columns: the sort key less n (plus n if descending), of a type whose values compare with the key's.
+    /// columns: the sort key minus n (plus n if descending), of a type that is comparable with the key's.
     Preceding(Expr),
     /// CURRENT ROW
     CurrentRow,
-    /// n FOLLOWING, likewise.
+    /// n FOLLOWING, correspondingly.
     Following(Expr),
     /// UNBOUNDED FOLLOWING
     UnboundedFollowing,
@@ -459,49 +461,48 @@ pub enum SetOp {
 /// INSERT, UPDATE or DELETE whose rows a query computes.
 #[derive(Clone, Debug)]
 pub struct Modify {
-    /// Which statement.
+    /// The statement.
     pub kind: ModifyKind,
     /// The table written to.
     pub table: Arc<TableDef>,
-    /// The rows. UPDATE and DELETE: output 0 and 1 are the target row's handle and stored bytes. Then the
-    /// values of
-    /// `columns`, converted as assignments; then those of `carried`.
+    /// The rows. For UPDATE and DELETE outputs 0 and 1 are the target row's handle and stored bytes. The
+    /// values of `columns` follow, converted as assignments; then those of `carried`.
     pub rows: Arc<Query>,
     /// INSERT and UPDATE: positions of the table's columns that get a value from `rows`, in order.
     pub columns: Vec<usize>,
-    /// How many further outputs of `rows` RETURNING needs.
+    /// The number of additional outputs of `rows` that RETURNING needs.
     pub carried: usize,
-    /// INSERT: what becomes of a row whose unique values are taken; an error if there is nothing.
+    /// INSERT: how unique conflicts are handled; `None` raises an error.
     pub conflict: Option<Conflict>,
-    /// RETURNING: a query over [`Relation::Given`], whose columns are the table's (new values; DELETE: the
-    /// old ones), then the carried ones.
+    /// RETURNING: a query over [`Relation::Given`], whose columns are the table's (new values; for DELETE the
+    /// old ones), followed by the carried ones.
     pub returning: Option<Arc<Query>>,
 }
 
 /// ON CONFLICT.
 #[derive(Clone, Debug)]
 pub struct Conflict {
-    /// The unique indexes that tell a conflict; another one's is an error.
+    /// The unique indexes whose conflicts are handled; a conflict in any other is an error.
     pub arbiters: Vec<Arc<IndexDef>>,
-    /// DO UPDATE; a row in conflict is left out if there is nothing.
+    /// DO UPDATE; `None` is DO NOTHING.
     pub update: Option<ConflictUpdate>,
 }
 
 /// DO UPDATE.
 #[derive(Clone, Debug)]
 pub struct ConflictUpdate {
-    /// Over [`Relation::Given`], whose rows are a number, the row that is there, the row proposed: the number
-    /// and the values of `columns`, for those that WHERE holds for.
+    /// Over [`Relation::Given`], whose rows consist of a number, the existing row and the proposed row. It
+    /// returns the number and the values of `columns` of the rows that satisfy WHERE.
     pub rows: Arc<Query>,
     /// Positions of the table's columns that get a value, in order.
     pub columns: Vec<usize>,
 }
 
-/// Which statement changes rows.
+/// The kind of a statement that changes rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModifyKind {
-    /// INSERT: columns without a value get their default; VALUES' DEFAULT likewise (they are bound as the
-    /// default).
+    /// INSERT: columns without a value get their default, as does DEFAULT in VALUES (bound as the default
+    /// expression).
     Insert,
     /// UPDATE
     Update,

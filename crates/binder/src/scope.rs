@@ -1,8 +1,8 @@
-//! Scopes: which columns a name may mean.
+//! Scopes: resolve names to columns.
 //!
-//! A [`Level`] is one SELECT. Its FROM items stand in one vector in the order in which they were bound, so
-//! that the tables of a join are a range of it. A column merged by USING is an item of its own; the columns
-//! that it merges stay visible by their tables' names only.
+//! A [`Level`] is one SELECT. Its FROM items are in one vector in binding order, so that the tables of a join
+//! are a range of it. A column merged by USING is a separate item; the columns that it merges remain visible
+//! only if qualified by their tables' names.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -23,16 +23,16 @@ use crate::relation::{AggregateCall, Apply, Relation, WindowCall};
 use crate::srf::PendingSet;
 use crate::window::Window;
 
-/// What is known about a column id.
+/// Properties of a column id.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ColumnInfo {
     /// Serial number of the level whose FROM makes it; 0 for a computed column.
     pub level: u32,
-    /// Somebody reads it.
+    /// Whether it is read.
     pub used: bool,
 }
 
-/// Where the expressions being bound stand.
+/// The clause of the expressions being bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clause {
     Select,
@@ -54,7 +54,7 @@ pub(crate) enum Clause {
 }
 
 impl Clause {
-    /// As messages call it: "aggregate functions are not allowed in ..."
+    /// Its name in messages: "aggregate functions are not allowed in ..."
     pub fn noun(self) -> &'static str {
         match self {
             Clause::Select => "SELECT",
@@ -81,62 +81,62 @@ impl Clause {
 #[derive(Clone, Debug)]
 pub(crate) struct ScopeColumn {
     pub name: String,
-    /// A column, or what columns were merged into.
+    /// A column, or the expression of merged columns.
     pub expr: Expr,
     pub origin: Option<(TableId, i16)>,
-    /// Visible only behind the table's name.
+    /// Visible only if qualified by the table's name.
     pub hidden: bool,
 }
 
-/// One table, subquery, function or merged columns of FROM.
+/// A table, subquery, function or set of merged columns in FROM.
 #[derive(Debug)]
 pub(crate) struct FromItem {
     /// The name that qualifies its columns.
     pub name: Option<String>,
     pub schema: Option<String>,
     pub columns: Vec<ScopeColumn>,
-    /// The name can be used.
+    /// Whether the name can be used.
     pub named: bool,
-    /// Order in `*`: a merged column stands before the tables of its join.
+    /// Order in `*`: a merged column precedes the tables of its join.
     pub order: (usize, usize),
     pub table: Option<Arc<TableDef>>,
-    /// A function that gives one column: its name alone means the column.
+    /// A function with one column: its bare name denotes the column.
     pub scalar: bool,
 }
 
-/// A subquery of an expression that is to be placed below it.
+/// A subquery of an expression, to be placed below it.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub subquery: Relation,
     pub kind: Apply,
 }
 
-/// A reference of a subquery to a column of a level around.
+/// A reference of a subquery to a column of an outer level.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reference {
     pub column: ColumnId,
     pub span: Span,
 }
 
-/// One SELECT that is being bound.
+/// A SELECT that is being bound.
 #[derive(Debug)]
 pub(crate) struct Level {
     pub serial: u32,
     pub items: Vec<FromItem>,
-    /// Which items names may mean.
+    /// The items that names may refer to.
     pub visible: Range<usize>,
-    /// FROM is being bound: its items are visible to LATERAL only.
+    /// FROM is being bound: its items are visible only to LATERAL.
     pub building: bool,
-    /// What is being bound in FROM may name the items before it.
+    /// The item being bound in FROM may name the items before it.
     pub lateral: bool,
     /// Items that LATERAL may not name: the left sides of RIGHT and FULL joins.
     pub barred: Vec<Range<usize>>,
-    /// Items that were named from within FROM.
+    /// Items that were named within FROM.
     pub lateral_uses: Vec<usize>,
     pub clause: Clause,
-    /// Subqueries of the clause.
+    /// Subqueries of the current clause.
     pub pending: Vec<Pending>,
-    /// Subqueries in arguments of aggregates.
+    /// Subqueries in aggregate arguments.
     pub below_aggregate: Vec<Pending>,
     pub aggregates: Vec<AggregateCall>,
     pub grouping: Grouping,
@@ -171,7 +171,7 @@ impl Level {
         }
     }
 
-    /// Whether subqueries name no column of some items, by what was named since.
+    /// Whether the subqueries name no column of `items`, according to the references since `since`.
     pub fn is_apart(&self, items: Range<usize>, since: usize, pending: &[Pending]) -> bool {
         let items = self.items.get(items).unwrap_or_default();
         let columns = items.iter().flat_map(|item| &item.columns);
@@ -190,10 +190,10 @@ impl Level {
     }
 }
 
-/// What a name means, and the table column that it is a plain copy of.
+/// The expression that a name resolves to, and the table column that it is a plain copy of.
 pub(crate) type Named = (Operand, Option<(TableId, i16)>);
 
-/// What a name was found to mean.
+/// The resolution of a name.
 struct Found {
     level: usize,
     item: usize,
@@ -221,7 +221,8 @@ impl Binder<'_> {
         level.ok_or_else(|| SqlError::internal("a query level that was not begun"))
     }
 
-    /// The column that a name means, with its origin; 42703 or 42702 if there is none or several.
+    /// Resolves a column name, with its origin; `None` if there is no such column, 42702 if it is ambiguous,
+    /// 42P01 for an unknown table.
     pub(crate) fn column(&mut self, idents: &[Ident]) -> Result<Option<Named>, SqlError> {
         let span = idents.first().map_or_else(Span::empty, |ident| ident.span);
         if let Some(known) = self.names {
@@ -245,7 +246,7 @@ impl Binder<'_> {
         Ok(Some((Operand::typed(found.expr), found.origin)))
     }
 
-    /// As [`Binder::column`], where a name that means nothing is an error.
+    /// Like [`Binder::column`], but an unresolved name is an error.
     pub(crate) fn column_or_error(&mut self, idents: &[Ident]) -> Result<Named, SqlError> {
         if let Some(found) = self.column(idents)? {
             return Ok(found);
@@ -288,7 +289,7 @@ impl Binder<'_> {
         Ok(None)
     }
 
-    /// The item of a name: level and place.
+    /// Finds the item with a name: its level and position.
     pub(crate) fn find_item(
         &self,
         schema: Option<&str>,
@@ -364,7 +365,7 @@ impl Binder<'_> {
         }))
     }
 
-    /// 42P01 for a table that is not in FROM, or there under another name.
+    /// 42P01 for a table that is not in FROM, or only under an alias.
     pub(crate) fn missing_item(&self, name: &str) -> SqlError {
         let items = self.levels.iter().flat_map(|level| &level.items);
         let mut named = items.filter(|item| item.table.as_ref().is_some_and(|table| table.name == name));
@@ -383,7 +384,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Notes that an expression names columns of a level.
+    /// Records that an expression names columns of a level.
     fn refer(&mut self, found: &Found, span: Span) {
         for id in found.expr.columns() {
             self.mark(id);
@@ -413,7 +414,7 @@ impl Binder<'_> {
         }
     }
 
-    /// A column as messages show it: `"t.b"`.
+    /// A column as displayed in messages: `"t.b"`.
     pub(crate) fn shown(level: &Level, column: ColumnId) -> String {
         for item in &level.items {
             for candidate in &item.columns {

@@ -1,4 +1,4 @@
-//! SELECT: the order in which its clauses are bound, and the relation that they make.
+//! SELECT: binds its clauses in order and builds their relation.
 
 use std::ops::Range;
 
@@ -32,11 +32,11 @@ pub(crate) struct RowColumn {
     pub id: ColumnId,
     pub ty: SqlType,
     pub origin: Option<(TableId, i16)>,
-    /// Its value, if nothing has given it a type yet: a constant or a parameter.
+    /// Its value, if it has no type yet: a constant or a parameter.
     pub unknown: Option<Operand>,
 }
 
-/// One expression of the select list; `junk` ones are there for ORDER BY only.
+/// One expression of the select list; `junk` items are only for ORDER BY.
 #[derive(Debug)]
 pub(crate) struct Item {
     pub name: String,
@@ -45,16 +45,16 @@ pub(crate) struct Item {
     pub junk: bool,
 }
 
-/// WHERE, split at its ANDs.
+/// WHERE, split into conjuncts.
 #[derive(Debug, Default)]
 struct Conjuncts {
-    /// Those without subqueries.
+    /// Conjuncts without subqueries.
     plain: Vec<Expr>,
     others: Vec<Expr>,
     pending: Vec<Pending>,
 }
 
-/// Puts subqueries below what uses them.
+/// Places subqueries below the relation that uses their results.
 pub(crate) fn apply_all(relation: Relation, pending: Vec<Pending>) -> Relation {
     pending
         .into_iter()
@@ -65,7 +65,7 @@ pub(crate) fn apply_all(relation: Relation, pending: Vec<Pending>) -> Relation {
         })
 }
 
-/// The conjunction of some conditions; `None` of none.
+/// The conjunction of conditions; `None` if there are none.
 pub(crate) fn all_of(mut conditions: Vec<Expr>) -> Option<Expr> {
     match conditions.len() {
         0 | 1 => conditions.pop(),
@@ -83,7 +83,7 @@ pub(crate) fn filter(relation: Relation, conditions: Vec<Expr>) -> Relation {
     }
 }
 
-/// The conditions of a chain of ANDs, in order.
+/// The operands of a chain of ANDs, in order.
 fn conjuncts(expr: &AstExpr) -> Vec<&AstExpr> {
     let (mut found, mut at) = (Vec::new(), expr);
     loop {
@@ -106,7 +106,7 @@ fn conjuncts(expr: &AstExpr) -> Vec<&AstExpr> {
 }
 
 impl Binder<'_> {
-    /// Binds a query. `resolve`: columns of unknown type become text.
+    /// Binds a query. With `resolve`, columns of unknown type become text.
     pub(crate) fn bind_rows(&mut self, query: &Query, resolve: bool) -> Result<Rows, SqlError> {
         if self.names.is_some() {
             return Err(SqlError::unsupported("subqueries are not supported here"));
@@ -146,7 +146,7 @@ impl Binder<'_> {
         Ok(rows)
     }
 
-    /// A SELECT with nothing behind it.
+    /// Binds a SELECT without ORDER BY or LIMIT.
     pub(crate) fn bind_plain_select(&mut self, select: &Select, resolve: bool) -> Result<Rows, SqlError> {
         self.bind_select(select, &Tail::default(), resolve)
     }
@@ -224,7 +224,7 @@ impl Binder<'_> {
         self.arrange(relation, columns, distinct, &sort, limits)
     }
 
-    /// DISTINCT, ORDER BY and LIMIT over the projected columns.
+    /// Adds DISTINCT, ORDER BY and LIMIT over the projected columns.
     fn arrange(
         &mut self,
         relation: Relation,
@@ -271,7 +271,7 @@ impl Binder<'_> {
         })
     }
 
-    /// Computes the select list under new ids.
+    /// Projects the select list to new ids.
     pub(crate) fn project(
         &mut self,
         relation: Relation,
@@ -304,7 +304,7 @@ impl Binder<'_> {
         (relation, columns)
     }
 
-    /// An item of unknown type becomes text.
+    /// Converts an item of unknown type to text.
     pub(crate) fn settle_item(&mut self, item: &mut Item) -> Result<(), SqlError> {
         if item.operand.ty.is_none() {
             let operand = std::mem::replace(&mut item.operand, Operand::null());
@@ -313,7 +313,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// Binds expressions of a clause, with the subqueries in them.
+    /// Binds expressions of a clause; returns also their subqueries.
     pub(crate) fn in_clause<T>(
         &mut self,
         clause: Clause,
@@ -328,7 +328,7 @@ impl Binder<'_> {
         Ok((bound, std::mem::replace(&mut level.pending, saved)))
     }
 
-    /// What was named since is not subject to grouping.
+    /// Removes the references recorded since `since`: they are not subject to grouping.
     pub(crate) fn forget_references(&mut self, since: Range<usize>) -> Result<(), SqlError> {
         let level = self.level()?;
         level.references.truncate(since.start);
@@ -336,7 +336,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// How much was named so far, for [`Binder::forget_references`].
+    /// The number of references so far, for [`Binder::forget_references`].
     pub(crate) fn reference_marks(&mut self) -> Result<Range<usize>, SqlError> {
         let level = self.level()?;
         Ok(level.references.len()..level.outer_references.len())
@@ -360,7 +360,7 @@ impl Binder<'_> {
         Ok(split)
     }
 
-    /// WHERE of a statement that changes rows, over its relation.
+    /// Adds the WHERE of a statement that changes rows to its relation.
     pub(crate) fn add_where(
         &mut self,
         relation: Relation,
@@ -375,7 +375,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The select list, `*` written out.
+    /// Binds the select list and expands `*`.
     pub(crate) fn bind_items(&mut self, items: &[SelectItem], clause: Clause) -> Result<Vec<Item>, SqlError> {
         self.level()?.clause = clause;
         let mut bound = Vec::with_capacity(items.len());
@@ -478,7 +478,7 @@ impl Binder<'_> {
         })
     }
 
-    /// DISTINCT: `Some(None)` for all columns, `Some(Some(items))` for DISTINCT ON.
+    /// Binds DISTINCT: `Some(None)` for all columns, `Some(Some(items))` for DISTINCT ON.
     fn bind_distinct(
         &mut self,
         distinct: Option<&Distinct>,
@@ -529,7 +529,7 @@ impl Binder<'_> {
         }
     }
 
-    /// A condition.
+    /// Binds a condition.
     pub(crate) fn boolean(&mut self, expr: &AstExpr, what: &str) -> Result<Expr, SqlError> {
         let operand = self.expr(expr)?;
         self.as_boolean(operand, what, || expr.span())
@@ -578,7 +578,7 @@ pub(crate) fn sorted(relation: Relation, keys: Vec<SortKey>) -> Relation {
     }
 }
 
-/// The column that a subquery's value is put into.
+/// The column for a subquery's value.
 pub(crate) fn output_of(kind: &Apply) -> Option<ColumnId> {
     match kind {
         Apply::Scalar { output, .. }
@@ -589,7 +589,7 @@ pub(crate) fn output_of(kind: &Apply) -> Option<ColumnId> {
     }
 }
 
-/// What other dialects write in a SELECT.
+/// Rejects syntax of other dialects in a SELECT.
 fn refuse_foreign(select: &Select) -> Result<(), SqlError> {
     if select.into.is_some() {
         return Err(SqlError::unsupported("SELECT INTO is not supported"));

@@ -12,7 +12,7 @@ use crate::relation::{Relation, SetOp};
 use crate::scope::Clause;
 use crate::select::{RowColumn, Rows, apply_all};
 
-/// One operation of a chain, its right side to be bound.
+/// One operation of a chain, whose right side is not bound yet.
 struct Step<'q> {
     op: SetOp,
     all: bool,
@@ -20,7 +20,7 @@ struct Step<'q> {
 }
 
 impl Binder<'_> {
-    /// A query's body other than SELECT.
+    /// Binds a query's body other than SELECT.
     pub(crate) fn bind_set_expr(&mut self, body: &SetExpr, resolve: bool) -> Result<Rows, SqlError> {
         let (mut steps, mut at) = (Vec::new(), body);
         while let SetExpr::SetOperation {
@@ -66,7 +66,7 @@ impl Binder<'_> {
         }
     }
 
-    /// One operation over two bound sides.
+    /// Combines two bound sides by one operation.
     fn combine(&mut self, left: Rows, op: SetOp, all: bool, right: Rows) -> Result<Rows, SqlError> {
         let what = match op {
             SetOp::Union => "UNION",
@@ -89,7 +89,7 @@ impl Binder<'_> {
         let unchanged = unchanged
             .clone()
             .all(|(column, ty)| column.unknown.is_none() && column.ty == *ty);
-        // A chain of UNION ALL is one relation.
+        // A chain of UNION ALL becomes one relation.
         if let (
             true,
             Relation::Set {
@@ -128,7 +128,7 @@ impl Binder<'_> {
         })
     }
 
-    /// The rows with their columns converted, and the ids of these.
+    /// Converts the columns of the rows; returns the relation and their new ids.
     pub(crate) fn converted_rows(
         &mut self,
         rows: Rows,
@@ -161,7 +161,7 @@ impl Binder<'_> {
         Ok((relation, ids))
     }
 
-    /// Columns of unknown type become text.
+    /// Converts columns of unknown type to text.
     pub(crate) fn settle_rows(&mut self, rows: Rows) -> Result<Rows, SqlError> {
         if rows.columns.iter().all(|column| column.unknown.is_none()) {
             return Ok(rows);
@@ -190,7 +190,7 @@ impl Binder<'_> {
         })
     }
 
-    /// VALUES.
+    /// Binds VALUES.
     fn bind_values(&mut self, values: &Values, resolve: bool) -> Result<Rows, SqlError> {
         self.push_level();
         let width = values.rows.first().map_or(0, |row| row.content.len());
@@ -244,7 +244,7 @@ impl Binder<'_> {
         })
     }
 
-    /// VALUES, or if there are subqueries in it the rows one by one.
+    /// VALUES, or a union of single rows if there are subqueries in it.
     pub(crate) fn values_relation(
         &mut self,
         columns: Vec<(ColumnId, SqlType)>,

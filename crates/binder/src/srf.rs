@@ -1,6 +1,6 @@
-//! Set-returning functions: in the select list and in FROM.
+//! Set-returning functions in the select list and in FROM.
 //!
-//! Calls at the same depth of nesting run in step; a call whose arguments contain another runs above it.
+//! Calls at the same nesting depth run in lockstep; a call whose arguments contain another runs above it.
 
 use sqlparser::ast::{Expr as AstExpr, FunctionArg, ObjectName, TableAlias};
 use sqlparser::tokenizer::Span;
@@ -19,19 +19,19 @@ use crate::select::apply_all;
 #[derive(Debug)]
 pub(crate) struct PendingSet {
     pub call: SetCall,
-    /// How many calls are nested in it.
+    /// The nesting depth of the calls in its arguments.
     depth: usize,
 }
 
 impl PendingSet {
-    /// The columns that it gives.
+    /// The columns that it returns.
     pub fn outputs(&self) -> impl Iterator<Item = ColumnId> + '_ {
         self.call.columns.iter().map(|(id, _)| *id)
     }
 }
 
 impl Binder<'_> {
-    /// A call in an expression.
+    /// Binds a call in an expression.
     pub(crate) fn set_call(
         &mut self,
         name: &str,
@@ -95,7 +95,7 @@ impl Binder<'_> {
         Ok((call, columns))
     }
 
-    /// Puts the functions of the select list over a relation.
+    /// Adds the functions of the select list above a relation.
     pub(crate) fn add_sets(&mut self, relation: Relation) -> Result<Relation, SqlError> {
         let mut sets = std::mem::take(&mut self.level()?.sets);
         sets.sort_by_key(|set| set.depth);
@@ -117,7 +117,7 @@ impl Binder<'_> {
         Ok(relation)
     }
 
-    /// A function in FROM.
+    /// Binds a function in FROM.
     pub(crate) fn bind_function_item(
         &mut self,
         name: &ObjectName,
@@ -156,7 +156,7 @@ impl Binder<'_> {
         )
     }
 
-    /// `unnest(a, b, ...)` in FROM.
+    /// Binds `unnest(a, b, ...)` in FROM.
     pub(crate) fn bind_unnest_item(
         &mut self,
         arrays: &[AstExpr],
@@ -222,7 +222,7 @@ impl Binder<'_> {
         number: Option<ColumnId>,
         alias: Option<&TableAlias>,
     ) -> Result<(), SqlError> {
-        // The alias of a function that gives one column names the column, too.
+        // The alias of a function with one column also names the column.
         if let (true, Some(alias), Some(first)) = (scalar, alias, visible.first_mut())
             && alias.columns.is_empty()
         {
@@ -239,7 +239,7 @@ impl Binder<'_> {
         self.add_item(item, alias)
     }
 
-    /// A function in FROM that gives one value.
+    /// Binds a scalar function in FROM.
     fn bind_value_item(
         &mut self,
         input: Relation,

@@ -1,4 +1,4 @@
-//! Subqueries in expressions: each becomes a relation placed below the expression, which names its result.
+//! Subqueries in expressions: each becomes a relation below the expression, which names its result.
 
 use sqlparser::ast::{BinaryOperator, Expr as AstExpr, Query, Spanned};
 use sqlparser::tokenizer::Span;
@@ -22,7 +22,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// The only column of a subquery.
+    /// Binds a subquery with one column.
     fn only_column(&mut self, query: &Query) -> Result<(Rows, ColumnId, SqlType), SqlError> {
         let rows = self.bind_rows(query, true)?;
         match rows.columns.as_slice() {
@@ -46,7 +46,7 @@ impl Binder<'_> {
         Ok(Operand::typed(Expr::column(output, ty)))
     }
 
-    /// The columns of the one row of a subquery.
+    /// Binds a subquery with one row; returns its columns.
     pub(crate) fn row_subquery(&mut self, query: &Query) -> Result<Vec<Operand>, SqlError> {
         let rows = self.bind_rows(query, true)?;
         let (mut columns, mut operands) = (Vec::new(), Vec::new());
@@ -134,7 +134,7 @@ impl Binder<'_> {
     }
 }
 
-/// NOT, if asked for.
+/// NOT of the expression if `negated`.
 pub(crate) fn negate(expr: Expr, negated: bool) -> Operand {
     Operand::typed(if negated {
         Expr::new(Op::Not, SqlType::Bool, vec![expr])
@@ -155,7 +155,7 @@ pub(crate) fn row_items(expr: &AstExpr) -> Option<Vec<&AstExpr>> {
     }
 }
 
-/// Where something stands that has no place of its own.
+/// The span of a construct without a position.
 pub(crate) fn nowhere() -> Span {
     Span::empty()
 }

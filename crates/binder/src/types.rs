@@ -1,4 +1,4 @@
-//! Type names in casts: from the syntax tree to [`SqlType`].
+//! Type names in casts: converts them from the syntax tree to [`SqlType`].
 
 use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
 use weft_expression::category::{BPCHAR, array_of};
@@ -6,7 +6,7 @@ use weft_types::{NumericSpec, SqlError, SqlState, SqlType};
 
 use crate::names::last_part;
 
-/// A type and, for times, the digits behind the second that it keeps.
+/// A type and, for date/time types, the number of fractional digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     /// The type.
@@ -15,11 +15,10 @@ pub(crate) struct Named {
     pub digits: Option<u64>,
 }
 
-/// The type that a name in the syntax tree stands for.
+/// The type that a name in the syntax tree denotes.
 ///
 /// # Errors
-/// 42704 for a name that no type has, 0A000 for types that are not supported, 22023 for a modifier out of
-/// range.
+/// 42704 for an unknown type, 0A000 for unsupported types, 22023 for a modifier out of range.
 pub fn sql_type(data_type: &DataType) -> Result<SqlType, SqlError> {
     named(data_type).map(|named| named.ty)
 }
@@ -62,7 +61,7 @@ fn plain(data_type: &DataType) -> Result<SqlType, SqlError> {
         DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Timestamp,
         DataType::Timestamp(_, _) => SqlType::TimestampTz,
         DataType::Uuid => SqlType::Uuid,
-        // "char" in quotes is a type of its own.
+        // "char" in quotes is a separate type.
         DataType::Custom(name, _) if is_internal_char(name) => SqlType::InternalChar,
         DataType::Custom(name, arguments) => custom(&last_part(name).unwrap_or_default(), arguments)?,
         DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => {
@@ -73,7 +72,7 @@ fn plain(data_type: &DataType) -> Result<SqlType, SqlError> {
     })
 }
 
-/// Types that the syntax tree has variants for and that are known by their names here.
+/// Types that have variants in the syntax tree but are resolved by name here.
 fn named_by_text(data_type: &DataType) -> Result<SqlType, SqlError> {
     let name = match data_type {
         DataType::Interval {
@@ -136,7 +135,7 @@ fn custom(name: &str, arguments: &[String]) -> Result<SqlType, SqlError> {
     })
 }
 
-/// The type of a name in a call.
+/// The type with a name, for a call.
 pub(crate) fn by_name(name: &str) -> Option<SqlType> {
     custom(name, &[]).ok()
 }
@@ -187,7 +186,7 @@ fn character_length(length: &Option<CharacterLength>, name: &str) -> Result<Opti
     }
 }
 
-/// PostgreSQL's internal name of a type, which names the column of a cast.
+/// PostgreSQL's internal name of a type, which is the column name of a cast.
 pub(crate) fn catalog_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Custom(name, _) => last_part(name).unwrap_or_default(),

@@ -19,17 +19,17 @@ use crate::relation::{
 };
 use crate::scope::Clause;
 
-/// A window's definition, bound.
+/// A bound window definition.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     partition: Vec<Expr>,
     order: Vec<SortKey>,
-    /// `None`: the default one.
+    /// `None`: the default frame.
     frame: Option<Frame>,
 }
 
 impl WindowCall {
-    /// Every expression of the call.
+    /// Visits every expression of the call.
     pub(crate) fn visit(
         &mut self,
         each: &mut dyn FnMut(&mut Expr) -> Result<(), SqlError>,
@@ -49,7 +49,7 @@ impl WindowCall {
     }
 }
 
-/// Whether a name is that of a window function proper.
+/// Whether a name is that of a pure window function.
 pub(crate) fn is_window_function(name: &str) -> bool {
     matches!(
         name,
@@ -72,7 +72,7 @@ fn error(message: impl Into<String>) -> SqlError {
 }
 
 impl Binder<'_> {
-    /// One definition of the WINDOW clause.
+    /// Binds one definition of the WINDOW clause.
     pub(crate) fn bind_named_window(&mut self, definition: &NamedWindowDefinition) -> Result<(), SqlError> {
         let NamedWindowDefinition(name, body) = definition;
         let (folded, span) = (fold(name), name.span);
@@ -264,7 +264,7 @@ impl Binder<'_> {
         })
     }
 
-    /// The boundary key of RANGE: the sort key less or plus the offset.
+    /// The boundary key of RANGE: the sort key minus or plus the offset.
     fn range_bound(
         &mut self,
         offset: Operand,
@@ -279,7 +279,7 @@ impl Binder<'_> {
         let ty = key.expr.ty();
         let offset = match offset.ty {
             Some(_) => offset,
-            // A constant without a type is one of the key's kind of distance.
+            // An untyped constant takes the distance type of the key.
             None => {
                 let distance = match ty {
                     SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Time => {
@@ -297,7 +297,7 @@ impl Binder<'_> {
                         && (by.is_integer() || matches!(by, SqlType::Numeric(_))))
                     || matches!(key, SqlType::Float8 | SqlType::Float4)
             }
-            // Not time: it begins anew at midnight, and a frame does not.
+            // time is excluded: it wraps around at midnight, but a frame does not.
             (
                 SqlType::Date | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Interval,
                 SqlType::Interval,
@@ -323,7 +323,7 @@ impl Binder<'_> {
             span,
         )?;
         let symbol = if preceding != key.descending { "-" } else { "+" };
-        // Beyond the edge of a type there are no keys, and no error.
+        // Beyond the range of a type there are no keys, but this must not be an error.
         let mut operands = [Operand::typed(key.expr.clone()), checked];
         if ty.is_integer() {
             for operand in &mut operands {
@@ -338,7 +338,7 @@ impl Binder<'_> {
         self.operation(operator, key, offset, span)
     }
 
-    /// A call with OVER.
+    /// Binds a call with OVER.
     pub(crate) fn window_call(
         &mut self,
         name: &str,
@@ -536,7 +536,7 @@ impl Binder<'_> {
         Ok((function, values, ty))
     }
 
-    /// Puts the window calls of this level over a relation.
+    /// Adds the window calls of this level above a relation.
     pub(crate) fn add_windows(&mut self, relation: Relation) -> Result<Relation, SqlError> {
         let calls = std::mem::take(&mut self.level()?.windows);
         if calls.is_empty() {
@@ -553,7 +553,7 @@ fn function_is_ntile(function: WindowFunction) -> bool {
     matches!(function, WindowFunction::Ntile)
 }
 
-/// The EXCLUDE that a key stands for ([`weft_syntax::arrange`]).
+/// The EXCLUDE clause that a key encodes ([`weft_syntax::arrange`]).
 fn exclusion(key: &AstExpr) -> Option<FrameExclusion> {
     let AstExpr::Identifier(name) = key else {
         return None;

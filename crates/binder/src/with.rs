@@ -1,7 +1,7 @@
 //! WITH: common table expressions.
 //!
-//! Each is bound where it is written, once, as a shared relation. What is named once and may be computed in
-//! place is put there at the end ([`crate::finish`]); what is named by nobody is dropped.
+//! Each is bound once, where it is written, as a shared relation. Those that are named once and may be
+//! inlined are inlined at the end ([`crate::finish`]); unused ones are removed.
 
 use sqlparser::ast::{Cte, CteAsMaterialized, Query, SetExpr, SetOperator, SetQuantifier, With};
 use weft_expression::{ColumnId, Expr};
@@ -13,33 +13,33 @@ use crate::relation::{Relation, Shared, SharedBody};
 use crate::scope::ScopeColumn;
 use crate::select::{RowColumn, Rows};
 
-/// A name that WITH makes.
+/// A name defined by WITH.
 #[derive(Clone, Debug)]
 pub(crate) struct WithItem {
     pub name: String,
     /// Its shared relation.
     pub number: usize,
-    /// Its term is being bound: references mean the rows of the step before.
+    /// Whether its term is being bound: references then denote the rows of the previous step.
     pub working: bool,
     pub columns: Vec<String>,
 }
 
-/// How a shared relation is used.
+/// The uses of a shared relation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedUse {
     pub count: usize,
-    /// Shared relations that it names, each as often as it does.
+    /// Shared relations that it names, one entry per use.
     pub names: Vec<usize>,
-    /// It must be computed once.
+    /// Whether it must be computed once.
     pub keep: bool,
-    /// It names columns of a query around: it can only be computed in place.
+    /// Whether it names columns of an outer query, so that it must be inlined.
     pub correlated: bool,
 }
 
 impl Binder<'_> {
     pub(crate) fn bind_with(&mut self, with: &With) -> Result<(), SqlError> {
         let first = self.withs.len();
-        // What the query locks are the tables of its own FROM.
+        // The query locks only the tables of its own FROM.
         let locking = (self.locking.take(), std::mem::take(&mut self.locks_allowed));
         for cte in &with.cte_tables {
             let name = fold(&cte.alias.name);
@@ -214,7 +214,7 @@ impl Binder<'_> {
         Ok((names, columns, body))
     }
 
-    /// The term's columns, which must have the types of the first step.
+    /// Binds the term, whose columns must have the types of those of the first step.
     fn recursive_term(
         &mut self,
         name: &str,
@@ -247,12 +247,12 @@ impl Binder<'_> {
         self.converted_rows(term, &types)
     }
 
-    /// The innermost WITH query of a name.
+    /// The innermost WITH query with a name.
     pub(crate) fn find_with(&self, name: &str) -> Option<WithItem> {
         self.withs.iter().rev().find(|item| item.name == name).cloned()
     }
 
-    /// A reference to a WITH query in FROM.
+    /// Binds a reference to a WITH query in FROM.
     pub(crate) fn bind_with_reference(
         &mut self,
         item: WithItem,
@@ -297,7 +297,7 @@ impl Binder<'_> {
     }
 }
 
-/// Whether a query may name a relation. A subquery that hides the name counts, too: binding decides.
+/// Whether a query may name a relation. Conservative: counts the name even where a subquery hides it.
 fn mentions(query: &Query, name: &str) -> bool {
     use sqlparser::ast::visit_relations;
     let found = visit_relations(query, |relation| found_name(relation, name));

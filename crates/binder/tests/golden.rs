@@ -1,7 +1,7 @@
-//! Golden tests: statements and what they are bound to, in `tests/statements.txt`.
+//! Golden tests: statements and their bound relations, in `tests/statements.txt`.
 //!
-//! A paragraph is a statement on its first line and the expected text on those behind it. With `WEFT_REWRITE`
-//! set the file is written anew.
+//! A paragraph consists of a statement on its first line and the expected text on the following ones. If
+//! `WEFT_REWRITE` is set, the file is rewritten.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

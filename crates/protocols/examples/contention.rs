@@ -1,15 +1,15 @@
-//! The protocols side by side on one stream: throughput, planning alone, and one hot key.
+//! Compares the protocols on one stream: throughput, planning only, and one hot key.
 //!
 //! ```text
 //! cargo run --release -p weft-protocols --example contention -- RECORDS JOBS ROUNDS WORKERS [PROTOCOL...]
 //! ```
 //!
-//! The table is `(key bigint, field0 .. field7 text)` with fields of 64 bytes. The stream is YCSB A with
-//! one access: half read one field, half write one, keys Zipfian with theta .1, .5 and .9, scrambled. Then
-//! the same with every transaction writing one key. Protocols take turns within a round; figures are
-//! medians over the rounds (with one worker by its CPU time), ratios medians of the rounds' ratios. Planning
-//! is measured alone as well: what the batch lock manager, the wave planner and the Calvin-style lock manager
-//! (locking and releasing) can plan of the stream.
+//! The table is `(key bigint, field0 .. field7 text)` with fields of 64 bytes. The stream is YCSB A with one
+//! access: half read one field, half write one, keys Zipfian with theta .1, .5 and .9, scrambled; then the
+//! same with every transaction writing one key. Protocols take turns within a round; figures are medians over
+//! the rounds (with one worker by its CPU time), ratios are medians of the rounds' ratios. Planning is also
+//! measured separately: the rate at which the batch lock manager, the wave planner and the Calvin-style lock
+//! manager (locking and releasing) plan the stream.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
 
@@ -29,7 +29,7 @@ use weft_protocols::{Job, Sound, protocol_names, run_by_name};
 use weft_store::{ColumnDef, IndexDef, IndexMethod, Store, TableDef};
 use weft_types::{SqlType, Value};
 
-/// As the `weft` command has it.
+/// The allocator of the `weft` command.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -60,7 +60,7 @@ enum Kind {
     Insert,
 }
 
-/// One access to one row: reads a field, writes one, or inserts the row.
+/// A single-row program: reads a field, writes one, or inserts the row.
 fn program(version: CatalogVersion, def: &TableDef, kind: Kind) -> Program {
     let mut b = ProgramBuilder::new(version);
     let input = b.input(SqlType::Int8);
@@ -173,7 +173,7 @@ fn one_key(programs: &Programs, count: usize) -> Vec<Job> {
         .collect()
 }
 
-/// Prints a line for each protocol, with the ratio to `base`.
+/// Prints a line per protocol, with the ratio to `base`.
 fn compare(title: &str, store: &Arc<Store>, jobs: &[Job], names: &[&str], base: &str, size: turns::Size) {
     println!("\n{title}, {} jobs, {} workers", jobs.len(), size.1);
     println!(
@@ -201,10 +201,10 @@ fn compare(title: &str, store: &Arc<Store>, jobs: &[Job], names: &[&str], base: 
     }
 }
 
-/// How often planning goes through the stream in one measurement.
+/// Number of planning passes over the stream per measurement.
 const PLAN_PASSES: usize = 8;
 
-/// Millions of transactions a CPU second that a planner gets through, in chunks of a batch.
+/// Millions of transactions per CPU second that a planner plans, in pieces of a batch.
 fn plan_rate(jobs: &[Job], mut plan: impl FnMut(std::ops::Range<usize>)) -> f64 {
     let (began, cpu) = (Instant::now(), turns::cpu_seconds());
     for first in (0..PLAN_PASSES).flat_map(|_| (0..jobs.len()).step_by(BATCH_MEMBERS)) {
@@ -248,7 +248,7 @@ fn compare_planning(title: &str, store: &Arc<Store>, jobs: &[Job], rounds: usize
             let plan = waves.plan::<Sound>(jobs, range, &catalog, |_, _| {});
             wave_count += plan.ends().len();
         });
-        // Locks a window ahead, and releases in the order of the stream.
+        // Locks a window ahead, and releases in stream order.
         let ordered = plan_rate(jobs, |range| {
             all.clear();
             let mut ends = Vec::with_capacity(range.len());
@@ -270,7 +270,7 @@ fn compare_planning(title: &str, store: &Arc<Store>, jobs: &[Job], rounds: usize
         }
     }
     let [keys_only, batch, layered, ordered] = rates.map(turns::median);
-    // What the managers themselves take, without finding keys and their hashes.
+    // The time of the managers themselves, without deriving keys and their hashes.
     let own = |rate: f64| 1.0 / (1.0 / rate - 1.0 / keys_only).max(1e-9);
     println!("\n{title}: planning alone, M txn per CPU second (less finding the keys)");
     println!("finding keys             {keys_only:7.2}");

@@ -1,5 +1,5 @@
-//! A counter that every transaction adds to: what it costs, and what it would cost if additions to one row
-//! did not conflict.
+//! A counter to which every transaction adds: its cost, and what it would cost if additions to one row did
+//! not conflict.
 //!
 //! ```text
 //! cargo run --release -p weft-protocols --example counters -- ACCOUNTS JOBS ROUNDS WORKERS [PROTOCOL...]
@@ -13,13 +13,13 @@
 //! TPC-B      the account is added to and read, then teller (any account's), branch; a history row
 //! ```
 //!
-//! Each has four streams: the branch is always the same; it is, but the sum is not written; it is any of as
-//! many as there are accounts; there is none. If additions to one row did not conflict, and those of a wave
-//! were summed up and written once, the first stream would still do all that the second does. So the second
-//! bounds what recognising additions can bring.
+//! Each has four streams: the branch is always the same; it is the same, but the sum is not written; it is
+//! any of as many branches as there are accounts; there is none. If additions to one row did not conflict,
+//! and those of a wave were summed up and written once, the first stream would still do all the work of the
+//! second. So the second is an upper bound for the gain from recognising additions.
 //!
 //! Protocols take turns within a round; figures are medians over the rounds (with one worker by its CPU
-//! time), ratios medians of the rounds' ratios to `serial` on the same stream.
+//! time), ratios are medians of the rounds' ratios to `serial` on the same stream.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
 
@@ -36,7 +36,7 @@ use weft_protocols::{Job, protocol_names};
 use weft_store::{Catalog, ColumnDef, IndexDef, IndexMethod, Store, TableDef};
 use weft_types::{SqlType, Value};
 
-/// As the `weft` command has it.
+/// The allocator of the `weft` command.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -69,7 +69,7 @@ fn history() -> TableDef {
     TableDef::new(TableId(HISTORY), "history", columns.to_vec())
 }
 
-/// Writes programs over one catalog.
+/// Builds programs over one catalog.
 struct Author<'c> {
     b: ProgramBuilder,
     catalog: &'c Catalog,
@@ -86,7 +86,7 @@ impl Author<'_> {
         self.b.add_access(Access::new(kind, TableId(table), key));
     }
 
-    /// `UPDATE table SET balance = balance + $delta WHERE id = $id`; perhaps without the write at its end.
+    /// `UPDATE table SET balance = balance + $delta WHERE id = $id`; without the final write if not `writes`.
     fn add(&mut self, table: u32, id: u16, delta: u16, writes: bool) {
         let kind = if writes {
             AccessKind::WriteRow
@@ -141,7 +141,7 @@ impl Author<'_> {
         b.release_to(mark);
     }
 
-    /// `INSERT INTO table`, columns from inputs in order.
+    /// `INSERT INTO table`, with columns from inputs in order.
     fn insert(&mut self, table: u32, key: Option<u16>, inputs: &[u16]) {
         self.declare(AccessKind::InsertRow, table, key);
         let no = self.table(table);
@@ -240,11 +240,11 @@ fn load(accounts: u64) -> Result<Arc<Store>, Box<dyn Error>> {
     Ok(store)
 }
 
-/// Which branch a transaction adds to.
+/// The branch to which a transaction adds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Branch {
     Same,
-    /// The sum is computed and thrown away.
+    /// The sum is computed and discarded.
     Unwritten,
     Any,
     Absent,

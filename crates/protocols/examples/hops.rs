@@ -1,25 +1,24 @@
-//! Programs with unknown sets: a key is read from a row, and the row that it leads to is written.
+//! Programs with unknown sets: a key is read from a row, and the row that it refers to is written.
 //!
 //! ```text
 //! cargo run --release -p weft-protocols --example hops -- RECORDS JOBS ROUNDS WORKERS [PROTOCOL...]
 //! ```
 //!
-//! The table is `(key bigint, next bigint, field text)` with 64 bytes in the field; `next` leads from every
-//! key to another. A hop reads the row of a key and replaces the field of the row that it leads to; all that
-//! it can declare is the table. A turn, whose row is known, lets a key lead to another key. Streams: hops
-//! alone, and with so many turns among them that footprints do not hold, with keys drawn evenly and by a Zipf
-//! law of .9.
+//! The table is `(key bigint, next bigint, field text)` with 64 bytes in the field; `next` refers from every
+//! key to another. A hop reads the row of a key and replaces the field of the row that it refers to; all that
+//! it can declare is the table. A turn, whose row is known, makes a key refer to another key. Streams: only
+//! hops, and with enough turns among them that footprints become invalid, with uniformly distributed and
+//! Zipfian keys (theta .9).
 //!
 //! ```text
-//! serial          nothing to plan: one thread, in the order of the stream
-//! waves           what the product does: the table is locked, hops stand one behind the other
-//! reconnaissance  a run at the boundary finds the keys, the run that counts is kept to them
-//! aria            a run at the boundary finds the keys and counts, unless an earlier one was in its way
+//! serial          nothing to plan: one thread, in stream order
+//! waves           the product's protocol: the table is locked, hops are serialized
+//! reconnaissance  a run at the boundary finds the keys, the actual run is restricted to them
+//! aria            a run at the boundary finds the keys, and commits unless an earlier member conflicts
 //! ```
 //!
-//! Protocols take turns within a round; figures are medians over the rounds (with one
-//! worker by its CPU time), ratios medians of the rounds'
-//! ratios to `waves`.
+//! Protocols take turns within a round; figures are medians over the rounds (with one worker by its CPU
+//! time), ratios are medians of the rounds' ratios to `waves`.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
 
@@ -34,7 +33,7 @@ use weft_protocols::Job;
 use weft_store::{Catalog, ColumnDef, IndexDef, IndexMethod, Store, TableDef};
 use weft_types::{SqlType, Value};
 
-/// As the `weft` command has it.
+/// The allocator of the `weft` command.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -66,7 +65,7 @@ enum Kind {
     Turn,
 }
 
-/// Inputs: key, next, field; a hop does without the second.
+/// Inputs: key, next, field; a hop omits the second.
 fn program(catalog: &Catalog, kind: Kind) -> Result<Arc<Program>, Box<dyn Error>> {
     let def = catalog.table_by_id(TABLE).ok_or("no table")?;
     let mut b = ProgramBuilder::new(catalog.version());
@@ -140,7 +139,7 @@ fn load(records: u64) -> Result<Arc<Store>, Box<dyn Error>> {
 }
 
 /// Ranks with probability 1 / rank^theta, by inversion of the continuous distribution, scrambled over the
-/// keys; evenly for 0.
+/// keys; uniform for 0.
 fn draw(random: &mut Prng, records: u64, theta: f64) -> u64 {
     if theta == 0.0 {
         return random.below(records);

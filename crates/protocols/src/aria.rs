@@ -1,22 +1,21 @@
 //! Deterministic reservations: a batch runs on the state before it, without knowing its read and write sets;
-//! afterwards each member learns whether an earlier one was in its way.
+//! afterwards each member checks whether an earlier one conflicts with it.
 //!
 //! ```text
-//! 1. run      every member, on the boundary, writes into its own buffer; reserves what it read and wrote:
-//!             a slot keeps the lowest place in the batch that wants to write it
+//! 1. run      every member runs on the boundary, writes into its own buffer, reserves its reads and writes:
+//!             a slot keeps the lowest position in the batch that writes it
 //! 2. commit   a member whose reads and writes no earlier member writes installs its buffer;
-//!             the others go first into the next batch, in their order
+//!             the others are first in the next batch, in their order
 //! ```
 //!
-//! Which members commit depends on places alone, not on threads, so the outcome is repeatable. The first
-//! member of a batch always commits, so a batch always gets on; but one hot key lets one writer through in
-//! each batch, and everything put off has been run for nothing. What it buys is that no set need be known
-//! beforehand.
+//! Which members commit depends only on positions, not on threads, so the outcome is repeatable. The first
+//! member of a batch always commits, so every batch makes progress; but one hot key admits only one writer
+//! per batch, and the runs of all deferred members are wasted. In return no set must be known beforehand.
 //!
-//! Reservations are made on the declared accesses of a program where those are rows, as for every protocol
-//! here, and on what its run touched (`footprint`) where it declares a range or a table. Members that follow
-//! in place and conflict by reading only (write after read) commit as well, since they read the state before
-//! the batch in any case; the reordering of section 5 of the source is left out.
+//! Reservations are made for the declared accesses of a program if those are rows, as for every protocol
+//! here, and for the run's footprint (`footprint`) if it declares a range or a table. A later member that
+//! conflicts only by overwriting what an earlier one read (write after read) commits as well, since all read
+//! the state before the batch anyway; the reordering of section 5 of the source is omitted.
 //!
 //! Source: Lu et al. 2020 (Aria), sections 3 and 4.
 
@@ -35,12 +34,12 @@ use crate::needs::{CoarseTables, Need, NeedFinder, is_coarse, needs_of, slot_mas
 use crate::report::Counts;
 use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 
-/// Aria-like deterministic reservations.
+/// Deterministic reservations in the style of Aria.
 #[derive(Debug, Clone, Copy)]
 pub struct Aria<G = Sound> {
-    /// Most members of one batch.
+    /// Maximum number of members per batch.
     pub max_members: usize,
-    /// Slots for reservations.
+    /// Slots of the reservation table.
     pub slots: usize,
     /// See [`Safeguards`].
     pub safeguards: G,
@@ -57,7 +56,7 @@ impl Default for Aria {
 }
 
 impl<G> Aria<G> {
-    /// The same with other safeguards.
+    /// This protocol with other safeguards.
     pub fn guarded<H: Safeguards>(self, safeguards: H) -> Aria<H> {
         Aria {
             max_members: self.max_members,
@@ -67,12 +66,13 @@ impl<G> Aria<G> {
     }
 }
 
-/// The lowest place that wants to write a slot, below the batch's stamp: `!batch << 32 | place`, so that the
-/// smallest number is of the newest batch and the lowest place, and a new batch voids all without clearing.
+/// The lowest position that writes a slot, below the batch's stamp: `!batch << 32 | place`, so that the
+/// smallest number is that of the newest batch and the lowest position, and a new batch invalidates all slots
+/// without clearing them.
 struct Reservations {
-    /// Whoever changes the slot alone, and whoever changes it with others.
-    alone: Box<[AtomicU64]>,
-    beside: Box<[AtomicU64]>,
+    /// Exclusive changes of a slot, and changes that are compatible with each other.
+    exclusive: Box<[AtomicU64]>,
+    shared: Box<[AtomicU64]>,
     stamp: u32,
 }
 
@@ -80,16 +80,16 @@ impl Reservations {
     fn new(slot_mask: u32) -> Reservations {
         let table = || (0..=slot_mask).map(|_| AtomicU64::new(u64::MAX)).collect();
         Reservations {
-            alone: table(),
-            beside: table(),
+            exclusive: table(),
+            shared: table(),
             stamp: u32::MAX,
         }
     }
 
-    /// Starts a batch. After four thousand million the tables are cleared.
+    /// Starts a batch. After four billion batches the tables are cleared.
     fn begin(&mut self) {
         if self.stamp == 0 {
-            *self = Reservations::new((self.alone.len() - 1) as u32);
+            *self = Reservations::new((self.exclusive.len() - 1) as u32);
         }
         self.stamp -= 1;
     }
@@ -99,8 +99,8 @@ impl Reservations {
         for need in needs {
             let table = match need.mode {
                 LockMode::NL | LockMode::IS | LockMode::S => continue,
-                LockMode::IX => &self.beside,
-                _ => &self.alone,
+                LockMode::IX => &self.shared,
+                _ => &self.exclusive,
             };
             if let Some(slot) = table.get(need.slot as usize) {
                 slot.fetch_min(word, Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Reservations {
         }
     }
 
-    /// Whether an earlier member writes what this one reads or writes.
+    /// Whether an earlier member writes a slot that this one reads or writes.
     fn is_late(&self, needs: &[Need], place: usize) -> bool {
         let earlier = |table: &[AtomicU64], slot: u32| {
             let word = table
@@ -117,13 +117,13 @@ impl Reservations {
             word >> 32 == u64::from(self.stamp) && (word as u32 as usize) < place
         };
         needs.iter().any(|need| {
-            earlier(&self.alone, need.slot)
-                || (!matches!(need.mode, LockMode::IS | LockMode::IX) && earlier(&self.beside, need.slot))
+            earlier(&self.exclusive, need.slot)
+                || (!matches!(need.mode, LockMode::IS | LockMode::IX) && earlier(&self.shared, need.slot))
         })
     }
 }
 
-/// One member between running and committing.
+/// A member between its run and its commit.
 #[derive(Default)]
 struct Member {
     needs: Vec<Need>,
@@ -136,7 +136,7 @@ struct Member {
 
 struct Batch<'b> {
     jobs: &'b [Job],
-    /// The jobs of the batch, by place.
+    /// The jobs of the batch, by position.
     chosen: &'b [Chosen],
     members: &'b [Mutex<Member>],
     catalog: &'b Catalog,
@@ -146,7 +146,7 @@ struct Batch<'b> {
 }
 
 impl Batch<'_> {
-    /// Calls `step` for every place, on all workers.
+    /// Calls `step` for every position, on all workers.
     fn each<S: Send>(&self, states: &mut [S], step: impl Fn(&mut S, usize, usize, &mut Member) + Sync) {
         let next = AtomicUsize::new(0);
         let work = |state: &mut S| loop {
@@ -171,7 +171,7 @@ impl Batch<'_> {
         member.buffer.clear();
         member.needs.clear();
         let Some(job) = self.jobs.get(job) else { return };
-        let mask = (self.reservations.alone.len() - 1) as u32;
+        let mask = (self.reservations.exclusive.len() - 1) as u32;
         let mut writer = self.writer.member(place as u32);
         let access = BufferedAccess::new(&mut writer, &mut member.buffer, self.catalog);
         let mut ran = None;
@@ -195,8 +195,8 @@ impl Batch<'_> {
                 member.runner.run(job, &mut { access })
             }
         }));
-        // A member that failed writes nothing, but its error may be another's doing: it is judged as the
-        // rest.
+        // A failed member writes nothing, but its error may result from another's write: it is validated like
+        // the others.
         self.reservations.reserve(&member.needs, place);
     }
 

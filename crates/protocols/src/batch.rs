@@ -1,7 +1,8 @@
-//! Deterministic batches: admit what does not conflict, run it without any lock, put the rest off.
+//! Deterministic batches: admits transactions that do not conflict, runs them without locks, defers the
+//! others.
 //!
-//! Source: Hobbes 3.3.3, Algorithm 1, with stamps in place of cleared bitmaps. Deferred transactions go first
-//! into the next batch.
+//! Source: Hobbes 3.3.3, Algorithm 1, with stamps instead of cleared bitmaps. Deferred transactions are first
+//! in the next batch.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,10 +18,10 @@ use crate::report::Counts;
 use crate::stamps::BatchLocks;
 use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 
-/// Batches of one wave. The product has several ([`crate::waves`]).
+/// Single-wave batches. The product has several waves ([`crate::waves`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<G = Sound> {
-    /// Most members of one batch.
+    /// Maximum number of members per batch.
     pub max_members: usize,
     /// Slots of the batch lock manager.
     pub lock_slots: usize,
@@ -42,7 +43,7 @@ impl Default for Batch {
 }
 
 impl<G> Batch<G> {
-    /// The same with other safeguards.
+    /// This protocol with other safeguards.
     pub fn guarded<H: Safeguards>(self, safeguards: H) -> Batch<H> {
         Batch {
             max_members: self.max_members,
@@ -53,7 +54,7 @@ impl<G> Batch<G> {
     }
 }
 
-/// Chooses the members of one batch after another.
+/// Forms batches, one after another.
 pub(crate) struct Admission<'j> {
     jobs: &'j [Job],
     coarse: CoarseTables,
@@ -61,12 +62,12 @@ pub(crate) struct Admission<'j> {
     finder: NeedFinder,
     deferred: VecDeque<usize>,
     next: usize,
-    /// When the first batch that saw it was begun, for the jobs whose latency is taken.
+    /// When formation of the first batch that considered it began, for jobs whose latency is sampled.
     first_seen: Vec<(usize, Instant)>,
 }
 
 impl<'j> Admission<'j> {
-    /// Of these jobs, with so many slots.
+    /// Admission of `jobs`, with `lock_slots` slots.
     pub(crate) fn new(jobs: &'j [Job], coarse: CoarseTables, lock_slots: usize) -> Self {
         Admission {
             jobs,
@@ -83,7 +84,7 @@ impl<'j> Admission<'j> {
         self.next >= self.jobs.len() && self.deferred.is_empty()
     }
 
-    /// The next job: deferred ones first.
+    /// The next job; deferred jobs first.
     fn take(&mut self) -> Option<(usize, bool)> {
         if let Some(n) = self.deferred.pop_front() {
             return Some((n, false));
@@ -127,7 +128,7 @@ impl<'j> Admission<'j> {
         self.deferred = put_off;
     }
 
-    /// Takes the latencies of what is not deferred any more.
+    /// Records the latencies of jobs that are no longer deferred.
     fn ended(&mut self, report: &mut RunReport) {
         let deferred = &self.deferred;
         self.first_seen.retain(|(n, start)| {

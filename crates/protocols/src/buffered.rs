@@ -1,11 +1,11 @@
-//! A data access that keeps a transaction's writes to itself until they are installed.
+//! A data access that keeps a transaction's writes private until they are installed.
 //!
-//! Reads see the store's newest state with the transaction's own writes over it. Rows inserted here get
-//! handles with the top bit set, which no slot of the store has. NOT NULL and uniqueness are checked when
-//! the writes are installed, in the order in which they were made, so a violation is the same error as with
+//! Reads see the store's newest state overlaid with the transaction's own writes. Rows inserted here get
+//! handles with the top bit set, which no slot of the store has. NOT NULL and uniqueness are checked when the
+//! writes are installed, in the order in which they were made, so a violation raises the same error as
 //! writing in place.
 //!
-//! Write sets are small: own writes are searched one by one, and only in tables that the transaction has
+//! Write sets are small: own writes are searched linearly, and only in tables that the transaction has
 //! written to.
 //!
 //! Source: Tu et al. 2013 (Silo), 4.3 (local write sets).
@@ -24,11 +24,11 @@ const INSERTED: u64 = 1 << 63;
 #[derive(Debug, Clone)]
 struct Write {
     handle: RowHandle,
-    /// The row's bytes in `bytes`; `None`: removed.
+    /// Range of the row in `bytes`; `None` if removed.
     row: Option<Range<usize>>,
 }
 
-/// The writes of one transaction; keeps its memory.
+/// The writes of one transaction; reuses its memory.
 #[derive(Debug, Default)]
 pub(crate) struct WriteBuffer {
     writes: Vec<Write>,
@@ -69,7 +69,7 @@ impl WriteBuffer {
         }
     }
 
-    /// Makes the writes through a member, in order. An error leaves the member to be rolled back.
+    /// Applies the writes through a member, in order. After an error the member must be rolled back.
     pub fn install<O: Observe>(
         &self,
         member: &mut MemberWriter<'_>,
@@ -104,7 +104,7 @@ pub(crate) struct BufferedAccess<'m, 'b> {
     member: &'m mut MemberWriter<'b>,
     buffer: &'m mut WriteBuffer,
     catalog: &'m Catalog,
-    /// The row found last, so that its columns cost no second look-up.
+    /// The row found last, which saves the lookup for its further columns.
     latest: Option<(RowHandle, &'b [u8])>,
     key: Vec<u8>,
 }
@@ -127,7 +127,7 @@ impl<'m, 'b> BufferedAccess<'m, 'b> {
             .ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "the table is not there any more"))
     }
 
-    /// Own rows of a table with their keys in an index.
+    /// The own rows of a table with their keys in an index.
     fn own_keys(&self, table: TableId, index: IndexId) -> Result<Vec<(Vec<u8>, RowHandle)>, SqlError> {
         let def = self.def(table)?;
         let columns = def
@@ -167,7 +167,7 @@ impl DataAccess for BufferedAccess<'_, '_> {
                 slot: row.slot.0,
             };
             if written && buffer.find(&handle).is_some() {
-                // Removed, or its key is another one by now.
+                // The row was removed, or its key has changed.
                 return ControlFlow::Continue(());
             }
             found = Some((handle, row.bytes));
@@ -223,7 +223,7 @@ impl DataAccess for BufferedAccess<'_, '_> {
         let def = self.def(table)?;
         let columns = def.indexes.iter().find(|known| known.id == index);
         let columns = columns.map(|index| index.columns.as_slice()).unwrap_or_default();
-        // Each own write takes at most one of these away.
+        // Each own write hides at most one of these rows.
         let wanted = limit.saturating_add(self.buffer.writes.len());
         for row in self.member.range(table, index, lo, hi, reverse, wanted)? {
             if self.buffer.find(&handle(row.slot)).is_none() {

@@ -1,16 +1,16 @@
-//! Running a stream in epochs of the store, for protocols whose order is made while transactions run.
+//! Runs a stream in epochs of the store, for protocols that order transactions while they run.
 //!
-//! The store publishes at batch boundaries. A protocol without batches runs as many transactions as an epoch
-//! has on all its workers, then the epoch is finished, published and its garbage collected. Versions and
-//! snapshots so work as for batches, and each protocol pays the same for them.
+//! The store publishes at batch boundaries. A protocol without batches runs the transactions of an epoch on
+//! all its workers, then finishes and publishes the epoch and collects its garbage. Versions and snapshots
+//! therefore work as for batches, and each protocol pays the same for them.
 //!
 //! ```text
 //! worker 0  [claim][claim]...[claim]|finish, publish, collect|[claim]...
 //! worker 1  [claim][claim]...       |                        |[claim]...
 //! ```
 //!
-//! Where one thread leads the others in its own way, [`each_epoch`] opens and closes the epochs, and
-//! [`run_batches`] the batches of protocols that put members off.
+//! Protocols in which one thread leads the others open and close epochs with [`each_epoch`]; protocols that
+//! defer members run their batches with [`run_batches`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,25 +30,25 @@ use crate::report::Counts;
 use crate::two_phase_locking::pause;
 use crate::{Job, Observe, RunReport};
 
-/// Most workers of a run: a lock word has a bit for each in every mode.
+/// Maximum number of workers of a run: a lock word has a bit for each of them in every mode.
 pub const WORKERS_MAX: usize = 16;
 
-/// Jobs a worker claims at once.
+/// Jobs that a worker claims at a time.
 const CLAIM_JOBS: usize = 16;
 
-/// What a step of a worker works on.
+/// The inputs of a worker's step.
 #[derive(Clone, Copy)]
 pub(crate) struct Epoch<'e> {
     pub writer: &'e BatchWriter<'e>,
     pub catalog: &'e Catalog,
     /// The jobs of this epoch.
     pub jobs: &'e [Job],
-    /// The number of the first of them in the stream.
+    /// Position of the first of them in the stream.
     pub first: usize,
 }
 
 impl Epoch<'_> {
-    /// Fetches what some jobs' declared keys lead to.
+    /// Prefetches the rows of some jobs' declared keys.
     pub fn prefetch_accesses(&self, jobs: Range<usize>) {
         let jobs = self.jobs.get(jobs).unwrap_or_default();
         let works = jobs.iter().map(|job| Work::Program {
@@ -60,37 +60,37 @@ impl Epoch<'_> {
     }
 }
 
-/// Workers from 1 to [`WORKERS_MAX`].
+/// Limits the workers to 1 to [`WORKERS_MAX`].
 pub(crate) fn worker_count(workers: usize) -> usize {
     workers.clamp(1, WORKERS_MAX)
 }
 
-/// An epoch that is open.
+/// An open epoch.
 struct Open<'s> {
     writer: BatchWriter<'s>,
     catalog: Arc<Catalog>,
-    /// Position in the stream of its first job, and one past its last.
+    /// Positions of its jobs in the stream.
     range: Range<usize>,
     claims: Claims,
 }
 
-/// Where workers meet: the open epoch, if there is one, and how many there have been.
-struct Stage<'s> {
+/// Shared by the workers: the open epoch, if there is one, and the number of epochs so far.
+struct Shared<'s> {
     open: RwLock<Option<Open<'s>>>,
     epochs: AtomicUsize,
 }
 
-/// Says that there will be no more epochs, even if the leader panics.
-struct Curtain<'c>(&'c AtomicUsize);
+/// Announces the end of the epochs when dropped, even if the leader panics.
+struct EndEpochs<'c>(&'c AtomicUsize);
 
-impl Drop for Curtain<'_> {
+impl Drop for EndEpochs<'_> {
     fn drop(&mut self) {
         self.0.store(usize::MAX, Ordering::Release);
     }
 }
 
-impl Stage<'_> {
-    /// Takes part in the open epoch, unless it is over.
+impl Shared<'_> {
+    /// Participates in the open epoch, unless it has ended.
     fn join<S>(&self, jobs: &[Job], state: &mut S, work: &impl Fn(&mut S, Epoch<'_>, &Claims)) {
         let open = self.open.read();
         let Some(open) = &*open else { return };
@@ -103,8 +103,8 @@ impl Stage<'_> {
         work(state, epoch, &open.claims);
     }
 
-    /// A worker that is not the leader: joins epoch after epoch. One that wakes too late for an epoch is not
-    /// waited for.
+    /// The loop of a worker other than the leader: joins every epoch. The leader does not wait for a worker
+    /// that wakes too late for an epoch.
     fn follow<S>(&self, jobs: &[Job], state: &mut S, work: &impl Fn(&mut S, Epoch<'_>, &Claims)) {
         let mut seen = 0;
         let mut looks = 0;
@@ -124,8 +124,8 @@ impl Stage<'_> {
     }
 }
 
-/// Runs `jobs` in epochs of `epoch_jobs`. `begin` is called before each, alone; then `work` on every worker,
-/// with that worker's state; it claims jobs until there are none left. Threads are started once for the
+/// Runs `jobs` in epochs of `epoch_jobs`. `begin` is called before each, while no worker runs; then `work` on
+/// every worker, with that worker's state; it claims jobs until none are left. Threads are started once per
 /// stream.
 pub(crate) fn run_epochs<S: Send>(
     store: &Arc<Store>,
@@ -139,31 +139,31 @@ pub(crate) fn run_epochs<S: Send>(
     let mut report = RunReport::default();
     let began = Instant::now();
     let epoch_jobs = epoch_jobs.max(1);
-    let stage = Stage {
+    let shared = Shared {
         open: RwLock::new(None),
         epochs: AtomicUsize::new(0),
     };
     if let Some((mine, others)) = states.split_first_mut() {
-        let (work, stage) = (&work, &stage);
+        let (work, shared) = (&work, &shared);
         std::thread::scope(|scope| {
-            let _curtain = Curtain(&stage.epochs);
+            let _end = EndEpochs(&shared.epochs);
             for state in others {
-                scope.spawn(move || stage.follow(jobs, state, work));
+                scope.spawn(move || shared.follow(jobs, state, work));
             }
             for first in (0..jobs.len()).step_by(epoch_jobs) {
                 let range = first..jobs.len().min(first + epoch_jobs);
                 let batch = BatchId(store.boundary().0 + 1);
                 begin();
-                *stage.open.write() = Some(Open {
+                *shared.open.write() = Some(Open {
                     catalog: store.catalog(),
                     writer: store.begin_batch(batch),
                     claims: Claims::new(range.len()),
                     range,
                 });
-                stage.epochs.fetch_add(1, Ordering::Release);
-                stage.join(jobs, mine, work);
-                // Waits for those who are still at it.
-                if let Some(open) = stage.open.write().take() {
+                shared.epochs.fetch_add(1, Ordering::Release);
+                shared.join(jobs, mine, work);
+                // Waits for workers that are still running.
+                if let Some(open) = shared.open.write().take() {
                     close(store, open.writer, batch);
                 }
                 report.batches += 1;
@@ -184,8 +184,8 @@ pub(crate) fn in_batch(store: &Arc<Store>, run: impl FnOnce(&BatchWriter<'_>, &C
     close(store, writer, batch);
 }
 
-/// Runs `jobs` in epochs of `epoch_jobs`, for a protocol that has its own way of sharing an epoch among
-/// workers. The report has batches and wall time.
+/// Runs `jobs` in epochs of `epoch_jobs`, for a protocol with its own division of an epoch among workers. The
+/// report contains batches and wall time.
 pub(crate) fn each_epoch(
     store: &Arc<Store>,
     jobs: &[Job],
@@ -210,16 +210,16 @@ pub(crate) fn each_epoch(
     report
 }
 
-/// A place in a batch: a job, and how many batches have put it off.
+/// A position in a batch: a job, and how many batches have deferred it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chosen {
     pub job: usize,
     pub put_off: u32,
 }
 
-/// Runs a stream of so many jobs batch after batch. A batch has at most `max_members`; whom it puts off, by
-/// place, goes first into the next one, in order. At least one member of each batch must not be put off. The
-/// report has batches, wall time and latencies.
+/// Runs a stream of `jobs` jobs batch after batch. A batch has at most `max_members`; the members that it
+/// defers, by position, are first in the next one, in order. At least one member of each batch must not be
+/// deferred. The report contains batches, wall time and latencies.
 pub(crate) fn run_batches(
     store: &Arc<Store>,
     jobs: usize,
@@ -257,14 +257,14 @@ pub(crate) fn run_batches(
     report
 }
 
-/// Finishes and publishes a batch, and collects what it left.
+/// Finishes and publishes a batch, and collects its garbage.
 fn close(store: &Arc<Store>, writer: BatchWriter<'_>, batch: BatchId) {
     writer.finish();
     store.publish(batch);
     store.collect_garbage(usize::MAX);
 }
 
-/// Hands out the jobs of an epoch, each once.
+/// Distributes the jobs of an epoch, each once.
 pub(crate) struct Claims {
     next: AtomicUsize,
     len: usize,
@@ -278,20 +278,19 @@ impl Claims {
         }
     }
 
-    /// Whether all jobs are taken.
+    /// Whether all jobs are claimed.
     pub fn are_taken(&self) -> bool {
         self.next.load(Ordering::Relaxed) >= self.len
     }
 
-    /// Some jobs that nobody else has, by position in the epoch; `None` when all are taken.
+    /// Claims some jobs, as positions in the epoch; `None` if all are claimed.
     pub fn claim(&self) -> Option<Range<usize>> {
         let start = self.next.fetch_add(CLAIM_JOBS, Ordering::Relaxed);
         (start < self.len).then(|| start..(start + CLAIM_JOBS).min(self.len))
     }
 }
 
-/// What executing needs besides the transaction; kept by a worker, so that steady state allocates nothing
-/// here.
+/// State for executing a transaction; kept by a worker, so that the steady state allocates nothing here.
 #[derive(Default)]
 pub(crate) struct Runner {
     pub scratch: Scratch,
@@ -299,7 +298,7 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// Runs a program through any access; the caller commits, installs or rolls back.
+    /// Runs a program through any access; the caller then commits, installs or rolls back.
     pub fn run<A: DataAccess>(&mut self, job: &Job, access: &mut A) -> Result<(), SqlError> {
         weft_program::run(
             &job.program,
@@ -328,8 +327,8 @@ impl Runner {
         }
     }
 
-    /// Runs a transaction that nobody can disturb, commits it or rolls it back, and tells the observer. True
-    /// when it committed.
+    /// Runs a transaction that no other can conflict with, commits it or rolls it back, and reports to the
+    /// observer. True if it committed.
     pub fn run_alone<O: Observe>(
         &mut self,
         writer: &BatchWriter<'_>,

@@ -1,18 +1,18 @@
-//! What a run touched, as lock requests: recorded in one run, kept to in another.
+//! The footprint of a run as lock requests: recorded in one run, and a restriction of another.
 //!
-//! A program whose keys come from rows cannot tell beforehand which rows it touches. A run that is recorded
-//! ([`Watched::recording`]) tells: every row that it looked for by primary key, and every row and unique
-//! value that it wrote. A later run of the same program that is kept to that footprint ([`Watched::keeping`])
-//! is refused an access outside of it before the access happens.
+//! A program whose keys come from rows cannot declare beforehand which rows it accesses. A recorded run
+//! ([`Watched::recording`]) shows it: every row that it searched by primary key, and every row and unique
+//! value that it wrote. A later run of the same program that is restricted to that footprint
+//! ([`Watched::keeping`]) is refused any access outside of it before the access happens.
 //!
 //! ```text
-//! SEARCH by primary key        the row in S, whether it is there or not
-//! INSERT, UPDATE, REMOVE       the row's keys, old and new, and the unique values that come or go, in X
-//! anything else                no keys: the footprint is open, and the declared accesses must do
+//! SEARCH by primary key        the row in S, whether it exists or not
+//! INSERT, UPDATE, REMOVE       the row's keys, old and new, and the unique values added or removed, in X
+//! anything else                no keys: the footprint is open, and the declared accesses are used instead
 //! ```
 //!
-//! A refusal is remembered, since a program may catch the error. Rows are known by the hashes that the lock
-//! manager knows them by: two rows of one hash share one lock, so to take one for the other is harmless.
+//! A refusal is remembered, because a program may catch the error. Rows are identified by the hashes that the
+//! lock manager uses: two rows with the same hash share a lock, so confusing them is harmless.
 //!
 //! Source: DESIGN.md, Programs (reconnaissance); Thomson et al. 2012 (Calvin), 3.2.1.
 
@@ -28,7 +28,7 @@ use weft_types::{SqlError, SqlState, encode_key_from_row};
 use crate::Safeguards;
 use crate::forward::forward;
 
-/// Where a run went. Keeps its memory.
+/// The footprint of a run. Reuses its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
     requests: LockRequests,
@@ -44,37 +44,37 @@ impl Footprint {
         (self.is_open, self.is_left) = (false, false);
     }
 
-    /// The locks that a run needs which keeps to it; `None` if it is open.
+    /// The locks that a run restricted to the footprint needs; `None` if it is open.
     pub fn requests(&self) -> Option<&[LockRequest]> {
         (!self.is_open).then_some(&self.requests)
     }
 
-    /// Whether the run that was to keep to it left it.
+    /// Whether the restricted run left it.
     pub fn is_left(&self) -> bool {
         self.is_left
     }
 }
 
-/// What becomes of a run's accesses.
+/// How a run's accesses are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Duty {
-    /// They are recorded; writes go nowhere.
+    /// They are recorded; writes are discarded.
     Scout,
-    /// They are recorded and happen.
+    /// They are recorded and executed.
     Record,
     /// They are refused outside of the footprint.
     Keep,
-    /// Writes are: a fault for tests.
+    /// Only writes are refused outside of it: a fault for tests.
     KeepWrites,
 }
 
-/// The state of a refusal; protocols act on [`Footprint::is_left`] and nobody sees it.
+/// The SQLSTATE of a refusal. Protocols act on [`Footprint::is_left`], so clients never see it.
 const OUTSIDE: SqlState = SqlState("WF002");
 
-/// Where the rows lie that a scout has inserted.
-const NOWHERE: u64 = u64::MAX;
+/// The slot of rows that a scout has inserted.
+const NO_SLOT: u64 = u64::MAX;
 
-/// Another access, watched.
+/// Wraps another access and watches it.
 pub(crate) struct Watched<'w, A> {
     access: A,
     catalog: &'w Catalog,
@@ -83,7 +83,7 @@ pub(crate) struct Watched<'w, A> {
 }
 
 impl<'w, A: DataAccess> Watched<'w, A> {
-    /// For an access that cannot write: writes are recorded and do not happen, so the run goes on as if it
+    /// For an access that cannot write: writes are recorded but not executed, so the run proceeds as if it
     /// had not made them.
     pub fn scouting(access: A, catalog: &'w Catalog, footprint: &'w mut Footprint) -> Self {
         Watched {
@@ -94,7 +94,7 @@ impl<'w, A: DataAccess> Watched<'w, A> {
         }
     }
 
-    /// For an access that writes.
+    /// For an access that writes: records the footprint.
     pub fn recording(access: A, catalog: &'w Catalog, footprint: &'w mut Footprint) -> Self {
         Watched {
             duty: Duty::Record,
@@ -102,7 +102,7 @@ impl<'w, A: DataAccess> Watched<'w, A> {
         }
     }
 
-    /// Refuses what lies outside of the footprint.
+    /// Refuses accesses outside of the footprint.
     pub fn keeping<G: Safeguards>(access: A, catalog: &'w Catalog, footprint: &'w mut Footprint) -> Self {
         Watched {
             duty: if G::KEEPS_READS {
@@ -207,7 +207,7 @@ impl<'w, A: DataAccess> Watched<'w, A> {
         result
     }
 
-    /// A search: by primary key it has a row, there or not.
+    /// Records a search: by primary key it is for a row, whether or not that exists.
     fn touch_search(&mut self, index: IndexId, table: TableId, key: &[u8]) -> Result<(), SqlError> {
         let catalog = self.catalog;
         match catalog.table_by_id(table) {
@@ -216,7 +216,7 @@ impl<'w, A: DataAccess> Watched<'w, A> {
         }
     }
 
-    /// Touches what a change of a row touches.
+    /// Records what a change of a row accesses.
     fn touch_change(&mut self, row: &RowHandle, new: Option<&[u8]>) -> Result<(), SqlError> {
         let Some(old) = self.row(row).map(<[u8]>::to_vec) else {
             return Ok(());
@@ -245,7 +245,7 @@ impl<A: DataAccess> DataAccess for Watched<'_, A> {
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
-        (row.slot != NOWHERE).then(|| self.access.row(row)).flatten()
+        (row.slot != NO_SLOT).then(|| self.access.row(row)).flatten()
     }
 
     fn range(
@@ -265,7 +265,7 @@ impl<A: DataAccess> DataAccess for Watched<'_, A> {
     fn insert(&mut self, table: TableId, row: &[u8]) -> Result<RowHandle, SqlError> {
         self.touch_write(table, None, Some(row))?;
         match self.duty {
-            Duty::Scout => Ok(RowHandle { table, slot: NOWHERE }),
+            Duty::Scout => Ok(RowHandle { table, slot: NO_SLOT }),
             _ => self.access.insert(table, row),
         }
     }

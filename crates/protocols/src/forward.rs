@@ -1,9 +1,9 @@
-//! Methods of [`weft_program::DataAccess`] that an access over another one leaves to it.
+//! Methods of [`weft_program::DataAccess`] that a wrapping access forwards to the wrapped one.
 //!
-//! An access that wraps another names what it does not change; what it names neither here nor itself has the
-//! trait's own answer, which is to find nothing ahead and to refuse savepoints.
+//! A wrapping access lists the methods that it does not change. Methods that it neither lists nor implements
+//! have the trait's default, which prefetches nothing and refuses savepoints.
 
-/// The methods named, of a type whose field `access` is the access below.
+/// Forwards the listed methods to the field `access`.
 macro_rules! forward {
     ($($method:ident)*) => { $(forward!(@$method);)* };
     (@row) => {

@@ -1,26 +1,25 @@
-//! The documents' other concurrency controls, for measuring only, on the same store and programs.
+//! The other concurrency controls of the documents, for measurement only, on the same store and programs.
 //!
-//! The product has one way, batch and locks (crate `txn`). Here each protocol of the documents runs the same
-//! stream of one-shot programs against the same store, without log and sequencer, so that nothing but
-//! concurrency control differs between two figures of one run. A protocol is a type; each has a file of its
-//! own with its source cited.
+//! The product has only batches and locks (crate `txn`). Here each protocol of the documents runs the same
+//! stream of one-shot programs on the same store, without log and sequencer, so that two figures of one run
+//! differ only in concurrency control. A protocol is a type; each has its own file, which cites its source.
 //!
 //! ```text
 //! serial              none; one thread
 //! batch               Hobbes 3.3.3, Algorithm 1 on stamps; waves without conflicts
-//! waves               the same, who conflicts in a later wave of its batch
-//! calvin              Hobbes 3.2.1, listing 3.1: a lock manager thread grants in the order of the stream
+//! waves               the same, with conflicting transactions in later waves of the batch
+//! calvin              Hobbes 3.2.1, listing 3.1: a lock manager thread grants in stream order
 //! two_phase_locking   Hobbes 3.2.2: shared lock words, under one of five conflict policies
 //! silo                Tu et al. 2013: optimistic, validated at commit
 //! timestamp           BionicDB 4.7: single-version timestamp ordering
 //! aria                Lu et al. 2020: unknown sets, deterministic reservations
-//! reconnaissance      Calvin 3.2.1: unknown sets, found by a run at the boundary, kept to by the next
+//! reconnaissance      Calvin 3.2.1: unknown sets, found by a run at the boundary that restricts the next
 //! partitioned         BionicDB 4.6: records owned by workers, DB instructions as messages
 //! ```
 //!
-//! `needs` finds what a transaction touches, `epoch` runs a stream, `lock_only` takes locks and runs nothing,
-//! `observe` looks on, `safeguards` lets a test take one away, `registry` knows the names. Figures separate
-//! planning from execution where a protocol plans.
+//! `needs` finds what a transaction accesses, `epoch` runs a stream, `lock_only` takes locks without running
+//! programs, `observe` observes, `safeguards` lets a test remove one, `registry` maps names to protocols.
+//! Figures separate planning from execution for protocols that plan.
 
 pub mod aria;
 pub mod batch;
@@ -63,7 +62,7 @@ pub use safeguards::{Safeguards, Sound};
 /// One transaction of a stream: a program and its encoded inputs.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// What to run.
+    /// The program.
     pub program: Arc<Program>,
     /// Its inputs, encoded with the program's input layout.
     pub inputs: Vec<u8>,
@@ -81,7 +80,7 @@ pub trait Protocol {
         self.run_observed(store, jobs, workers, &Unobserved)
     }
 
-    /// The same, looked on by an observer.
+    /// Like [`Protocol::run`], with an observer.
     fn run_observed<O: Observe>(
         &self,
         store: &Arc<Store>,

@@ -1,16 +1,16 @@
-//! Taking the locks of a stream of transactions and running none: what a lock manager costs by itself.
+//! Takes the locks of a stream of transactions without running any: the cost of a lock manager in isolation.
 //!
-//! Each manager gets the same jobs in the same order and finds what they need in the same way
-//! ([`crate::needs`]), and all of them know what it costs to find it ([`LockManager::None`]).
+//! Each manager gets the same jobs in the same order and derives their needs in the same way
+//! ([`crate::needs`]); [`LockManager::None`] measures the cost of deriving them.
 //!
 //! ```text
 //!   calvin   every job enters its requests; once a window of jobs holds or waits, the oldest releases
-//!   batch    jobs that do not conflict are admitted, the others first into the next batch
-//!   waves    every job gets a wave of its batch, and members are put in the order of waves
+//!   batch    jobs that do not conflict are admitted, the others are first in the next batch
+//!   waves    every job gets a wave of its batch, and members are sorted by wave
 //! ```
 //!
-//! The oldest of Calvin's open jobs holds all that it asked for, whatever the others do, so releasing in the
-//! order of the stream is a run as good as any.
+//! The oldest of Calvin's open jobs holds all its locks in any case, so releasing in stream order is a valid
+//! schedule.
 //!
 //! Source: Hobbes 3.4, figure 3.9.
 
@@ -26,34 +26,34 @@ use crate::needs::{CoarseTables, Need, NeedFinder, slot_mask};
 use crate::waves::{BatchPlanner, Waves};
 use crate::{Job, RunReport, Sound, Unobserved};
 
-/// Whose work is timed.
+/// The lock manager to be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockManager {
-    /// Nobody's: what a job needs is found, and that is all.
+    /// None: only the needs are derived.
     None,
-    /// Queues in the order of the stream, as [`Calvin`] has them.
+    /// Queues in stream order, as in [`Calvin`].
     Calvin,
-    /// Admission to batches of one wave, as [`Batch`] has it.
+    /// Admission to single-wave batches, as in [`Batch`].
     Batch,
-    /// Batches of several waves, by the product's planner: every batch is planned, where [`Waves`] leaves
-    /// most out once the stream has become a line.
+    /// Batches of several waves by the product's planner. Every batch is planned, whereas [`Waves`] skips
+    /// most once the stream has become serial.
     Waves,
 }
 
-/// What taking all locks came to.
+/// The result of taking all locks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Locked {
-    /// From the first job to the last, the manager's tables made before.
+    /// From the first job to the last, without creating the manager's tables.
     pub elapsed: Duration,
-    /// Times that a job had to stand back: waited for a lock, was put off to the next batch, or came into a
-    /// later wave than the first.
+    /// The number of times that a job waited for a lock, was deferred to the next batch, or was placed in a
+    /// wave after the first.
     pub deferrals: u64,
-    /// Batches, or 0.
+    /// The number of batches; 0 for managers without batches.
     pub batches: u64,
 }
 
 impl LockManager {
-    /// All, those that are compared last.
+    /// All managers; those to be compared are last.
     pub const ALL: [LockManager; 4] = [
         LockManager::None,
         LockManager::Calvin,
@@ -71,7 +71,7 @@ impl LockManager {
         }
     }
 
-    /// Takes the locks of all jobs once, with the sizes that the protocol has. Errors: inputs that do not fit
+    /// Takes the locks of all jobs once, with the protocol's default sizes. Errors: inputs that do not fit
     /// their program.
     pub fn take_all(self, jobs: &[Job], catalog: &Catalog) -> Result<Locked, SqlError> {
         let coarse = CoarseTables::of(jobs);
@@ -101,7 +101,7 @@ fn enter_and_release(jobs: &[Job], catalog: &Catalog, coarse: &CoarseTables) -> 
     let mask = slot_mask(sizes.lock_slots);
     let mut locks = OrderedLockManager::default();
     let mut finder = NeedFinder::default();
-    // Needs of the open jobs, and lists to be used again.
+    // Needs of the open jobs, and spare lists to be reused.
     let mut open: VecDeque<(u32, Vec<Need>)> = VecDeque::with_capacity(sizes.window);
     let mut spare: Vec<Vec<Need>> = Vec::new();
     let mut ready = Vec::new();
@@ -141,7 +141,7 @@ fn admit(jobs: &[Job], catalog: &Catalog, coarse: &CoarseTables) -> Result<Locke
     }
     let elapsed = began.elapsed();
     if report.failed > 0 {
-        // It knows which one, and why.
+        // This reports which job failed, and why.
         find_needs(jobs, catalog, coarse)?;
     }
     Ok(Locked {

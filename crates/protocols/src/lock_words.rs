@@ -1,16 +1,16 @@
-//! A table of locks, one word each, that say who holds them.
+//! A table of one-word locks that record their holders.
 //!
-//! Every mode has a bit for each worker, and a worker runs one transaction at a time, so the word names the
-//! holders of each mode without a list. Taking a lock is one compare-and-swap, giving it back one AND; what
-//! one already holds is never in one's own way, and giving back twice does no harm.
+//! Every mode has a bit for each worker, and a worker runs one transaction at a time, so the word identifies
+//! the holders of each mode without a list. Acquiring is one compare-and-swap, releasing one AND; a worker
+//! never conflicts with itself, and releasing twice is harmless.
 //!
 //! ```text
 //! word (u64)   | 63 .. 48 | 47 .. 32 | 31 .. 16 | 15 .. 0 |
-//!              | X        | S        | IX       | IS      |   one bit a worker; SIX is S and IX
+//!              | X        | S        | IX       | IS      |   one bit per worker; SIX is S and IX
 //! ```
 //!
 //! Invariant: two workers never hold conflicting modes (Barthels 2.3.5, table 2.1) on one word. A word
-//! stands for every resource that hashes to it: a collision can only make somebody wait without need.
+//! represents every resource that hashes to it: a collision can only cause unnecessary waiting.
 //!
 //! Source: Hobbes 3.2.2 (a shared table of read-write locks), with the modes of Barthels 5.2.2.
 
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_lock::LockMode;
 
-/// A set of workers, a bit each.
+/// A set of workers as a bit mask.
 pub type WorkerSet = u16;
 
 const IS: u32 = 0;
@@ -26,7 +26,7 @@ const IX: u32 = 16;
 const S: u32 = 32;
 const X: u32 = 48;
 
-/// The mode's fields, one bit each, at the first worker's place.
+/// The fields of a mode, one bit each, for worker 0.
 const fn fields(mode: LockMode) -> u64 {
     match mode {
         LockMode::NL => 0,
@@ -38,7 +38,7 @@ const fn fields(mode: LockMode) -> u64 {
     }
 }
 
-/// The fields of the modes that conflict with this one.
+/// The fields of the modes that conflict with a mode.
 const fn conflicting(mode: LockMode) -> u64 {
     match mode {
         LockMode::NL => 0,
@@ -52,7 +52,7 @@ const fn conflicting(mode: LockMode) -> u64 {
 
 const EVERYBODY: u64 = WorkerSet::MAX as u64;
 
-/// See the module. 8 bytes a lock.
+/// See the module. 8 bytes per lock.
 #[derive(Debug)]
 pub struct LockWords {
     words: Box<[AtomicU64]>,
@@ -70,7 +70,8 @@ impl LockWords {
         &self.words[slot as usize & (self.words.len() - 1)]
     }
 
-    /// Takes a lock for a worker, beside what that worker holds there already. Refused: who is in the way.
+    /// Acquires a lock for a worker, in addition to what it holds there. Refused: returns the conflicting
+    /// holders.
     #[inline]
     pub fn try_lock(&self, slot: u32, mode: LockMode, worker: u32) -> Result<(), WorkerSet> {
         let word = self.word(slot);
@@ -89,21 +90,21 @@ impl LockWords {
         }
     }
 
-    /// Gives back everything that a worker holds on a slot.
+    /// Releases everything that a worker holds on a slot.
     #[inline]
     pub fn unlock(&self, slot: u32, worker: u32) {
         let word = self.word(slot);
         let mine = fields_of_all(worker);
         let now = word.load(Ordering::Relaxed);
         if now == 1 << X << worker {
-            // Nobody can change the word of an exclusive lock but its holder.
+            // Only its holder can change the word of an exclusive lock.
             word.store(0, Ordering::Release);
         } else {
             word.fetch_and(!mine, Ordering::Release);
         }
     }
 
-    /// Whether nobody holds anything.
+    /// Whether no lock is held.
     pub fn is_free(&self) -> bool {
         self.words.iter().all(|word| word.load(Ordering::Acquire) == 0)
     }
@@ -132,8 +133,8 @@ mod tests {
     ];
 
     proptest! {
-        /// Against a map from worker to mode: granted exactly when compatible with what all others hold, and
-        /// the refusal names exactly those that are in the way.
+        /// Compares with a map from worker to mode: a lock is granted exactly if it is compatible with all
+        /// other holders, and a refusal names exactly the conflicting ones.
         #[test]
         fn words_grant_as_the_matrix_says(
             steps in prop::collection::vec((0usize..6, 0u32..4, any::<bool>()), 1..80),

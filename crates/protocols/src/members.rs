@@ -1,8 +1,8 @@
-//! Running members that do not conflict, through the product's executor.
+//! Runs members that do not conflict, through the product's executor.
 //!
-//! Without an observer that wants to see installs, waves go to the executor of crate `txn`, whose groups
-//! overlap their memory accesses and whose threads stay. With one, members run one by one on their own
-//! [`Runner`], so that each write can be told of.
+//! Unless the observer wants to see installs, waves are run by the executor of crate `txn`, whose groups
+//! overlap their memory accesses and whose threads persist. Otherwise each member runs separately on a
+//! [`Runner`], so that each write can be reported.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,10 +18,10 @@ use crate::epoch::{Runner, in_batch};
 use crate::report::Counts;
 use crate::{Job, Observe, RunReport};
 
-/// Members of a wave that are worth other threads.
+/// Minimum number of members for which a wave is divided among threads.
 const SPLIT_MEMBERS: usize = 256;
 
-/// What one worker of a wave keeps.
+/// The state that a worker keeps.
 #[derive(Default)]
 struct Worker {
     counts: Counts,
@@ -37,10 +37,10 @@ pub(crate) struct MemberRunner<'j, O> {
     works: Vec<Work<'j>>,
 }
 
-/// Counts what members come to.
+/// Counts the outcomes of members.
 struct Sink<'s, O> {
     counts: &'s mut Counts,
-    /// The jobs of the batch, by place in it.
+    /// The jobs of the batch, by position.
     members: &'s [usize],
     observe: &'s O,
 }
@@ -68,8 +68,8 @@ impl<'j, O: Observe> MemberRunner<'j, O> {
         }
     }
 
-    /// Runs waves one after the other, as one batch of the store: each a slice of `members`, given by its
-    /// end. The members of a wave do not conflict. A large wave is shared by all workers.
+    /// Runs waves one after the other, as one batch of the store; each is the slice of `members` up to its
+    /// end. The members of a wave do not conflict. A large wave is divided among all workers.
     pub fn run_waves(&mut self, store: &Arc<Store>, members: &[usize], wave_ends: &[usize]) {
         if members.is_empty() {
             return;
@@ -144,7 +144,7 @@ impl<'j, O: Observe> MemberRunner<'j, O> {
         }
     }
 
-    /// Adds what was counted to a report.
+    /// Adds the counts to a report.
     pub fn report(&self, report: &mut RunReport) {
         self.workers
             .iter()

@@ -1,12 +1,12 @@
-//! What a transaction needs, as slots of a table of words, for every protocol here.
+//! The needs of a transaction, as slots of a table of words, for every protocol here.
 //!
-//! All protocols derive read and write sets alike, from the declared accesses of a program and its inputs, so
-//! that a difference between two figures is a difference between protocols. The guard of crate `program`
-//! refuses whatever is not declared, so nothing can be forgotten.
+//! All protocols derive read and write sets in the same way, from the declared accesses of a program and its
+//! inputs, so that differences between figures are differences between protocols. The guard of crate
+//! `program` refuses undeclared accesses, so the sets are complete.
 //!
-//! A row access also locks the row's partition and table in an intention mode, for readers of ranges. Where
-//! no program of the stream reads or writes a range or a whole table, nobody could ever conflict with those
-//! intentions, and they are left out: programs are known before the stream runs, as stored procedures are.
+//! A row access also locks the row's partition and table in an intention mode, for readers of ranges. If no
+//! program of the stream accesses a range or a whole table, these intention locks cannot conflict and are
+//! omitted: programs are known before the stream runs, as stored procedures are.
 //!
 //! Source: Hobbes 3.3 (sets known before execution); Barthels 2.3.5 (granularity).
 
@@ -22,11 +22,11 @@ use weft_types::SqlError;
 
 use crate::{Job, Safeguards};
 
-/// The tables of a stream that somebody reads or writes by range or as a whole.
+/// The tables of a stream that some program accesses by range or as a whole.
 #[derive(Debug, Clone, Default)]
 pub struct CoarseTables {
     tables: Vec<TableId>,
-    /// Somebody writes a range or a whole table: what an intention to read conflicts with.
+    /// Whether some program writes a range or a whole table, which conflicts with intentions to read.
     written_whole: bool,
 }
 
@@ -37,13 +37,13 @@ fn is_coarse_access(access: &Access) -> bool {
     )
 }
 
-/// Whether a program declares a range or a table: it does not say which rows.
+/// Whether a program declares a range or a table, so that its rows are unknown.
 pub(crate) fn is_coarse(program: &Program) -> bool {
     program.accesses.iter().any(is_coarse_access)
 }
 
 impl CoarseTables {
-    /// Looks at every program of the stream once. About a nanosecond a job when neighbours share a program.
+    /// Examines every program of the stream once. About a nanosecond per job if neighbours share a program.
     pub fn of(jobs: &[Job]) -> CoarseTables {
         let mut seen: HashSet<*const Program> = HashSet::new();
         let mut last = std::ptr::null();
@@ -72,16 +72,16 @@ impl CoarseTables {
     }
 }
 
-/// One slot and how it is needed.
+/// A slot and the mode in which it is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
-    /// Which word of the protocol's table.
+    /// Index into the protocol's table of words.
     pub slot: u32,
-    /// How.
+    /// The mode.
     pub mode: LockMode,
 }
 
-/// Turns jobs into lock requests and needs; keeps its memory between jobs.
+/// Derives lock requests and needs of jobs; reuses its memory.
 #[derive(Debug, Default)]
 pub struct NeedFinder {
     keys: AccessKeys,
@@ -89,8 +89,8 @@ pub struct NeedFinder {
 }
 
 impl NeedFinder {
-    /// The lock requests of a job, in the order of its accesses; rows only if no access of its tables is
-    /// coarse. Errors: inputs that do not fit, a table that is gone.
+    /// The lock requests of a job, in the order of its accesses; only rows if no access to its tables is
+    /// coarse. Errors: inputs that do not fit, a table that no longer exists.
     pub fn requests(
         &mut self,
         job: &Job,
@@ -119,7 +119,7 @@ impl NeedFinder {
                     (ResourceId::row_hashed(access.table, key.hash), LockMode::X)
                 }
                 AccessKind::WriteValue(index) => (ResourceId::value_hashed(index, key.hash), LockMode::X),
-                // Not here: their tables are coarse.
+                // Not reached: their tables are coarse.
                 AccessKind::ReadRange
                 | AccessKind::WriteRange
                 | AccessKind::ReadTable
@@ -130,9 +130,9 @@ impl NeedFinder {
         Ok(&self.requests)
     }
 
-    /// The same for protocols that know three kinds of access: what is read (S), what many may change at once
-    /// (IX), and what is changed alone (X). Where somebody writes a whole table, intentions count as the real
-    /// thing.
+    /// The needs for protocols with three kinds of access: shared reads (S), changes that are compatible with
+    /// each other (IX), exclusive changes (X). If some program writes a whole table, intentions count as the
+    /// full mode.
     pub(crate) fn simple_needs(
         &mut self,
         job: &Job,
@@ -153,7 +153,7 @@ impl NeedFinder {
         Ok(())
     }
 
-    /// The requests without the reads, if reads are not to be locked.
+    /// The requests, without reads if the safeguards do not lock them.
     pub(crate) fn guarded_requests<G: Safeguards>(
         &mut self,
         job: &Job,
@@ -167,7 +167,7 @@ impl NeedFinder {
         Ok(&self.requests)
     }
 
-    /// The needs without the reads, if reads are not to be locked.
+    /// The needs, without reads if the safeguards do not lock them.
     pub(crate) fn guarded_needs<G: Safeguards>(
         &mut self,
         job: &Job,
@@ -176,13 +176,13 @@ impl NeedFinder {
         slot_mask: u32,
         out: &mut Vec<Need>,
     ) -> Result<(), SqlError> {
-        // Before they are joined: who reads a range and writes into it still writes.
+        // Filtered before modes are joined: a transaction that reads a range and writes into it still writes.
         needs_of(self.guarded_requests::<G>(job, catalog, coarse)?, slot_mask, out);
         Ok(())
     }
 
-    /// The same as slots of a table of `slot_mask + 1` words, each once, in access order. Modes on one slot
-    /// are joined, so a collision can only ask for more than is needed.
+    /// The requests as slots of a table of `slot_mask + 1` words, without duplicates, in access order. Modes
+    /// on one slot are joined, so that a collision can only strengthen a mode.
     pub fn needs(
         &mut self,
         job: &Job,
@@ -211,8 +211,8 @@ pub(crate) fn needs_of(requests: &[LockRequest], slot_mask: u32, out: &mut Vec<N
     }
 }
 
-/// The word of a resource. The id is a hash already; its upper half is folded in, since its top bits name the
-/// kind.
+/// The word of a resource. The id is already a hash; its upper half is folded in because its top bits encode
+/// the kind.
 #[inline]
 pub fn slot_of(resource: ResourceId, slot_mask: u32) -> u32 {
     (resource.0 ^ resource.0 >> 32) as u32 & slot_mask

@@ -1,32 +1,32 @@
-//! Looking on while a protocol runs: what each transaction answered, and what each write replaced.
+//! Observes a running protocol: what each transaction answered, and what each write replaced.
 //!
-//! For the serializability check (`history`). An observer is a type parameter, so that a run without one
+//! Used by the serializability check (`history`). An observer is a type parameter, so that a run without one
 //! ([`Unobserved`]) is compiled without the calls.
 
 use weft_base::TableId;
 use weft_program::Outcome;
 use weft_types::SqlError;
 
-/// Told by the workers what happens.
+/// Called by the workers.
 pub trait Observe: Sync {
-    /// Whether [`Observe::installed`] is called; finding the replaced row costs a look-up per write.
+    /// Whether [`Observe::installed`] is called; finding the replaced row costs a lookup per write.
     const INSTALLS: bool;
 
-    /// A row was put in place by a transaction that may do so: `old` is what it replaced there and then.
-    /// Not final: an attempt that is given up is told of by [`Observe::given_up`].
+    /// A transaction with permission to write has installed a row, which replaced `old` at that moment. Not
+    /// final: an aborted attempt is reported by [`Observe::given_up`].
     fn installed(&self, job: usize, table: TableId, old: Option<&[u8]>, new: Option<&[u8]>);
 
-    /// What was installed for this job has been taken back, and the job will be run again.
+    /// The writes installed for this job have been undone, and the job will be retried.
     fn given_up(&self, job: usize);
 
-    /// Called before each access to a row: where a test lets another worker come between.
+    /// Called before each row access, where a test lets another worker interleave.
     fn pause(&self) {}
 
-    /// The transaction has ended. After an error nothing of it is left.
+    /// The transaction has ended. After an error none of its writes remain.
     fn answered(&self, job: usize, answer: Result<&Outcome, &SqlError>);
 }
 
-/// Nobody looks on.
+/// No observer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unobserved;
 

@@ -1,4 +1,4 @@
-//! A data access that tells an observer what each write replaced.
+//! A data access that reports to an observer what each write replaced.
 
 use std::ops::Bound;
 
@@ -9,7 +9,7 @@ use weft_types::SqlError;
 use crate::Observe;
 use crate::forward::forward;
 
-/// Another access, looked on by an observer.
+/// Wraps another access for an observer.
 pub(crate) struct ObservedAccess<'o, A, O> {
     access: A,
     job: usize,
@@ -27,7 +27,7 @@ impl<'o, A: DataAccess, O: Observe> ObservedAccess<'o, A, O> {
         }
     }
 
-    /// Keeps a copy of the row as it is now. False: there is none.
+    /// Copies the current row; false if there is none.
     fn keep(&mut self, row: &RowHandle) -> bool {
         self.old.clear();
         match self.access.row(row) {

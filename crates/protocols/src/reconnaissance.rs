@@ -1,18 +1,18 @@
 //! Unknown sets by reconnaissance: a run at the batch's boundary finds the keys, planning locks them, and the
-//! run that counts is kept to them.
+//! actual run is restricted to them.
 //!
 //! ```text
 //! 1. scout    each member whose declared accesses are ranges or tables runs at the boundary, without
 //!             writing, many at a time so that their memory accesses overlap; its footprint is recorded
-//! 2. plan     waves, by footprints; members with known sets by what they declare
-//! 3. run      wave after wave; a member that leaves its footprint, since an earlier one changed what led it
-//!             there, is undone and put off to the next batch, first in line
+//! 2. plan     waves, by footprints; members with known sets by their declared accesses
+//! 3. run      wave after wave; a member that leaves its footprint, because an earlier one changed the rows
+//!             that led it there, is rolled back and deferred to the front of the next batch
 //! ```
 //!
 //! After [`ATTEMPTS_MAX`] runs that left their footprints a program is planned by its declared accesses, as
-//! is one whose run touched something that has no key. Who is put off depends on the boundary and on places
-//! alone, so the outcome is repeatable. Members with a footprint do not keep the order of the stream when one
-//! of them is put off.
+//! is a program whose run accessed something without a key. Deferral depends only on the boundary and on
+//! positions, so the outcome is repeatable. Members with a footprint do not keep stream order when one of
+//! them is deferred.
 //!
 //! Source: Thomson et al. 2012 (Calvin), 3.2.1 (optimistic lock location prediction); Hobbes 3.3.3;
 //! DESIGN.md, Programs.
@@ -37,19 +37,19 @@ use crate::observed::ObservedAccess;
 use crate::report::Counts;
 use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 
-/// Runs of one job that may leave their footprints; the next one is planned by what is declared.
+/// Runs of one job that may leave their footprints; the next one is planned by its declared accesses.
 const ATTEMPTS_MAX: u32 = 2;
 /// Scouts whose memory accesses overlap.
 const GROUP_SCOUTS: usize = 32;
-/// Members with known sets that are fetched ahead together.
+/// Members with known sets that are prefetched together.
 const GROUP_MEMBERS: usize = 16;
-/// Members of a wave, or scouts, that are worth other threads.
+/// Minimum number of members of a wave, or scouts, that are divided among threads.
 const SPLIT_MEMBERS: usize = 256;
 
 /// Waves planned by footprints.
 #[derive(Debug, Clone, Copy)]
 pub struct Reconnaissance<G = Sound> {
-    /// Most members of one batch; never more than there may be waves.
+    /// Maximum number of members per batch, limited by the number of waves.
     pub max_members: usize,
     /// Slots of the wave planner.
     pub lock_slots: usize,
@@ -68,7 +68,7 @@ impl Default for Reconnaissance {
 }
 
 impl<G> Reconnaissance<G> {
-    /// The same with other safeguards.
+    /// This protocol with other safeguards.
     pub fn guarded<H: Safeguards>(self, safeguards: H) -> Reconnaissance<H> {
         Reconnaissance {
             max_members: self.max_members,
@@ -78,11 +78,11 @@ impl<G> Reconnaissance<G> {
     }
 }
 
-/// One job of a batch.
+/// A job of a batch.
 #[derive(Default)]
 struct Member {
     job: usize,
-    /// It is kept to its footprint.
+    /// Whether it is restricted to its footprint.
     is_kept: bool,
     footprint: Footprint,
     is_refused: bool,
@@ -97,7 +97,7 @@ struct Scout {
     is_done: bool,
 }
 
-/// What one worker keeps.
+/// The state that a worker keeps.
 #[derive(Default)]
 struct Worker {
     counts: Counts,
@@ -105,7 +105,7 @@ struct Worker {
     scouts: Vec<Scout>,
 }
 
-/// A batch that is open.
+/// An open batch.
 struct Batch<'b> {
     jobs: &'b [Job],
     catalog: &'b Catalog,
@@ -113,7 +113,7 @@ struct Batch<'b> {
     writer: &'b BatchWriter<'b>,
 }
 
-/// Lets all workers, or the first alone, take pieces of a range until there are none left.
+/// Lets all workers, or only the first, process pieces of a range until none are left.
 fn share<W: Send>(
     workers: &mut [W],
     len: usize,
@@ -145,7 +145,7 @@ fn share<W: Send>(
 }
 
 impl Batch<'_> {
-    /// Records the footprints of some members, whose memory accesses overlap.
+    /// Records the footprints of some members with overlapping memory accesses.
     fn scout(&self, view: ReadView<'_>, scouts: &mut Vec<Scout>, members: &[usize]) {
         scouts.resize_with(scouts.len().max(members.len()), Scout::default);
         let mut group: Vec<_> = members
@@ -184,7 +184,7 @@ impl Batch<'_> {
                 let access = ReadAccess::interleaved(view, BatchId(0), &mut scout.probe);
                 let mut access = Watched::scouting(access, self.catalog, &mut member.footprint);
                 let (scratch, outcome) = (&mut scout.scratch, &mut scout.outcome);
-                // A run that fails has shown where it went until then.
+                // A failed run has recorded its accesses up to the failure.
                 let progress = weft_program::resume(&job.program, &job.inputs, &mut access, scratch, outcome);
                 scout.is_done = !matches!(progress, Ok(Progress::Waiting));
                 left += usize::from(!scout.is_done);
@@ -201,7 +201,7 @@ impl Batch<'_> {
         })
     }
 
-    /// Runs some members of one wave. `first` is the first one's place in the batch.
+    /// Runs some members of one wave. `first` is the batch position of the first.
     fn run<G: Safeguards, O: Observe>(
         &self,
         worker: &mut Worker,
@@ -266,18 +266,18 @@ impl Batch<'_> {
     }
 }
 
-/// Plans what was scouted; keeps its memory.
+/// Plans the scouted members; reuses its memory.
 struct Planner {
     finder: NeedFinder,
     waves: WavePlanner,
     placed: Vec<(usize, u32)>,
     arrangement: Arrangement,
-    /// Places in the batch's list of members, by wave.
+    /// Positions in the batch's list of members, in wave order.
     order: Vec<usize>,
 }
 
 impl Planner {
-    /// Puts the members of a batch into waves. Those whose inputs do not fit are told to `fails`.
+    /// Assigns the members of a batch to waves. Those whose inputs do not fit are passed to `fails`.
     fn plan(&mut self, batch: &Batch<'_>, coarse: &CoarseTables, mut fails: impl FnMut(usize, SqlError)) {
         self.waves.begin();
         self.placed.clear();
@@ -297,7 +297,7 @@ impl Planner {
                     }
                 },
             };
-            // A batch of at most `WAVES_MAX` members has waves for all.
+            // A batch of at most `WAVES_MAX` members has enough waves for all.
             self.placed.extend(wave.map(|wave| (place, wave)));
         }
         self.arrangement
@@ -309,8 +309,8 @@ impl Planner {
     }
 }
 
-/// Gives the places of a batch to their jobs. `scouts` gets the places of those to be scouted.
-fn seat(jobs: &[Job], chosen: &[Chosen], members: &[Mutex<Member>], scouts: &mut Vec<usize>) {
+/// Assigns the positions of a batch to their jobs; `scouts` receives the positions to be scouted.
+fn assign(jobs: &[Job], chosen: &[Chosen], members: &[Mutex<Member>], scouts: &mut Vec<usize>) {
     scouts.clear();
     for (place, (member, chosen)) in members.iter().zip(chosen).enumerate() {
         let mut member = member.lock();
@@ -326,7 +326,7 @@ fn seat(jobs: &[Job], chosen: &[Chosen], members: &[Mutex<Member>], scouts: &mut
 impl<G: Safeguards> Protocol for Reconnaissance<G> {
     const NAME: &'static str = "reconnaissance";
 
-    /// Planning is what one thread takes for it; scouting is not in it.
+    /// Planning is the time of the planning thread, without scouting.
     fn run_observed<O: Observe>(
         &self,
         store: &Arc<Store>,
@@ -348,7 +348,7 @@ impl<G: Safeguards> Protocol for Reconnaissance<G> {
             .collect();
         let mut workers: Vec<Worker> = (0..worker_count(workers)).map(|_| Worker::default()).collect();
         let (mut scouts, mut planning) = (Vec::new(), Duration::ZERO);
-        // Who looks on shall see as much happen at once as can.
+        // For an observer, as much as possible is run concurrently.
         let pieces = if O::INSTALLS {
             (1, 2)
         } else {
@@ -356,7 +356,7 @@ impl<G: Safeguards> Protocol for Reconnaissance<G> {
         };
         let run = |chosen: &[Chosen], writer: &BatchWriter<'_>, catalog: &Catalog, report: &mut RunReport| {
             let members = slots.get(..chosen.len()).unwrap_or_default();
-            seat(jobs, chosen, members, &mut scouts);
+            assign(jobs, chosen, members, &mut scouts);
             let snapshot = store.snapshot();
             let batch = Batch {
                 jobs,

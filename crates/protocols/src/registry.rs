@@ -1,4 +1,4 @@
-//! The protocols by name, for command lines and experiments.
+//! Protocols by name, for command lines and experiments.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const fn entry<P: Protocol + Default>() -> (&'static str, Run) {
     })
 }
 
-/// Two-phase locking under a policy.
+/// Two-phase locking with a policy.
 const fn locking<P: LockPolicy>() -> (&'static str, Run) {
     (P::NAME, |store, jobs, workers| {
         TwoPhaseLocking::under(P::default()).run(store, jobs, workers)
@@ -97,15 +97,15 @@ impl fmt::Display for UnknownProtocol {
 impl std::error::Error for UnknownProtocol {}
 
 /// The names that [`run_by_name`] takes, the product's own first. `batch-serial` and
-/// `two-phase-locking-interleaved` tell prefetching and concurrency control apart: `batch` is interleaved,
-/// `two-phase-locking` is not. `partitioned-by-owner` runs each transaction where its first row lies. It also
-/// takes `waves@N`, waves whose groups have N probes in flight at most (or those of one member): for
-/// measuring how many pay off.
+/// `two-phase-locking-interleaved` separate the effects of prefetching and concurrency control: `batch` is
+/// interleaved, `two-phase-locking` is not. `partitioned-by-owner` runs each transaction at the owner of its
+/// first row. [`run_by_name`] also takes `waves@N`: waves whose groups have at most N probes in flight (or
+/// those of one member), to measure how many pay off.
 pub fn protocol_names() -> Vec<&'static str> {
     PROTOCOLS.iter().map(|(name, _)| *name).collect()
 }
 
-/// As `waves@8`: the product's planner with at most so many probes in flight.
+/// Parses `waves@8`: the product's planner with a maximum of probes in flight.
 fn in_flight(name: &str) -> Option<Execution> {
     let probes = name.strip_prefix(Waves::<Sound>::NAME)?.strip_prefix('@')?;
     Some(Execution::InFlight(
@@ -118,7 +118,7 @@ pub fn is_protocol(name: &str) -> bool {
     in_flight(name).is_some() || PROTOCOLS.iter().any(|(known, _)| *known == name)
 }
 
-/// Runs a stream under the protocol of that name, with its default settings. See [`Protocol::run`].
+/// Runs a stream with the protocol of that name and its default settings. See [`Protocol::run`].
 pub fn run_by_name(
     name: &str,
     store: &Arc<Store>,

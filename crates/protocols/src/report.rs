@@ -1,18 +1,18 @@
-//! What running a stream came to: counts, times, and a histogram of latencies.
+//! The result of running a stream: counts, times, and a histogram of latencies.
 //!
-//! Latency is taken of one transaction in [`LATENCY_SAMPLE`], so that reading the clock does not show in the
-//! throughput. It runs from the moment a protocol first looks at a transaction to the moment its writes are
-//! in place and its locks, if it has any, are gone.
+//! Latency is sampled for one transaction in [`LATENCY_SAMPLE`], so that reading the clock does not affect
+//! throughput. It is measured from the moment a protocol first considers a transaction until its writes are
+//! installed and its locks, if any, are released.
 
 use std::time::{Duration, Instant};
 
-/// One transaction in so many has its latency taken.
+/// One transaction in this many has its latency sampled.
 pub const LATENCY_SAMPLE: usize = 16;
 
 const BUCKETS: usize = 128;
 
-/// A histogram of durations: two buckets for each power of two of nanoseconds, so a quantile is good to about
-/// 40 %. 1 KiB.
+/// A histogram of durations: two buckets per power of two of nanoseconds, so that a quantile is accurate to
+/// about 40 %. 1 KiB.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Latency {
     counts: [u64; BUCKETS],
@@ -36,7 +36,7 @@ fn bucket_of(nanos: u64) -> usize {
     (2 * power + (nanos >> (power - 1) & 1) as u32) as usize
 }
 
-/// The largest duration that falls into a bucket, in nanoseconds.
+/// The largest duration in a bucket, in nanoseconds.
 fn bucket_end(bucket: usize) -> u64 {
     let power = (bucket / 2) as u32;
     let half = 1u64 << power >> 1;
@@ -51,20 +51,20 @@ impl Latency {
         self.counts[bucket_of(nanos) % BUCKETS] += 1;
     }
 
-    /// Adds what another histogram holds.
+    /// Adds another histogram.
     pub fn merge(&mut self, other: &Latency) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
         }
     }
 
-    /// Durations added.
+    /// The number of durations added.
     pub fn samples(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The duration that this share (0 to 1) of all samples does not exceed; zero without samples. Never
-    /// less than the true one, and at most half again as much.
+    /// The duration that a `share` (0 to 1) of all samples does not exceed; zero without samples. Never less
+    /// than the true one, and at most 50 % more.
     pub fn quantile(&self, share: f64) -> Duration {
         let wanted = (self.samples() as f64 * share.clamp(0.0, 1.0)).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -78,27 +78,27 @@ impl Latency {
     }
 }
 
-/// What running a stream came to.
+/// The result of running a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunReport {
     /// Wall time of the whole stream.
     pub elapsed: Duration,
-    /// Time that one thread spent on choosing what may run together, release of locks included where a lock
-    /// manager does it; zero for protocols that do not plan.
+    /// Time that one thread spent choosing what may run together, including release of locks by a lock
+    /// manager; zero for protocols that do not plan.
     pub planning: Duration,
     /// Transactions that committed.
     pub committed: u64,
-    /// Transactions that ended in an error of their own.
+    /// Transactions that failed with their own error.
     pub failed: u64,
-    /// Attempts that the protocol gave up and began again: refused locks, failed validations, late arrivals.
+    /// Attempts that the protocol aborted and retried: refused locks, failed validations, late arrivals.
     pub aborts: u64,
-    /// Times a transaction was put off (batch) or had to wait for a lock (locking).
+    /// How often a transaction was deferred (batches) or had to wait for a lock (locking).
     pub deferrals: u64,
-    /// Batches formed; for protocols without batches, epochs.
+    /// Batches formed; epochs for protocols without batches.
     pub batches: u64,
-    /// Rows asked of their owners, attempts that were given up included; zero where rows have no owners.
+    /// Row accesses requested from owners, including aborted attempts; zero if rows have no owners.
     pub accesses: u64,
-    /// Those whose owner was another worker.
+    /// Those of them whose owner was another worker.
     pub remote_accesses: u64,
     /// Latencies of a sample of the transactions.
     pub latency: Latency,
@@ -110,22 +110,22 @@ impl RunReport {
         self.committed as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Attempts given up, as a share of all attempts.
+    /// Aborted attempts as a share of all attempts.
     pub fn abort_rate(&self) -> f64 {
         share(self.aborts, self.aborts + self.committed + self.failed)
     }
 
-    /// Deferrals or waits for each transaction that ended.
+    /// Deferrals or waits per finished transaction.
     pub fn deferral_rate(&self) -> f64 {
         share(self.deferrals, self.committed + self.failed)
     }
 
-    /// Accesses to another worker's rows, as a share of all; `None` where rows have no owners.
+    /// Accesses to other workers' rows as a share of all; `None` if rows have no owners.
     pub fn remote_share(&self) -> Option<f64> {
         (self.accesses > 0).then(|| share(self.remote_accesses, self.accesses))
     }
 
-    /// Adds what a worker counted; times are left alone.
+    /// Adds a worker's counts; times are unchanged.
     pub(crate) fn add_counts(&mut self, counts: &Counts) {
         self.committed += counts.committed;
         self.failed += counts.failed;
@@ -141,7 +141,7 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// What one worker counts; on lines of its own, so that workers do not share any.
+/// The counts of one worker, aligned so that workers share no cache line.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(align(128))]
 pub(crate) struct Counts {
@@ -155,13 +155,13 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// The clock, if this job is one of those whose latency is taken.
+    /// The current time if this job's latency is sampled.
     #[inline]
     pub fn start(job: usize) -> Option<Instant> {
         job.is_multiple_of(LATENCY_SAMPLE).then(Instant::now)
     }
 
-    /// Takes the latency of a job that started then.
+    /// Records the latency of a job that started at `start`.
     #[inline]
     pub fn end(&mut self, start: Option<Instant>) {
         if let Some(start) = start {
@@ -169,7 +169,7 @@ impl Counts {
         }
     }
 
-    /// Counts a transaction that ended.
+    /// Counts a finished transaction.
     #[inline]
     pub fn ended(&mut self, committed: bool) {
         self.committed += u64::from(committed);

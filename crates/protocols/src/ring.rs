@@ -1,4 +1,4 @@
-//! A ring between two threads: one sends, one receives, in order, without locks.
+//! A lock-free ring buffer with a single sender and a single receiver.
 //!
 //! ```text
 //!   sender writes  slot[tail & mask], then tail += 1 (release)
@@ -6,9 +6,9 @@
 //!   full: tail - head = capacity          empty: tail = head
 //! ```
 //!
-//! Each side keeps its last sight of the other's counter and looks again only when that says full or empty,
-//! so that most messages move one cache line, the slot's. Full: the sender is told, and does something
-//! else.
+//! Each side caches the other's counter and reloads it only when the cached value indicates full or empty, so
+//! that most messages transfer only the slot's cache line. If the ring is full, sending fails and the
+//! caller does something else.
 //!
 //! Source: BionicDB 4.6 (request and response channels between workers); Hobbes 3.2 (a queue each way for
 //! every worker).
@@ -27,10 +27,10 @@ struct Shared<T> {
     tail: Counter,
 }
 
-// SAFETY: a slot is written by the one sender before the release of `tail` that shows it to the one receiver,
-// and read by that before the release of `head` that gives it back. Values go from thread to thread.
+// SAFETY: the only sender writes a slot before the release of `tail` that publishes it to the only receiver,
+// which reads it before the release of `head` that returns it. Values move between threads.
 unsafe impl<T: Send> Sync for Shared<T> {}
-// SAFETY: as above; nothing in it is bound to a thread.
+// SAFETY: as above; no part of it is bound to a thread.
 unsafe impl<T: Send> Send for Shared<T> {}
 
 /// The sending end.
@@ -47,8 +47,8 @@ pub(crate) struct Receiver<T> {
     tail_seen: Cell<usize>,
 }
 
-/// A ring for `capacity` messages, rounded up to a power of two. Messages are plain data, so those that are
-/// never received need no care.
+/// A ring for `capacity` messages, rounded up to a power of two. Messages are `Copy`, so unreceived ones need
+/// no drop.
 pub(crate) fn ring<T: Copy + Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let slot = || UnsafeCell::new(MaybeUninit::uninit());
     let shared = Arc::new(Shared {
@@ -70,7 +70,7 @@ pub(crate) fn ring<T: Copy + Send>(capacity: usize) -> (Sender<T>, Receiver<T>) 
 }
 
 impl<T: Copy> Sender<T> {
-    /// Sends a message; false when there is no room.
+    /// Sends a message; false if the ring is full.
     pub fn send(&self, message: T) -> bool {
         let shared = &*self.shared;
         let (tail, capacity) = (self.tail.get(), shared.slots.len());
@@ -83,8 +83,8 @@ impl<T: Copy> Sender<T> {
         let Some(slot) = shared.slots.get(tail & (capacity - 1)) else {
             return false;
         };
-        // SAFETY: the slot is not in use: the receiver has released it (acquired above), and this is the only
-        // sender, since an end can be neither copied nor shared.
+        // SAFETY: the slot is unused: the receiver has released it (acquired above), and this is the only
+        // sender, because an end can be neither copied nor shared.
         unsafe { (*slot.get()).write(message) };
         self.tail.set(tail.wrapping_add(1));
         shared.tail.0.store(tail.wrapping_add(1), Ordering::Release);
@@ -104,8 +104,8 @@ impl<T: Copy> Receiver<T> {
             }
         }
         let slot = shared.slots.get(head & (capacity - 1))?;
-        // SAFETY: the sender has written and released it (acquired above), and does not touch it until `head`
-        // has passed; this is the only receiver.
+        // SAFETY: the sender has written and released it (acquired above), and does not access it until
+        // `head` has advanced; this is the only receiver.
         let message = unsafe { (*slot.get()).assume_init() };
         self.head.set(head.wrapping_add(1));
         shared.head.0.store(head.wrapping_add(1), Ordering::Release);

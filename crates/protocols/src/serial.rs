@@ -1,5 +1,5 @@
-//! No concurrency control: one thread runs the stream. What every other protocol is to be compared with when
-//! there is nothing to gain from concurrency, as with one hot key in every transaction.
+//! No concurrency control: one thread runs the stream. The baseline for every other protocol when concurrency
+//! cannot help, as with one hot key in every transaction.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl Default for Serial {
 impl Protocol for Serial {
     const NAME: &'static str = "serial";
 
-    /// `workers` is of no account.
+    /// `workers` is ignored.
     fn run_observed<O: Observe>(&self, store: &Arc<Store>, jobs: &[Job], _: usize, observe: &O) -> RunReport {
         let mut states = [(Runner::default(), Counts::default())];
         let work = |(runner, counts): &mut (Runner, Counts), epoch: Epoch<'_>, claims: &Claims| {

@@ -1,25 +1,25 @@
-//! Optimistic: run without locks on private writes, then lock what is written, validate what was read,
-//! install.
+//! Optimistic: runs without locks on private writes, then locks the write set, validates the read set,
+//! installs the writes.
 //!
 //! ```text
 //! word (u64) | 63     | 62 .. 56      | 55 ........ 0 |
 //!            | locked | changing: IX  | version       |
 //!
-//! read phase   note the words of everything needed; run the program, writes into a private buffer
-//! 1. lock      the words of the write set, in slot order, so that no circle can close
-//! 2. validate  every word noted: unchanged, and locked by nobody else
+//! read phase   note the words of all needs; run the program, with writes in a private buffer
+//! 1. lock      the words of the write set, in slot order, so that there is no cycle
+//! 2. validate  every word noted: unchanged, and not locked by another
 //! 3. install   the buffered writes, through the store's member
 //! 4. unlock    with a new version
 //! ```
 //!
-//! A word stands for a row, a unique value, or the keys of a range or table. Whoever inserts into a range
-//! that somebody of the stream reads announces a change there (many may at a time) from step 1 to step 4,
-//! which is what Silo's versions of index nodes do against phantoms. An error of a program that read what
-//! was being changed proves nothing, so errors are validated too before they are answered.
+//! A word represents a row, a unique value, or the keys of a range or table. A transaction that inserts into
+//! a range which some program of the stream reads announces a change there from step 1 to step 4 (several may
+//! at a time), which prevents phantoms like Silo's versions of index nodes. An error of a program that read
+//! data in transition proves nothing, so errors are also validated before they are answered.
 //!
-//! Differences from the original: words are noted from the declared accesses before the program runs, as
-//! for every protocol here; versions carry no epoch, since the store's epochs order recovery; reads need no
-//! second look at the word, since stored versions do not change under a reader.
+//! Differences from the original: words are noted from the declared accesses before the program runs, as for
+//! every protocol here; versions contain no epoch, because the store's epochs order recovery; reads need not
+//! check the word again, because stored versions do not change under a reader.
 //!
 //! Source: Tu et al. 2013 (Silo), sections 4.2 to 4.6.
 
@@ -42,15 +42,15 @@ const CHANGING_ONE: u64 = 1 << 56;
 const CHANGING: u64 = 0x7f << 56;
 const VERSION: u64 = CHANGING_ONE - 1;
 
-/// The word after a change: a new version, the fields above it kept.
+/// The word after a change: a new version; the fields above it are kept.
 const fn next_version(word: u64) -> u64 {
     word & !VERSION | (word + 1) & VERSION
 }
 
-/// Silo-like optimistic concurrency control.
+/// Optimistic concurrency control in the style of Silo.
 #[derive(Debug, Clone, Copy)]
 pub struct Silo<G = Sound> {
-    /// Words in the table; a collision makes two rows share one.
+    /// Words in the table; rows that collide share one.
     pub word_slots: usize,
     /// Transactions between two publications of the store.
     pub epoch_transactions: usize,
@@ -69,7 +69,7 @@ impl Default for Silo {
 }
 
 impl<G> Silo<G> {
-    /// The same with other safeguards.
+    /// This protocol with other safeguards.
     pub fn guarded<H: Safeguards>(self, safeguards: H) -> Silo<H> {
         Silo {
             word_slots: self.word_slots,
@@ -85,7 +85,7 @@ struct Worker {
     counts: Counts,
     finder: NeedFinder,
     needs: Vec<Need>,
-    /// The words of `needs` as noted before the run.
+    /// The words of `needs`, noted before the run.
     noted: Vec<u64>,
     runner: Runner,
     buffer: WriteBuffer,
@@ -98,7 +98,7 @@ impl Words {
         &self.0[need.slot as usize & (self.0.len() - 1)]
     }
 
-    /// Notes all words, waiting while one is being changed.
+    /// Notes all words, waiting for each one that is being changed.
     fn note(&self, needs: &[Need], noted: &mut Vec<u64>) {
         noted.clear();
         for need in needs {
@@ -119,7 +119,7 @@ impl Words {
         }
     }
 
-    /// Step 1; `needs` are in slot order. Returns how many words were not free at once.
+    /// Step 1; `needs` are in slot order. Returns how many words were not immediately free.
     fn lock(&self, needs: &[Need]) -> u64 {
         let mut waits = 0;
         for need in needs {
@@ -148,14 +148,14 @@ impl Words {
         waits
     }
 
-    /// Step 2. `mine`: the write set is locked by this very transaction.
+    /// Step 2. `mine`: the write set is locked by this transaction.
     fn validate(&self, needs: &[Need], noted: &[u64], mine: bool) -> bool {
         fence(Ordering::SeqCst);
         needs.iter().zip(noted).all(|(need, noted)| {
             let word = self.word(need).load(Ordering::Acquire);
             match need.mode {
                 LockMode::X if mine => word & VERSION == noted & VERSION,
-                // Who changes with others has read nothing there but rows, which have words of their own.
+                // A shared change has read nothing at this word except rows, which have their own words.
                 LockMode::IX => true,
                 _ => word == *noted,
             }
@@ -168,7 +168,7 @@ impl Words {
             let word = self.word(need);
             match need.mode {
                 LockMode::X => {
-                    // Locked: nobody else changes it.
+                    // While it is locked, only its holder changes it.
                     let now = word.load(Ordering::Relaxed) & !LOCKED;
                     word.store(if changed { next_version(now) } else { now }, Ordering::Release);
                 }
@@ -185,11 +185,11 @@ impl Words {
     }
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 enum Attempt {
     Committed,
     Failed(SqlError),
-    /// What it read has changed.
+    /// Its read set has changed.
     Invalid,
 }
 

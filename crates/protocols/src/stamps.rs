@@ -1,10 +1,10 @@
-//! The batch lock manager as published: which programs may be in the same batch. The product plans waves
+//! The published batch lock manager: decides which programs may be in the same batch. The product plans waves
 //! instead ([`weft_txn::waves`]).
 //!
-//! Hobbes 3.3.3, Algorithm 1, admits a program if none of its keys conflicts with a program admitted before
-//! it, and clears both bitmaps when the batch is full. Here a slot holds a stamp (the batch that wrote it
-//! last) and the set of modes admitted in that batch, so a new batch makes every old slot void by its number
-//! alone: "release all" costs nothing. The modes are those of the lock table (Barthels 2.3.5), so that one
+//! Hobbes 3.3.3, Algorithm 1, admits a program if none of its keys conflicts with an already admitted
+//! program, and clears both bitmaps when the batch is full. Here a slot contains a stamp (the batch that last
+//! wrote it) and the set of modes admitted in that batch, so a new batch number alone invalidates every old
+//! slot: releasing all costs nothing. The modes are those of the lock table (Barthels 2.3.5), so that one
 //! program may hold a table in IX while another holds one of its rows in X, and a reader of a range conflicts
 //! with a writer into it.
 //!
@@ -13,9 +13,9 @@
 //!              | stamp: batch      | set of LockModes   |
 //! ```
 //!
-//! Invariants: 1. `admit` either stamps every request of a program or none. 2. A collision of two resources
-//! on one slot can only refuse what could have been admitted, never the reverse. 3. The outcome depends only
-//! on the sequence of calls.
+//! Invariants: 1. `admit` stamps either every request of a program or none. 2. A collision of two resources
+//! on one slot can only refuse an admissible program, never admit a conflicting one. 3. The outcome depends
+//! only on the sequence of calls.
 
 use weft_lock::LockRequest;
 use weft_txn::planning::LockSlots;
@@ -32,7 +32,7 @@ pub struct BatchLocks {
 
 impl BatchLocks {
     /// A table of `slot_count` slots for rows, rounded up to a power of two, at least 64, and as many for
-    /// what holds many rows. 8 bytes a slot.
+    /// coarser resources. 8 bytes per slot.
     pub fn new(slot_count: usize) -> BatchLocks {
         let slot_of = LockSlots::new(slot_count);
         BatchLocks {
@@ -42,12 +42,12 @@ impl BatchLocks {
         }
     }
 
-    /// Starts a new batch: everything admitted before is released.
+    /// Starts a new batch, which releases everything admitted before.
     pub fn begin(&mut self) {
         self.stamp += 1;
     }
 
-    /// Takes every request for one program, or none. True when admitted. Cost: two passes over the requests.
+    /// Admits all requests of a program, or none; true if admitted. Cost: two passes over the requests.
     pub fn admit(&mut self, requests: &[LockRequest]) -> bool {
         for request in requests {
             let word = self.slots[self.slot_of.slot(request.resource)];
@@ -110,8 +110,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against sets, with a table so large that collisions are absent for these keys: equal to
-        /// Algorithm 1.
+        /// Compares with sets, with a table so large that these keys do not collide: equals Algorithm 1.
         #[test]
         fn admits_as_algorithm_1(programs in prop::collection::vec(
             prop::collection::vec((0u64..20, any::<bool>()), 1..4), 1..60)) {

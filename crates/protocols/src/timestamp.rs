@@ -1,28 +1,28 @@
-//! Single-version timestamp ordering: a transaction gets its place in the order when it begins, and whoever
-//! comes too late for it begins again with a later one.
+//! Single-version timestamp ordering: a transaction gets its position in the order when it begins; a
+//! transaction that arrives too late for it restarts with a later one.
 //!
 //! ```text
 //! word (u64) | 63 ... 59       | 58 ..... 30     | 29 ...... 0     |
 //!            | writers, dirty  | write timestamp | read timestamp  |
 //!
 //! read         refused when dirty or written later; else read timestamp = max
-//! write (X)    refused when dirty, read later or written later; else marks it dirty for itself alone (31),
+//! write (X)    refused when dirty, read later or written later; else marks it dirty exclusively (31),
 //!              read timestamp = max
-//! change (IX)  refused when read later or dirty for one alone; many may at a time, each counts as one
+//! change (IX)  refused when read later or dirty exclusively; several may at a time, each adds one
 //! commit       write timestamp = max, mark removed
 //! ```
 //!
-//! Who writes alone may read as well: a range before a row is inserted into it. So changes, which come in any
-//! order among themselves, are kept out while it is at work, and afterwards they take it for a reader.
+//! An exclusive writer may also read, for example a range before it inserts a row into it. Changes, which are
+//! unordered among themselves, are therefore excluded while it runs, and are refused afterwards as if it were
+//! a reader.
 //!
 //! Marks and checks are made for the declared accesses before the program runs; it then writes in place,
-//! under its marks. A later writer may come between the check of a read and the read itself, so before
+//! under its marks. A later writer may intervene between the check of a read and the read itself, so before
 //! commit every word read must still be clean and written earlier: the document's "if the second access is
-//! denied by concurrent updates, the transaction should abort". A transaction that is given up after it has
-//! run leaves its write timestamp behind, so that whoever caught sight of what it took back is refused as
-//! well.
+//! denied by concurrent updates, the transaction should abort". A transaction that aborts after its run keeps
+//! its write timestamp in the word, so that transactions which read the undone writes are also refused.
 //!
-//! The clock is one counter; it and all words start again between two epochs before the 29 bits end.
+//! The clock is a counter; it and all words are reset between two epochs before the 29 bits are exhausted.
 //!
 //! Source: BionicDB 4.7 (visibility check, commit protocol).
 
@@ -39,11 +39,11 @@ use crate::report::Counts;
 use crate::two_phase_locking::back_off;
 use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 
-/// Timestamps are below this.
+/// Timestamps are smaller than this.
 pub(crate) const TIMESTAMP_END: u64 = 1 << 29;
 
-/// The mark of one writer that wants nobody beside it.
-const ALONE: u64 = 31;
+/// The mark of an exclusive writer.
+const EXCLUSIVE: u64 = 31;
 
 /// The timestamps and marks of a word; see the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -66,12 +66,12 @@ impl Stamp {
         self.writers << 59 | self.write << 30 | self.read
     }
 
-    /// Permission for one access at a time; `None`: too late. Without `G`'s comparison only marks count.
+    /// Grants an access at a time; `None`: too late. Without `G`'s comparison only marks are checked.
     pub fn access<G: Safeguards>(self, mode: LockMode, time: u64) -> Option<Stamp> {
         let earlier = |other: u64| !G::COMPARES_TIMESTAMPS || other < time;
         let allowed = match mode {
             LockMode::S => self.writers == 0 && earlier(self.write),
-            LockMode::IX => earlier(self.read) && self.writers + 1 < ALONE,
+            LockMode::IX => earlier(self.read) && self.writers + 1 < EXCLUSIVE,
             _ => self.writers == 0 && earlier(self.read) && earlier(self.write),
         };
         allowed.then(|| match mode {
@@ -84,23 +84,23 @@ impl Stamp {
                 ..self
             },
             _ => Stamp {
-                writers: ALONE,
+                writers: EXCLUSIVE,
                 read: self.read.max(time),
                 ..self
             },
         })
     }
 
-    /// Whether what was read under permission at that time is what a reader would read now.
+    /// Whether a read that was granted at that time would return the same data now.
     pub fn still_readable(self, time: u64) -> bool {
         self.writers == 0 && self.write < time
     }
 
-    /// The mark of a writer removed. `wrote`: something was put in place, if only for a moment.
+    /// Removes the mark of a writer. `wrote`: something was installed, if only temporarily.
     pub fn left(self, time: u64, wrote: bool) -> Stamp {
         Stamp {
             writers: match self.writers {
-                ALONE => 0,
+                EXCLUSIVE => 0,
                 many => many.saturating_sub(1),
             },
             write: if wrote { self.write.max(time) } else { self.write },
@@ -112,7 +112,7 @@ impl Stamp {
 /// Basic timestamp ordering.
 #[derive(Debug, Clone, Copy)]
 pub struct Timestamp<G = Sound> {
-    /// Words in the table; a collision makes two rows share one.
+    /// Words in the table; rows that collide share one.
     pub word_slots: usize,
     /// Transactions between two publications of the store.
     pub epoch_transactions: usize,
@@ -131,7 +131,7 @@ impl Default for Timestamp {
 }
 
 impl<G> Timestamp<G> {
-    /// The same with other safeguards.
+    /// This protocol with other safeguards.
     pub fn guarded<H: Safeguards>(self, safeguards: H) -> Timestamp<H> {
         Timestamp {
             word_slots: self.word_slots,
@@ -161,7 +161,7 @@ impl Words {
         &self.words[need.slot as usize & (self.words.len() - 1)]
     }
 
-    /// Starts the clock again when half of it is used. No transaction is under way.
+    /// Resets the clock when half of it is used. No transaction may be running.
     fn begin_epoch(&self) {
         if self.clock.0.load(Ordering::Relaxed) > TIMESTAMP_END / 2 {
             self.words
@@ -171,13 +171,13 @@ impl Words {
         }
     }
 
-    /// The next timestamp; `None` when this epoch has used up all.
+    /// The next timestamp; `None` if this epoch has used all.
     fn now(&self) -> Option<u64> {
         let time = self.clock.0.fetch_add(1, Ordering::Relaxed);
         (time < TIMESTAMP_END).then_some(time)
     }
 
-    /// Asks for everything needed at a time. False: refused, and no mark is left.
+    /// Requests all needs at a time. False: refused, and no mark remains.
     fn access<G: Safeguards>(&self, needs: &[Need], time: u64) -> bool {
         for (n, need) in needs.iter().enumerate() {
             let ask = |word: u64| {
@@ -222,7 +222,7 @@ struct Worker {
     runner: Runner,
 }
 
-/// The error of a transaction that an epoch had no timestamp for: half a thousand million attempts.
+/// The error of a transaction for which an epoch had no timestamp left: half a billion attempts.
 pub(crate) fn clock_ended() -> SqlError {
     SqlError::new(SqlState::INTERNAL_ERROR, "the epoch has used up its timestamps")
 }
@@ -371,7 +371,7 @@ mod tests {
         let changing = Stamp::default().access::<Sound>(LockMode::IX, 3).unwrap();
         assert_eq!(changing.access::<Sound>(LockMode::S, 9), None);
         assert!(changing.access::<Sound>(LockMode::IX, 2).is_some());
-        // Who writes alone may have read a range: nothing may be put into it or taken away.
+        // An exclusive writer may have read a range: nothing may be inserted into it or removed from it.
         assert_eq!(dirty.access::<Sound>(LockMode::IX, 9), None);
     }
 

@@ -1,14 +1,15 @@
-//! Batches of several waves: who conflicts goes into a later wave of the same batch, not into a later batch.
+//! Batches of several waves: conflicting transactions go to a later wave of the same batch, not to a later
+//! batch.
 //!
-//! Conflicting transactions keep the order of the stream, so the outcome is that of the stream one by one,
-//! and one hot key costs no more than running its transactions one after the other.
+//! Conflicting transactions keep stream order, so the outcome is that of serial execution, and one hot key
+//! costs no more than running its transactions serially.
 //!
-//! Where nearly every transaction stands behind another, a plan finds nothing that could run side by side
-//! and costs a third of the execution. So after such a batch the next ones run in the order of the stream,
-//! unplanned, and one in [`BATCHES_IN_LINE`] is planned again to see whether the stream has changed. The
-//! outcome is the same either way.
+//! If nearly every transaction conflicts with an earlier one, planning finds no parallelism and costs a third
+//! of the execution time. After such a batch, the next ones therefore run in stream order, unplanned, and one
+//! in [`BATCHES_IN_LINE`] is planned again to detect that the stream has changed. The outcome is the same in
+//! both cases.
 //!
-//! Source: Hobbes 3.3.3 (batch locking) with `weft_txn::waves` in place of refusal; DESIGN.md, Batches.
+//! Source: Hobbes 3.3.3 (batch locking) with `weft_txn::waves` instead of refusal; DESIGN.md, Batches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,10 +27,10 @@ use crate::needs::{CoarseTables, NeedFinder};
 use crate::report::Counts;
 use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 
-/// Batches in waves.
+/// Batches of several waves.
 #[derive(Debug, Clone, Copy)]
 pub struct Waves<G = Sound> {
-    /// Most members of one batch; never more than there may be waves.
+    /// Maximum number of members per batch, limited by the number of waves.
     pub max_members: usize,
     /// Slots of the wave planner.
     pub lock_slots: usize,
@@ -51,7 +52,7 @@ impl Default for Waves {
 }
 
 impl<G> Waves<G> {
-    /// The same with other safeguards.
+    /// This protocol with other safeguards.
     pub fn guarded<H: Safeguards>(self, safeguards: H) -> Waves<H> {
         Waves {
             max_members: self.max_members,
@@ -61,7 +62,7 @@ impl<G> Waves<G> {
         }
     }
 
-    /// The batches of a stream of so many jobs.
+    /// The batches of a stream of `jobs` jobs.
     pub fn batches(&self, jobs: usize) -> impl Iterator<Item = Range<usize>> + use<G> {
         let members = self.max_members.clamp(1, WAVES_MAX as usize);
         let batch = move |first: usize| first..jobs.min(first + members);
@@ -69,29 +70,29 @@ impl<G> Waves<G> {
     }
 }
 
-/// Batches that follow one with hardly anything to run side by side, unplanned.
+/// Batches that run unplanned after one with hardly any parallelism.
 const BATCHES_IN_LINE: u32 = 15;
-/// A batch with fewer members than so many for each wave is a line.
+/// A batch with fewer members per wave than this is serial.
 const MEMBERS_PER_WAVE: usize = 2;
-/// A batch of fewer says nothing about the stream.
+/// Smaller batches are not representative of the stream.
 const TELLING_MEMBERS: usize = 64;
 
-/// Whether the stream has become a line, one behind the other.
+/// Whether the stream has become serial.
 #[derive(Debug, Default)]
 struct Line {
-    /// Batches to come that are not planned.
+    /// The number of further batches that are not planned.
     left: u32,
 }
 
 impl Line {
-    /// Learns from a planned batch.
+    /// Updates the state after a planned batch.
     fn learn(&mut self, plan: &WavePlan) {
         let members = plan.members().len();
         let is_line = members >= TELLING_MEMBERS && members < plan.ends().len() * MEMBERS_PER_WAVE;
         self.left = if is_line { BATCHES_IN_LINE } else { 0 };
     }
 
-    /// True if the next batch needs no plan. Counts it.
+    /// Whether the next batch needs no plan. Counts it.
     fn takes_next(&mut self) -> bool {
         let takes = self.left > 0;
         self.left = self.left.saturating_sub(1);
@@ -99,22 +100,22 @@ impl Line {
     }
 }
 
-/// Jobs whose slots are fetched before the first of them is placed.
+/// Jobs whose slots are prefetched before the first of them is placed.
 const GROUP_JOBS: usize = 16;
 
-/// A planned batch: members in order of waves, and where each wave ends. Keeps its memory between batches.
+/// A planned batch: members in wave order, and the end of each wave. Reuses its memory.
 #[derive(Debug, Default)]
 pub struct WavePlan {
-    /// What is placed, in stream order: jobs, and the wave of each.
+    /// The placed jobs in stream order, and the wave of each.
     jobs: Vec<usize>,
     waves: Vec<u32>,
     arrangement: Arrangement,
-    /// Jobs by wave, in stream order within each.
+    /// Jobs by wave, in stream order within each wave.
     members: Vec<usize>,
     group: Group,
 }
 
-/// Jobs about to be placed: the requests of all, and where each one's end.
+/// Jobs about to be placed: all requests, and where those of each job end.
 #[derive(Debug, Default)]
 struct Group {
     jobs: Vec<usize>,
@@ -123,30 +124,30 @@ struct Group {
 }
 
 impl WavePlan {
-    /// The jobs, wave after wave.
+    /// The jobs, in wave order.
     pub fn members(&self) -> &[usize] {
         &self.members
     }
 
-    /// Where each wave ends in [`WavePlan::members`].
+    /// The end of each wave in [`WavePlan::members`].
     pub fn ends(&self) -> &[usize] {
         self.arrangement.ends()
     }
 
-    /// Members that stand back for others: behind the first wave.
+    /// Deferred members: those after the first wave.
     pub fn deferrals(&self) -> u64 {
         let first = self.ends().first().copied().unwrap_or(0);
         (self.members.len() - first) as u64
     }
 
-    /// Places all jobs of a range one behind the other.
+    /// Places each job of a range in its own wave.
     fn line_up(&mut self, range: Range<usize>) {
         self.arrangement.arrange(0..range.len() as u32);
         self.members.clear();
         self.members.extend(range);
     }
 
-    /// Sorts what is placed by wave.
+    /// Sorts the placed jobs by wave.
     fn arrange(&mut self) {
         self.arrangement.arrange(self.waves.iter().copied());
         let jobs = &self.jobs;
@@ -155,7 +156,7 @@ impl WavePlan {
         self.members.extend(by_place.filter_map(|index| jobs.get(*index)));
     }
 
-    /// Places the jobs of the group. A batch of at most [`WAVES_MAX`] jobs has waves for all.
+    /// Places the jobs of the group. A batch of at most [`WAVES_MAX`] jobs has enough waves for all.
     fn place_group(&mut self, planner: &mut WavePlanner, mut fails: impl FnMut(usize, SqlError)) {
         let Group { jobs, requests, ends } = &mut self.group;
         let mut start = 0;
@@ -182,7 +183,7 @@ fn too_many_waves() -> SqlError {
     )
 }
 
-/// Plans the batches of a stream, one after the other.
+/// Plans the batches of a stream in order.
 #[derive(Debug)]
 pub struct BatchPlanner {
     coarse: CoarseTables,
@@ -192,7 +193,7 @@ pub struct BatchPlanner {
 }
 
 impl BatchPlanner {
-    /// Over so many slots, for the stream whose tables these are.
+    /// A planner with `lock_slots` slots, for a stream with these tables.
     pub fn new(coarse: CoarseTables, lock_slots: usize) -> BatchPlanner {
         BatchPlanner {
             coarse,
@@ -202,7 +203,7 @@ impl BatchPlanner {
         }
     }
 
-    /// Plans one batch from the jobs of a range. Jobs whose inputs do not fit are told to `fails`.
+    /// Plans one batch from a range of jobs. Jobs whose inputs do not fit are passed to `fails`.
     pub fn plan<G: Safeguards>(
         &mut self,
         jobs: &[Job],
@@ -239,7 +240,7 @@ impl BatchPlanner {
         plan
     }
 
-    /// One batch in the order of the stream, unplanned.
+    /// A batch in stream order, unplanned.
     fn line_up(&mut self, range: Range<usize>) -> &WavePlan {
         self.plan.line_up(range);
         &self.plan

@@ -1,6 +1,6 @@
-//! Arrow arrays as values of ours, values as arrays, and the keys that order them.
+//! Converts between Arrow arrays and our values, and makes the keys that order them.
 //!
-//! An array's SQL type is known from its place; its Arrow type says only how the values lie
+//! An array's SQL type is known from the context; its Arrow type only determines the representation
 //! ([`crate::schema`]).
 
 use std::borrow::Cow;
@@ -56,11 +56,11 @@ pub enum ValueColumn {
     Time(Int64Array),
     /// interval.
     Interval(FixedSizeBinaryArray),
-    /// oid and the types that name things by it.
+    /// oid and the reg* types.
     Oid(UInt32Array),
     /// Arrays and records.
     Nested(BinaryArray),
-    /// Nothing but NULL.
+    /// Only NULLs.
     Nulls,
 }
 
@@ -68,7 +68,7 @@ impl ValueColumn {
     /// Reads `array` as values of type `ty`.
     ///
     /// # Errors
-    /// XX000 if the array is not how values of the type lie.
+    /// XX000 if the array is not a representation of the type.
     pub fn new(array: &ArrayRef, ty: &SqlType) -> Result<ValueColumn, SqlError> {
         Ok(match (ty, array.data_type()) {
             (_, DataType::Null) => ValueColumn::Nulls,
@@ -141,7 +141,7 @@ impl ValueColumn {
             ValueColumn::Float4(array) => ValueRef::Float4(array.value(row)),
             ValueColumn::Float8(array) => ValueRef::Float8(array.value(row)),
             ValueColumn::Decimal(array, scale) => ValueRef::Numeric(decimal(array.value(row), *scale)),
-            // What is no numeric cannot have come here: rows are checked when they are stored.
+            // Invalid numerics cannot occur: rows are checked when they are stored.
             ValueColumn::Numeric(array) => {
                 Numeric::decode(array.value(row)).map_or(ValueRef::Null, ValueRef::Numeric)
             }
@@ -193,7 +193,7 @@ impl ValueColumn {
     }
 }
 
-/// An array or record of what [`Value::encode`] wrote.
+/// Decodes an array or record that [`Value::encode`] wrote.
 fn nested<'a>(bytes: &[u8]) -> ValueRef<'a> {
     match Value::decode(&mut ByteReader::new(bytes)) {
         Ok(Value::Array(array)) => ValueRef::Array(Cow::Owned(array)),
@@ -202,7 +202,7 @@ fn nested<'a>(bytes: &[u8]) -> ValueRef<'a> {
     }
 }
 
-/// A number of a Decimal128 column.
+/// A value of a Decimal128 column.
 #[must_use]
 pub fn decimal(mantissa: i128, scale: u16) -> Numeric {
     if mantissa == DECIMAL_NAN {
@@ -211,7 +211,7 @@ pub fn decimal(mantissa: i128, scale: u16) -> Numeric {
     Numeric::from_i128(mantissa, scale).unwrap_or(Numeric::NAN)
 }
 
-/// Values one by one into an array.
+/// Builds an array value by value.
 pub enum ColumnBuilder {
     /// boolean.
     Bool(BooleanBuilder),
@@ -229,7 +229,7 @@ pub enum ColumnBuilder {
     Decimal(Decimal128Builder, u16),
     /// oid.
     Oid(UInt32Builder),
-    /// bytea; numeric, arrays and records in their stored form, for which there is room to write it.
+    /// bytea; also numeric, arrays and records in their stored form, with a scratch buffer to encode them.
     Bytes(BinaryBuilder, Vec<u8>),
     /// Text of any kind.
     Text(StringBuilder),
@@ -241,7 +241,7 @@ impl ColumnBuilder {
     /// An empty column.
     ///
     /// # Errors
-    /// XX000 for an Arrow type that no value lies in.
+    /// XX000 for an Arrow type that represents no SQL type.
     pub fn new(data_type: &DataType, capacity: usize) -> Result<ColumnBuilder, SqlError> {
         Ok(match data_type {
             DataType::Boolean => ColumnBuilder::Bool(BooleanBuilder::with_capacity(capacity)),
@@ -286,7 +286,7 @@ impl ColumnBuilder {
     /// Appends a value.
     ///
     /// # Errors
-    /// XX000 for a value that does not lie so; 54000 when the column exceeds what an array holds.
+    /// XX000 for a value of another type; 54000 if the column exceeds the capacity of an array.
     #[inline]
     pub fn push(&mut self, value: &ValueRef<'_>) -> Result<(), SqlError> {
         match (self, value) {
@@ -365,7 +365,7 @@ impl ColumnBuilder {
     }
 }
 
-/// An array's offsets are 32 bits wide.
+/// Checks the capacity: an array's offsets are 32 bits wide.
 fn check_room(held: usize, more: usize) -> Result<(), SqlError> {
     if held.saturating_add(more) > i32::MAX as usize {
         return Err(SqlError::new(
@@ -376,10 +376,10 @@ fn check_room(held: usize, more: usize) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// One value as an array; a text and bytes, which may be long, are not copied.
+/// One value as an array; text and bytes, which may be long, are not copied.
 ///
 /// # Errors
-/// XX000 for a value that does not lie so.
+/// XX000 for a value of another type.
 pub fn array_of_one(value: Value, data_type: &DataType) -> Result<ArrayRef, SqlError> {
     let internal = |error: ArrowError| SqlError::internal(error.to_string());
     let whole = |length: usize| OffsetBuffer::<i32>::from_lengths([length]);
@@ -409,7 +409,7 @@ pub fn array_of_one(value: Value, data_type: &DataType) -> Result<ArrayRef, SqlE
 /// Values of type `ty` as an array.
 ///
 /// # Errors
-/// XX000 for values that do not lie so.
+/// XX000 for values of another type.
 pub fn array_of_values(values: &[Value], ty: &SqlType, data_type: &DataType) -> Result<ArrayRef, SqlError> {
     let mut builder = ColumnBuilder::new(data_type, values.len())?;
     for value in values {
@@ -424,7 +424,7 @@ pub fn array_of_values(values: &[Value], ty: &SqlType, data_type: &DataType) -> 
     Ok(builder.finish())
 }
 
-/// Whether Arrow's own equality or order of such an array is not that of its values.
+/// Whether Arrow's own equality or order of such an array differs from that of its values.
 #[must_use]
 pub fn needs_order_key(ty: &SqlType, data_type: &DataType) -> bool {
     match ty {
@@ -434,10 +434,10 @@ pub fn needs_order_key(ty: &SqlType, data_type: &DataType) -> bool {
     }
 }
 
-/// Bytes that are equal where the values are, and ordered as they are. NULL stays NULL.
+/// Keys that compare and equal as the values do. NULL stays NULL.
 ///
 /// # Errors
-/// XX000 if the array is not how values of the type lie.
+/// XX000 if the array is not a representation of the type.
 pub fn order_key(array: &ArrayRef, ty: &SqlType) -> Result<ArrayRef, SqlError> {
     let column = ValueColumn::new(array, ty)?;
     let mut builder = BinaryBuilder::with_capacity(array.len(), array.len() * 9);
@@ -456,11 +456,11 @@ pub fn order_key(array: &ArrayRef, ty: &SqlType) -> Result<ArrayRef, SqlError> {
     Ok(Arc::new(builder.finish()))
 }
 
-/// The same values in another Arrow type of the same SQL type: decimals in their stored form, or of another
-/// scale-preserving precision.
+/// The same values in another Arrow type of the same SQL type: decimals in stored form, or with another
+/// precision and the same scale.
 ///
 /// # Errors
-/// XX000 if there is no such form.
+/// XX000 if there is no such conversion.
 pub fn converted(array: &ArrayRef, ty: &SqlType, data_type: &DataType) -> Result<ArrayRef, SqlError> {
     match (array.data_type(), data_type) {
         (found, wanted) if found == wanted => Ok(Arc::clone(array)),

@@ -1,8 +1,8 @@
-//! Which side of a join is built into a hash table, and how many threads build it.
+//! Chooses the build side of each hash join, and how many threads build it.
 //!
-//! Inner joins have their sides by the order in which relations are joined ([`crate::order`]), which knows
-//! more than operators do. All other joins, made of subqueries and outer joins, build the side that is
-//! expected to have fewer rows. DataFusion's rule would decide about both by the rows that operators expect.
+//! The sides of inner joins follow from the join order ([`crate::order`]), which uses more information than
+//! operators have. All other joins, which come from subqueries and outer joins, build the side that is
+//! expected to have fewer rows. DataFusion's rule would use the operators' row estimates for both.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, Partiti
 
 use crate::estimate::rows_given;
 
-/// A side of so many rows is built by one thread for all; a larger one is divided among them.
+/// A build side of at most this many rows is built by one thread; a larger one is partitioned among all.
 const TOGETHER_ROWS_MAX: u64 = 128 * 1024;
 
 /// Chooses which side of a hash join is built, and by how many threads.
@@ -21,7 +21,7 @@ pub(crate) fn choose_build_sides(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn
     sided(plan).map(|(plan, _)| plan)
 }
 
-/// The plan with its joins' sides, and the rows that it is expected to give.
+/// The plan with the build sides of its joins chosen, and its estimated rows.
 fn sided(plan: Arc<dyn ExecutionPlan>) -> Result<(Arc<dyn ExecutionPlan>, u64)> {
     let (mut inputs, mut rows, mut changed) = (Vec::new(), Vec::new(), false);
     for child in plan.children() {

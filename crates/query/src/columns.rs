@@ -1,8 +1,8 @@
-//! Encoded rows into Arrow columns, one cell at a time and without a value of ours in between.
+//! Decodes rows into Arrow columns, cell by cell, without intermediate values.
 //!
-//! The builder of a column is chosen once per scan; per cell there is one branch on the builder and one read
-//! at a fixed offset of the row. A numeric goes as its stored bytes, or, if its column is a Decimal128, as
-//! the mantissa in them: none is too wide.
+//! The builder of a column is chosen once per scan; each cell costs one branch on the builder and one read at
+//! a fixed offset of the row. A numeric is copied as its stored bytes or, if its column is a Decimal128, as
+//! their mantissa, which always fits.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::errors::external;
 use crate::schema::{DECIMAL_NAN, column_type};
 use crate::source::RowHandle;
 
-/// What a scan reads into one column of its batches.
+/// The source of one column of a scan's batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CellSource {
     /// The table's column at this position.
@@ -31,7 +31,7 @@ pub enum CellSource {
 }
 
 impl CellSource {
-    /// The table's column, if it is one.
+    /// The table's column; `None` for the hidden columns.
     #[must_use]
     pub fn table_column(self) -> Option<usize> {
         match self {
@@ -41,7 +41,7 @@ impl CellSource {
     }
 }
 
-/// What fills one Arrow column of a scan.
+/// The builder of one Arrow column of a scan.
 enum Cell {
     Bool(BooleanBuilder),
     Int2(Int16Builder),
@@ -66,7 +66,7 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// `columns[i]` fills field `i` of `schema`.
+    /// A builder in which `columns[i]` fills field `i` of `schema`.
     pub fn new(schema: SchemaRef, layout: Arc<RowLayout>, columns: &[CellSource]) -> Result<Self, SqlError> {
         let mut cells = Vec::with_capacity(columns.len());
         for &column in columns {
@@ -92,8 +92,7 @@ impl BatchBuilder {
         self.row_count
     }
 
-    /// Adds one row. The first failure (bytes that are no value) is kept and reported by
-    /// [`BatchBuilder::finish`].
+    /// Adds one row. The first failure (bytes that encode no value) is reported by [`BatchBuilder::finish`].
     pub fn push(&mut self, row: &[u8], handle: RowHandle) {
         for (column, cell) in &mut self.cells {
             if let Err(error) = cell.push(&self.layout, row, *column, handle) {

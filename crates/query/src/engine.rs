@@ -1,14 +1,14 @@
 //! The query engine: plans bound queries and runs the plans.
 //!
 //! One engine serves all sessions. Its runtime has a fixed number of threads, so that analytics cannot take
-//! every core from transactions, and its memory pool a bound; a query that needs more fails with 53200 and
-//! the others go on. All operators run on those threads, in slices (see [`crate::slice`]); a session's own
+//! every core from transactions, and its memory pool is bounded; a query that needs more fails with 53200 and
+//! the others continue. All operators run on those threads, in slices (see [`crate::slice`]); a session's own
 //! thread plans, waits and encodes.
 //!
 //! A plan is kept for the next execution of its query ([`crate::kept`]) where that is possible: parameters
-//! are asked for when expressions are evaluated, and scans find their source when they run. Planning looks at
-//! the statement's [`StopSignal`] between its steps. Large plans are made on a thread of their own, which has
-//! room for deep recursion in DataFusion's rules, and which nobody waits for once the statement has been
+//! are read when expressions are evaluated, and scans find their source when they run. Planning checks the
+//! statement's [`StopSignal`] between its steps. Large plans are made on a separate thread, whose stack is
+//! large enough for the deep recursion of DataFusion's rules, and which is abandoned if the statement is
 //! stopped.
 
 use std::collections::HashMap;
@@ -45,14 +45,14 @@ use crate::slice::{StopSignal, sliced};
 use crate::source::ReadSource;
 use crate::stream::RowStream;
 
-/// How much an engine may use.
+/// Resource limits of an engine.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
-    /// Threads that run operators, and partitions of a large scan.
+    /// Threads that run operators; also the number of partitions of a large scan.
     pub threads: usize,
     /// Bytes that all queries together may hold in joins, sorts and aggregations.
     pub memory_bytes: usize,
-    /// Rows in a record batch.
+    /// Rows per record batch.
     pub batch_rows: usize,
 }
 
@@ -66,16 +66,16 @@ impl Default for EngineOptions {
     }
 }
 
-/// What one execution reads.
+/// The inputs of one execution.
 #[derive(Clone)]
 pub struct Reading {
-    /// Tables.
+    /// Source of the tables' rows.
     pub source: Arc<dyn ReadSource>,
-    /// The table that the statement changes, where it is read from elsewhere.
+    /// Source of the table that the statement modifies, if it differs from `source`.
     pub target: Option<Arc<dyn ReadSource>>,
     /// Rows of [`weft_binder::relation::Relation::Given`].
     pub given: Option<Arc<Vec<Vec<Value>>>>,
-    /// Relations of the system catalogs.
+    /// Contents of the system catalogs.
     pub environment: Arc<dyn Environment>,
 }
 
@@ -88,23 +88,23 @@ pub struct QueryEngine {
     kept: Arc<KeptPlans>,
 }
 
-/// What plans are made with.
+/// The planner states of an engine.
 #[derive(Clone)]
 struct States {
-    /// For all threads.
+    /// For plans that use all threads.
     parallel: Arc<PlanState>,
-    /// For one: dividing few rows among threads costs more than it saves.
+    /// For plans that use one thread: dividing few rows among threads costs more than it saves.
     serial: Arc<PlanState>,
 }
 
-/// What a plan is made with.
+/// The DataFusion state and rules that a plan is made with.
 pub(crate) struct PlanState {
     pub(crate) session: SessionState,
     last_rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>,
 }
 
 impl PlanState {
-    /// A plan that nobody runs yet as one that may run.
+    /// Applies the last rules: makes a plan that can be executed.
     pub(crate) fn finished(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -115,7 +115,7 @@ impl PlanState {
     }
 }
 
-/// After how many slices a thread looks for queries that have just come, and at timers.
+/// Tasks that a thread runs before it checks the global queue for new queries, and the timers.
 const QUEUE_INTERVAL: u32 = 4;
 
 /// Stack of a thread that plans or runs deep plans. Untouched pages cost nothing.
@@ -127,28 +127,29 @@ const WORKER_STACK_BYTES: usize = 64 << 20;
 /// Relations of more levels than this are refused.
 const DEPTH_MAX: usize = 2000;
 
-/// Queries of more windows than this are refused: each is an operator above the others, and operators that
-/// run descend to those below.
+/// Queries with more windows than this are refused: each is an operator above the others, and running
+/// operators recurse into their inputs.
 const WINDOWS_MAX: usize = 256;
 
-/// A plan that is expected to read so many rows at most has one partition.
+/// A plan that is expected to read at most this many rows has one partition.
 const SERIAL_ROWS: u64 = 20_000;
 
-/// One that is expected to read so many at most runs on its session's own thread: handing it over and the
-/// rows back would cost as much again.
+/// A plan that is expected to read at most this many rows runs on its session's own thread: handing over the
+/// plan and its rows would double the cost.
 const OWN_THREAD_ROWS: u64 = 2_000;
 
-/// A query of up to so many levels and nodes is planned by the session's own thread, and its plan kept.
+/// A query of at most this many levels and nodes is planned by the session's own thread, and its plan is
+/// kept.
 const SMALL_DEPTH: usize = 40;
 const SMALL_NODES: usize = 120;
-/// And whose expressions have up to so many nodes: planning descends them, and its frames are large.
+/// The same limit for nodes of its expressions: planning recurses over them with large stack frames.
 const SMALL_EXPRESSION_NODES: usize = 300;
 
 impl QueryEngine {
     /// An engine with `threads` threads and default bounds.
     ///
     /// # Errors
-    /// If the system gives no threads.
+    /// If the system cannot start threads.
     pub fn new(threads: usize) -> Result<QueryEngine, SqlError> {
         QueryEngine::with_options(EngineOptions {
             threads,
@@ -159,7 +160,7 @@ impl QueryEngine {
     /// Starts the engine's threads.
     ///
     /// # Errors
-    /// If the system gives no threads.
+    /// If the system cannot start threads.
     pub fn with_options(options: EngineOptions) -> Result<QueryEngine, SqlError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(options.threads.max(1))
@@ -199,11 +200,11 @@ impl QueryEngine {
         })
     }
 
-    /// Runs a query over tables. `parameters` are the values of `$1`, `$2`, ..., of the types that it
+    /// Runs a query over tables. `parameters` are the values of `$1`, `$2`, ..., of the types that the query
     /// declares.
     ///
     /// # Errors
-    /// Those of planning. Errors of rows come from the stream.
+    /// Planning errors. Errors of rows are returned by the stream.
     pub fn run(
         &self,
         query: &Arc<Query>,
@@ -221,10 +222,10 @@ impl QueryEngine {
         self.run_over(query, reading, parameters, settings)
     }
 
-    /// Runs a query over what it shall read.
+    /// Runs a query over the inputs in `reading`.
     ///
     /// # Errors
-    /// Those of planning. Errors of rows come from the stream.
+    /// Planning errors. Errors of rows are returned by the stream.
     pub fn run_over(
         &self,
         query: &Arc<Query>,
@@ -260,7 +261,7 @@ impl QueryEngine {
             if operators.is_small {
                 stream
             } else {
-                // The topmost operator, too, runs on the engine's threads, one batch ahead of its reader.
+                // The topmost operator also runs on the engine's threads, one batch ahead of its reader.
                 spawn_buffered(stream, 1)
             }
         };
@@ -268,7 +269,7 @@ impl QueryEngine {
         Ok(RowStream::new(columns, stream, handle, stop, lent))
     }
 
-    /// Rows that are there, as a stream.
+    /// A stream of rows that are already computed.
     pub(crate) fn ready_rows(
         &self,
         columns: Vec<Output>,
@@ -282,7 +283,7 @@ impl QueryEngine {
         RowStream::new(columns.into(), stream, self.handle.clone(), stop, None)
     }
 
-    /// The operators of one execution: those of a kept plan, or of one made now.
+    /// The operators of one execution: an instance of a kept plan, or a new plan.
     fn ready(
         &self,
         query: &Arc<Query>,
@@ -301,12 +302,12 @@ impl QueryEngine {
         if plain && let Some(kept) = self.kept.take(query, source.as_ref()) {
             stop.verdict(Instant::now())?;
             let execution = execution(query, parameters, settings)?;
-            // Without parameters that has been asked when the plan was made.
+            // Without parameters this was checked when the plan was made.
             if parameters.is_empty() || !leaves_out(query, &execution, stop)? {
                 kept.context.begin(execution);
                 return Ok((kept.instance().map_err(sql_error)?, Some(lent(kept))));
             }
-            // It is for the next one.
+            // The next execution can use it.
             lent(kept).give_back();
         }
         let planned = self.planned(query, reading, parameters, settings, stop)?;
@@ -327,16 +328,16 @@ impl QueryEngine {
         Ok((kept.instance().map_err(sql_error)?, Some(lent(kept))))
     }
 
-    /// Plans that are kept for the next execution of their query.
+    /// The number of plans that are kept for the next execution of their query.
     #[must_use]
     pub fn kept_plans(&self) -> usize {
         self.kept.count()
     }
 
-    /// The plan as text, one line an operator: EXPLAIN.
+    /// EXPLAIN: the plan as text, one line per operator.
     ///
     /// # Errors
-    /// Those of planning.
+    /// Planning errors.
     pub fn explain(
         &self,
         query: &Arc<Query>,
@@ -396,14 +397,14 @@ impl QueryEngine {
         self.planned_aside(planning, stop)
     }
 
-    /// Plans on a thread of its own, until the statement shall end.
+    /// Plans on a separate thread; returns early when the statement is stopped.
     fn planned_aside(&self, planning: Planning, stop: &Arc<StopSignal>) -> Result<PlannedQuery, SqlError> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("weft-planning".to_owned())
             .stack_size(DEEP_STACK_BYTES);
         let spawned = thread.spawn(move || {
-            // The receiver may have gone: then nobody wants the plan.
+            // Sending fails if the receiver is gone: the plan is no longer needed.
             let under = Arc::clone(&planning.stop);
             let _ = sender.send(interrupt::under(under, || planning.plan()));
         });
@@ -421,10 +422,10 @@ impl QueryEngine {
     }
 }
 
-/// Operators that run, and what is kept of them.
+/// Operators to run, and the kept plan that they were copied from.
 type Ready = (Operators, Option<Lent>);
 
-/// What a query's expressions see beside columns.
+/// What a query's expressions depend on besides columns.
 fn execution(
     query: &Query,
     parameters: &[Value],
@@ -435,7 +436,7 @@ fn execution(
     Ok(Execution::new(parameters.to_vec(), settings.zone, session))
 }
 
-/// Whether there is a value for every parameter.
+/// Checks that every parameter has a value.
 pub(crate) fn has_parameters(query: &Query, parameters: &[Value]) -> Result<(), SqlError> {
     if parameters.len() >= query.parameters.len() {
         return Ok(());
@@ -446,14 +447,15 @@ pub(crate) fn has_parameters(query: &Query, parameters: &[Value]) -> Result<(), 
     ))
 }
 
-/// Whether this execution needs a plan of its own: see [`fold`].
+/// Whether this execution needs its own plan: see [`fold`].
 fn leaves_out(query: &Query, execution: &Execution, stop: &Arc<StopSignal>) -> Result<bool, SqlError> {
     interrupt::under(Arc::<StopSignal>::clone(stop), || {
         fold::leaves_out(query, &execution.context())
     })
 }
 
-/// Over many rows a numeric is worth planning for: arithmetic with decimals is quick if its digits are known.
+/// False for a numeric parameter over many rows: a plan made for its value is worth the planning, because
+/// decimal arithmetic is fast when the number of digits is known.
 fn is_better_kept(query: &Query, source: &dyn ReadSource) -> bool {
     let numerics = query
         .parameters
@@ -469,31 +471,31 @@ fn too_deep() -> SqlError {
     SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
 }
 
-/// Operators that do not run themselves.
+/// A template of operators, copied for each execution.
 #[derive(Clone)]
 pub(crate) struct Operators {
     pub(crate) plan: Arc<dyn ExecutionPlan>,
-    /// What they were made with.
+    /// The state that they were made with.
     pub(crate) state: Arc<PlanState>,
-    /// They read so few rows that their session's own thread runs them.
+    /// They read so few rows that the session's own thread runs them.
     pub(crate) is_small: bool,
 }
 
 /// A query's plan.
 struct PlannedQuery {
     operators: Operators,
-    /// What its expressions see.
+    /// The context of its expressions.
     context: Arc<ExecutionContext>,
-    /// It is good for no other execution.
+    /// It cannot be reused by another execution.
     only_now: bool,
-    /// Plans that it holds and that are computed once.
+    /// The plans within it that are computed once.
     onces: Vec<Arc<Once>>,
 }
 
-/// Everything that a plan is made from.
+/// The inputs of planning.
 struct Planning {
     query: Arc<Query>,
-    /// Some of it is to be left out: see [`fold`].
+    /// Whether folding leaves out parts of the query: see [`fold`].
     leaves_out: bool,
     reading: Reading,
     context: Arc<ExecutionContext>,
@@ -535,7 +537,7 @@ impl Planning {
         })
     }
 
-    /// For one thread if few rows are read, else for all.
+    /// Plans for one thread if few rows are read, otherwise for all.
     fn operators(&self, plan: LogicalPlan) -> Result<Operators, SqlError> {
         let States { serial, parallel } = &self.states;
         let logical = planner::optimized(plan, &serial.session, &self.stop)?;
@@ -559,7 +561,7 @@ impl Planning {
 
 impl Drop for QueryEngine {
     fn drop(&mut self) {
-        // Not waiting: the engine may be dropped on a thread that must not block.
+        // Does not wait: the engine may be dropped on a thread that must not block.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -577,7 +579,7 @@ fn configuration(options: &EngineOptions, threads: usize) -> SessionConfig {
     settings.execution.collect_statistics = false;
     // Its filter would outlive the execution of a kept plan, and no scan can use it.
     settings.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
-    // A join tells a scan so many keys: each is a lookup in an index then.
+    // A join passes at most this many keys to a scan, because each becomes an index lookup.
     settings.optimizer.hash_join_inlist_pushdown_max_distinct_values = RANGES_MAX;
     config
 }

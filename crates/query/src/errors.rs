@@ -1,19 +1,19 @@
-//! DataFusion's errors as PostgreSQL's: SQLSTATE and wording.
+//! Translates DataFusion's errors into PostgreSQL's SQLSTATEs and messages.
 //!
-//! An error that Weft's own functions raised travels through DataFusion as `External` and comes out
-//! unchanged. For the rest the variant decides where it can, and the message where DataFusion leaves no
-//! choice.
+//! An error that Weft's own functions raised passes through DataFusion as `External` and is returned
+//! unchanged. Other errors are classified by their variant where possible, and by their message where
+//! DataFusion provides nothing else.
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use weft_types::{SqlError, SqlState};
 
-/// Wraps an error of ours for its way through DataFusion.
+/// Wraps one of our errors to pass through DataFusion.
 pub fn external(error: SqlError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// Unwraps or translates.
+/// Unwraps one of our errors or translates DataFusion's.
 pub fn sql_error(error: DataFusionError) -> SqlError {
     match error {
         DataFusionError::External(inner) => match inner.downcast::<SqlError>() {
@@ -45,7 +45,7 @@ pub fn sql_error(error: DataFusionError) -> SqlError {
     }
 }
 
-/// The innermost error of ours inside a shared one, or its message.
+/// The innermost of our errors inside a shared one, or its message.
 fn shared_error(error: &DataFusionError) -> SqlError {
     match error {
         DataFusionError::External(inner) => match inner.downcast_ref::<SqlError>() {
@@ -95,7 +95,7 @@ fn division_by_zero() -> SqlError {
     SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")
 }
 
-/// Messages without a variant of their own, recognised by what DataFusion writes into them.
+/// Classifies an error without its own variant by its message.
 fn from_message(message: &str) -> SqlError {
     let line = first_line(message);
     let has = |part: &str| message.contains(part);

@@ -1,8 +1,8 @@
-//! How many rows a plan is expected to read: whether dividing them among threads is worth its cost.
+//! Estimates how many rows a plan reads, to decide whether dividing them among threads is worth its cost.
 //!
-//! Scans say how many rows their predicates leave of the table, by its indexes ([`RelationScan::expected`]).
-//! The probe side of a hash join whose build side is small is looked up by key where an index has the key.
-//! Nothing is known of values, so these are orders of magnitude.
+//! Scans estimate from their indexes how many rows satisfy their predicates ([`RelationScan::expected`]). The
+//! probe side of a hash join with a small build side is looked up by key if an index has the key. There are
+//! no statistics of values, so these are orders of magnitude.
 
 use std::sync::Arc;
 
@@ -13,25 +13,25 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use crate::operator::OperatorExec;
 use crate::scan::RelationScan;
 
-/// Rows that an operator of ours gives of which nothing is known.
+/// Assumed rows of one of our operators without an estimate.
 const UNKNOWN_ROWS: u64 = 10_000;
 
-/// Pairs of a join without keys that cost as much as reading a row.
+/// Pairs of a join without keys that cost as much as reading one row.
 const PAIRS_PER_ROW: u64 = 16;
 
-/// What a plan gives and reads.
+/// Estimated rows that a plan returns and reads.
 #[derive(Clone, Copy)]
 struct Expected {
     rows: u64,
     read: u64,
 }
 
-/// Rows that a plan is expected to read, pairs of joins without keys counted in.
+/// Rows that a plan is expected to read, including a charge for the pairs of joins without keys.
 pub(crate) fn rows_read(plan: &Arc<dyn ExecutionPlan>) -> u64 {
     expected(plan, None).read
 }
 
-/// With so many `keys` that a join gives to scans below.
+/// The estimate of a plan; `keys` is the number of keys that a join above passes to the scans below.
 fn expected(plan: &Arc<dyn ExecutionPlan>, keys: Option<u64>) -> Expected {
     if let Some(scan) = plan.downcast_ref::<RelationScan>() {
         let rows = scan.expected(keys);
@@ -79,7 +79,7 @@ fn expected(plan: &Arc<dyn ExecutionPlan>, keys: Option<u64>) -> Expected {
     sum
 }
 
-/// Rows that an operator is expected to give, of its inputs' rows.
+/// Rows that an operator is expected to return, given the rows of its inputs.
 pub(crate) fn rows_given(plan: &Arc<dyn ExecutionPlan>, inputs: &[u64]) -> u64 {
     if let Some(scan) = plan.downcast_ref::<RelationScan>() {
         return scan.expected(None);

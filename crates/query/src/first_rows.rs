@@ -1,8 +1,8 @@
-//! The first rows of an order that an index has: `ORDER BY key LIMIT 10`.
+//! The first rows in an order that an index has: `ORDER BY key LIMIT 10`.
 //!
-//! A sort for so many rows asks the scan below, through projections and filters, to read in its order
-//! ([`RelationScan::ordered_by`]). The rule after this one then finds that nothing is left to sort, and the
-//! scan ends when enough rows have come.
+//! A sort with a limit pushes its order through projections and filters to the scan below
+//! ([`RelationScan::ordered_by`]). The next rule then finds that nothing is left to sort, and the scan ends
+//! when enough rows have been read.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 
 use crate::scan::RelationScan;
 
-/// More rows than this are sorted.
+/// Sorts with a larger limit are kept as sorts.
 const WANTED_MAX: usize = 10_000;
 
-/// Asks the scans below sorts for few rows to read in the order of an index.
+/// Makes scans below sorts with a small limit read in index order.
 pub(crate) fn read_in_order(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|plan| {
         let Some(sort) = plan.downcast_ref::<SortExec>() else {
@@ -43,7 +43,7 @@ fn over(plan: Arc<dyn ExecutionPlan>, input: Arc<dyn ExecutionPlan>) -> Result<A
     plan.replace_children(vec![input], options)
 }
 
-/// The plan over a scan that reads in the order, if there is an index for it.
+/// The plan over a scan in index order, if an index has the order.
 fn ordered(
     plan: &Arc<dyn ExecutionPlan>,
     order: LexOrdering,

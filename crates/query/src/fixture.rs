@@ -1,4 +1,4 @@
-//! Tables in memory and a session without a clock, for tests.
+//! In-memory tables and a session without a clock, for tests.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Environment for Nothing {
     }
 }
 
-/// Tables with their rows.
+/// Tables and their rows.
 pub struct Tables {
     pub tables: Vec<(Arc<TableDef>, Vec<Vec<u8>>)>,
 }
@@ -199,7 +199,8 @@ pub fn settings() -> QuerySettings {
     }
 }
 
-/// The rows of a query as text, `|` between values, in the order that they come in.
+/// The rows of a query as text, with `|` between values, in the order in which the query returns
+/// them.
 pub fn run(query: Query) -> Result<Vec<String>, SqlError> {
     let engine = QueryEngine::new(2)?;
     let query = Arc::new(query);
@@ -233,7 +234,7 @@ pub fn run(query: Query) -> Result<Vec<String>, SqlError> {
     Ok(lines)
 }
 
-/// As [`run`], sorted.
+/// Like [`run`], but sorted.
 pub fn sorted(query: Query) -> Vec<String> {
     let mut lines = run(query).unwrap();
     lines.sort();
@@ -254,7 +255,7 @@ pub fn bound(sql: &str) -> Result<Query, SqlError> {
     weft_binder::bind_query(&statement, environment)
 }
 
-/// The rows of a statement, sorted unless it sorts itself.
+/// The rows of a statement, sorted by the test unless the statement sorts them.
 pub fn answer(sql: &str) -> Result<Vec<String>, SqlError> {
     let query = bound(sql)?;
     let ordered = matches!(query.relation, Relation::Sort { .. } | Relation::Limit { .. });

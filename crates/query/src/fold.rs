@@ -1,8 +1,9 @@
-//! What PostgreSQL's planner would compute before rows are read, computed or refused.
+//! Folds the expressions that PostgreSQL's planner computes before rows are read.
 //!
-//! A query's expressions are folded ([`weft_expression::fold`]) with the parameters of each execution. Mostly
-//! that only tells whether one fails: a constant computed by a row is the same constant. Where a part would
-//! fail or run that PostgreSQL leaves out, the query is planned from folded expressions.
+//! A query's expressions are folded ([`weft_expression::fold`]) with the parameters of each execution.
+//! Usually this only detects errors: a constant computed per row has the same value. If an expression
+//! contains a part that would fail or have effects and that PostgreSQL eliminates, the query is planned from
+//! folded expressions.
 
 use weft_binder::relation::{Apply, Query, Relation, SharedBody};
 use weft_expression::{ColumnId, Context, Expr, Op, fold};
@@ -10,17 +11,17 @@ use weft_types::{SqlError, SqlType, Value};
 
 use crate::lower::walk::{self, Part};
 
-/// Whether expressions hold parts that no row may compute.
+/// Whether expressions contain parts that must not be evaluated for any row.
 ///
 /// # Errors
-/// Those of parts that need no row.
+/// Errors of parts that do not depend on a row.
 pub(crate) fn leaves_out(query: &Query, context: &Context<'_>) -> Result<bool, SqlError> {
     let mut outcome = Ok(false);
     for relation in relations(query) {
         walk::visit(relation, &mut |part| {
             outcome = match (&outcome, leaves_out_of(part, context)) {
                 (Ok(before), Ok(now)) => Ok(*before || now),
-                (Ok(before), Err(error)) => of_what_is_asked(query, part, context, error).map(|()| *before),
+                (Ok(before), Err(error)) => unless_unused(query, part, context, error).map(|()| *before),
                 (Err(_), _) => return false,
             };
             outcome.is_ok()
@@ -29,10 +30,10 @@ pub(crate) fn leaves_out(query: &Query, context: &Context<'_>) -> Result<bool, S
     outcome
 }
 
-/// Whether an expression of a node leaves out something, or its condition lets no row through.
+/// Whether folding eliminates a part of an expression of this node, or its condition rejects every row.
 fn leaves_out_of(part: &Part<'_>, context: &Context<'_>) -> Result<bool, SqlError> {
     let mut leaves_out = false;
-    // The end of a frame that cannot be computed has a meaning of its own.
+    // Frame bounds are excluded: one that cannot be computed has a meaning of its own.
     for expr in part.exprs.iter().take(part.exprs.len() - part.bounds) {
         let is_condition = part
             .condition
@@ -46,8 +47,8 @@ fn leaves_out_of(part: &Part<'_>, context: &Context<'_>) -> Result<bool, SqlErro
     Ok(leaves_out)
 }
 
-/// The error of a node, unless it is of columns that nobody asks for: they are not computed.
-fn of_what_is_asked(
+/// The error of a node, unless only unused columns cause it: those are not computed.
+fn unless_unused(
     query: &Query,
     part: &Part<'_>,
     context: &Context<'_>,
@@ -74,8 +75,8 @@ fn relations(query: &Query) -> impl Iterator<Item = &Relation> {
     shared.flatten().chain([&query.relation])
 }
 
-/// The query with folded expressions. What fails is left as it is: nobody asks for it, see
-/// [`of_what_is_asked`].
+/// The query with folded expressions. Expressions that fail are unchanged: they are unused, see
+/// [`unless_unused`].
 pub(crate) fn folded(query: &Query, context: &Context<'_>) -> Query {
     let mut query = query.clone();
     let mut stack = vec![&mut query.relation];
@@ -99,8 +100,8 @@ pub(crate) fn folded(query: &Query, context: &Context<'_>) -> Query {
     query
 }
 
-/// Whether a condition is false or NULL whatever its columns hold: as PostgreSQL, which takes NULL for false
-/// among the parts of AND and OR.
+/// Whether a condition is false or NULL for every row. As in PostgreSQL, NULL counts as false among the
+/// operands of AND and OR.
 fn is_never_true(condition: &Expr) -> bool {
     let mut parts: Vec<bool> = Vec::new();
     for node in condition.nodes() {
@@ -115,7 +116,7 @@ fn is_never_true(condition: &Expr) -> bool {
     parts == [true]
 }
 
-/// The expressions of one relation, but for ends of frames; its inputs go upon the stack.
+/// The expressions of one relation except frame bounds; pushes its inputs onto the stack.
 fn expressions<'r>(relation: &'r mut Relation, stack: &mut Vec<&'r mut Relation>) -> Vec<&'r mut Expr> {
     match relation {
         Relation::One

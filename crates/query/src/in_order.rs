@@ -1,8 +1,8 @@
-//! Partitions of a serial plan, one after the other.
+//! Reads the partitions of a serial plan one after the other.
 //!
-//! DataFusion gathers partitions as their batches arrive, so of rows that are equal but not alike (numeric
-//! `1.5` and `1.50`), and of float sums, it would be chance which comes out. A plan for one thread gains
-//! nothing by that: its partitions are the branches of a UNION ALL. They are read in order.
+//! DataFusion gathers partitions as their batches arrive, so chance would decide which of several rows that
+//! are equal but not identical (numeric `1.5` and `1.50`) is returned, and what a float sum is. A plan for
+//! one thread gains nothing by that: its partitions are the branches of a UNION ALL. They are read in order.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::operator::{Operator, OperatorExec};
 
-/// Puts [`InOrder`] wherever partitions are gathered.
+/// Inserts [`InOrder`] wherever partitions are gathered.
 pub(crate) fn gather_in_order(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let plan = plan
         .transform_up(|plan| match plan.downcast_ref::<CoalescePartitionsExec>() {
@@ -44,7 +44,7 @@ fn in_order(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     Arc::new(OperatorExec::new(Arc::new(InOrder), vec![input], schema, None))
 }
 
-/// Gives the partitions of its one input in order; a partition begins when the one before it has ended.
+/// Concatenates the partitions of its input; a partition starts when the previous one has ended.
 #[derive(Debug)]
 struct InOrder;
 

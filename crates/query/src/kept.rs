@@ -1,14 +1,14 @@
 //! Plans that are kept for the next execution of the same query.
 //!
-//! Making a plan takes longer than running it over few rows. So the operators of a query stay when an
-//! execution has ended well, unless they were made by something that only that execution had: the value of a
+//! Making a plan takes longer than running it over few rows. The operators of a query are therefore kept when
+//! an execution has ended without an error, unless they depend on that execution: the value of a
 //! parameter in LIMIT, rows of the system catalogs, a relation that is computed once.
 //!
 //! A kept plan serves one execution at a time, because its expressions share one [`ExecutionContext`]; two
-//! executions of a query at one time have two plans. The operators that are kept never run themselves: they
-//! are copied ([`reset_plan_states`]), and what one operator tells another while it runs is arranged between
-//! the copies. A plan is forgotten with its query, which belongs to one catalog, and when a table has grown
-//! so much that another plan might be better.
+//! concurrent executions of a query have two plans. The kept operators never run themselves: they are copied
+//! ([`reset_plan_states`]), and dynamic filters between running operators are set up between the copies. A
+//! plan is dropped with its query, which belongs to one catalog, and when a table has grown so much that
+//! another plan might be better.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -23,28 +23,28 @@ use crate::engine::Operators;
 use crate::session::ExecutionContext;
 use crate::source::ReadSource;
 
-/// Queries of which plans are kept. When there are more, all are forgotten.
+/// Maximum number of queries with kept plans. Beyond it all plans are dropped.
 const QUERIES_MAX: usize = 512;
 
-/// After so many more, those whose query has gone are forgotten.
+/// Plans of dropped queries are removed whenever this many queries have been added.
 const QUERIES_LOOKED_THROUGH: usize = 64;
 
-/// Plans that are kept of one query.
+/// Maximum number of plans kept per query.
 const PLANS_MAX: usize = 8;
 
-/// A table may grow to twice its rows, or by so many, before its plans are made anew.
+/// A table may grow to twice its rows, or by this many, before its queries are planned again.
 const GROWTH_MIN: usize = 100;
 
-/// A query's operators, and what they were made for.
+/// A query's operators, and the table sizes that they were made for.
 pub(crate) struct KeptPlan {
     pub(crate) operators: Operators,
     pub(crate) context: Arc<ExecutionContext>,
-    /// Rows of the tables that the query reads.
+    /// Row counts of the tables that the query reads.
     pub(crate) tables: Vec<(TableId, usize)>,
 }
 
 impl KeptPlan {
-    /// The operators of one execution.
+    /// A copy of the operators for one execution.
     pub(crate) fn instance(&self) -> Result<Operators> {
         let Operators { plan, state, .. } = &self.operators;
         Ok(Operators {
@@ -53,7 +53,7 @@ impl KeptPlan {
         })
     }
 
-    /// Whether the tables are still about as large.
+    /// Whether the tables are still of about the same size.
     fn suits(&self, source: &dyn ReadSource) -> bool {
         self.tables
             .iter()
@@ -61,7 +61,7 @@ impl KeptPlan {
     }
 }
 
-/// The rows of the tables that a query reads.
+/// The row counts of the tables that a query reads.
 pub(crate) fn sizes(query: &Query, source: &dyn ReadSource) -> Vec<(TableId, usize)> {
     let tables = query.tables.iter();
     tables
@@ -75,14 +75,14 @@ pub(crate) struct KeptPlans {
     of_queries: Mutex<HashMap<usize, OfQuery>>,
 }
 
-/// A query's plans. As long as the query is known here, no other can have its address.
+/// A query's plans. While the weak reference exists, no other query can have its address.
 struct OfQuery {
     query: Weak<Query>,
     plans: Vec<KeptPlan>,
 }
 
 impl KeptPlans {
-    /// A plan of a query that nobody uses.
+    /// Takes an unused plan of a query.
     pub(crate) fn take(&self, query: &Arc<Query>, source: &dyn ReadSource) -> Option<KeptPlan> {
         let mut of_queries = self.of_queries.lock();
         let plans = &mut of_queries.get_mut(&address(query))?.plans;
@@ -94,7 +94,7 @@ impl KeptPlans {
         None
     }
 
-    /// How many plans nobody uses.
+    /// The number of unused plans.
     pub(crate) fn count(&self) -> usize {
         let of_queries = self.of_queries.lock();
         let living = of_queries.values().filter(|known| known.query.strong_count() > 0);
@@ -103,7 +103,7 @@ impl KeptPlans {
 
     /// Keeps a plan whose execution has ended.
     fn put(&self, query: &Arc<Query>, plan: KeptPlan) {
-        // What the execution knew may hold much, and the engine itself.
+        // The execution may reference much memory, and the engine itself.
         plan.context.end();
         let mut of_queries = self.of_queries.lock();
         let address = address(query);
@@ -128,7 +128,7 @@ fn address(query: &Arc<Query>) -> usize {
     Arc::as_ptr(query).addr()
 }
 
-/// A plan that goes back when its execution ends.
+/// A plan that is returned when its execution ends.
 pub(crate) struct Lent {
     pub(crate) plan: KeptPlan,
     pub(crate) query: Arc<Query>,
@@ -136,7 +136,7 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
-    /// The execution has ended well: nothing of it runs any longer.
+    /// Returns the plan. Its execution must have ended without an error, with nothing of it still running.
     pub(crate) fn give_back(self) {
         self.to.put(&self.query, self.plan);
     }

@@ -1,18 +1,17 @@
-//! From predicates to index ranges.
+//! Derives index ranges from predicates.
 //!
-//! A scan is offered the predicates above it: those written in the statement, and those that a hash join
-//! finds out while it runs (the values, or the smallest and largest value, of its build side). This module
-//! understands comparisons of a column with literals, IN lists, IS NULL, AND and OR. What they say about one
-//! column is a set of intervals ([`Intervals`]) over the bytes that the column has in a key: AND intersects,
-//! OR unites.
+//! A scan receives the predicates above it: those written in the statement, and the dynamic filters of a hash
+//! join (the values, or the smallest and largest value, of its build side). This module understands
+//! comparisons of a column with literals, IN lists, IS NULL, AND and OR. What they imply for one column is a
+//! set of intervals ([`Intervals`]) over the column's bytes in a key: AND intersects, OR unites.
 //!
-//! An OR over several columns says more than the union of what it says about each: `a > x OR (a = x AND b >
-//! y)`, the next page of a listing, is two ranges of an index over a and b. So the conjunction of all
-//! predicates is taken apart into alternatives, and an index is read in the ranges of each. A list of rows,
-//! which a join over several columns gives, is such an OR.
+//! An OR over several columns implies more than the union of what it implies for each: keyset pagination,
+//! `a > x OR (a = x AND b > y)`, is two ranges of an index over a and b. The conjunction of all predicates is
+//! therefore split into alternatives, and an index is read in the ranges of each. A list of rows, which a
+//! join over several columns pushes down, is such an OR.
 //!
-//! Predicates run again above the scan, so a range may be too wide, never too narrow: whatever is not
-//! understood is left out.
+//! Predicates are evaluated again above the scan, so a range may be too wide, never too narrow: unsupported
+//! predicates are ignored.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -31,42 +30,42 @@ use weft_types::{SqlType, Value, encode_key_value, prefix_successor};
 
 use crate::arrays::decimal;
 
-/// Most ranges that one scan reads; where there are more, they fall back to the smallest that holds them all.
+/// Maximum number of ranges that one scan reads; more are replaced by the smallest range that covers them.
 pub(crate) const RANGES_MAX: usize = 4096;
 
-/// Most alternatives that predicates are taken apart into.
+/// Maximum number of alternatives that predicates are split into.
 const ALTERNATIVES_MAX: usize = RANGES_MAX;
 
-/// How deep AND and OR are looked into.
+/// Maximum nesting of AND and OR that is analysed.
 const DEPTH_MAX: usize = 32;
 
-/// First byte of a value in a key, and of NULL, which comes after.
+/// First byte of a value in a key, and of NULL, which sorts after all values.
 const VALUE: u8 = 1;
 const NULL: u8 = 2;
 
 /// A pair of bounds on encoded keys.
 pub type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The ranges of one index that hold every row the predicates can accept.
+/// The ranges of one index that contain every row which the predicates can accept.
 #[derive(Debug, Clone)]
 pub struct KeyRanges {
     /// The index to read.
     pub index: Arc<IndexDef>,
-    /// Disjoint ranges, in order; empty when no row can be accepted.
+    /// Disjoint ranges, in order; empty if no row can be accepted.
     pub ranges: Vec<KeyBounds>,
 }
 
-/// Which of the table's columns a scanned column is, if any.
+/// The table's column that a scanned column reads, if any.
 pub type ScannedColumn = Option<usize>;
 
-/// From, and up to but not including.
+/// A half-open interval: `low` is included, `high` is not.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Interval {
     low: Vec<u8>,
     high: Vec<u8>,
-    /// It holds one value.
+    /// It contains exactly one value.
     point: bool,
-    /// It begins with a value, which it holds.
+    /// `low` is the encoding of a value, which the interval contains.
     begins: bool,
 }
 
@@ -74,11 +73,11 @@ struct Interval {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Intervals(Vec<Interval>);
 
-/// What is known about columns; every value where nothing is.
+/// The intervals of each column; a missing column is unrestricted.
 type Known = BTreeMap<usize, Intervals>;
 
-/// Picks an index for the conjunction of `predicates`, whose columns are those of the table that `columns`
-/// says. `None`: no index helps.
+/// Chooses an index for the conjunction of `predicates`; `columns` maps their columns to the table's. `None`
+/// if no index helps.
 #[must_use]
 pub fn choose(
     table: &TableDef,
@@ -113,8 +112,8 @@ pub fn choose(
     })
 }
 
-/// The ranges of one index that hold every row which the predicates can accept, in order, and the columns
-/// that have one value in all these rows.
+/// The ranges of one index that contain every row which the predicates can accept, in order, and the columns
+/// that have the same value in all these rows.
 pub(crate) fn ranges_of(
     table: &TableDef,
     columns: &[ScannedColumn],
@@ -131,10 +130,9 @@ pub(crate) fn ranges_of(
     (ranges.collect(), fixed)
 }
 
-/// How many of a table's `rows` rows are expected to be left by `predicates`, and by `keys` values of the
-/// columns
-/// `bound`. Nothing is known of how values are spread: of a key that is bound in part, or that many rows may
-/// share, the square root of the rows is taken.
+/// Estimates how many of a table's `rows` rows satisfy `predicates` and have one of `keys` values in the
+/// columns `bound`. There are no statistics of the distribution: a key that is bound partially, or that is
+/// not unique, is assumed to select the square root of the rows.
 pub(crate) fn expected_rows<'a>(
     table: &TableDef,
     columns: &[ScannedColumn],
@@ -170,7 +168,8 @@ pub(crate) fn expected_rows<'a>(
     least
 }
 
-/// Two for each leading column bound to values, one for ranges of the next, one more for a whole unique key.
+/// Two for each leading column bound to values, one for a range of the next, one more for a complete unique
+/// key.
 fn score(index: &IndexDef, known: &Known) -> usize {
     let mut score = 0;
     for column in &index.columns {
@@ -183,7 +182,7 @@ fn score(index: &IndexDef, known: &Known) -> usize {
     score + usize::from(index.unique)
 }
 
-/// Ranges of whole keys.
+/// The ranges of encoded keys.
 fn ranges(index: &IndexDef, known: &Known) -> Vec<Interval> {
     let mut prefixes: Vec<Vec<u8>> = vec![Vec::new()];
     for column in &index.columns {
@@ -217,7 +216,7 @@ fn extended(prefixes: &[Vec<u8>], points: &Intervals) -> Vec<Vec<u8>> {
     prefixes.iter().flat_map(of).collect()
 }
 
-/// All keys that start with `prefix`; an empty upper end is none.
+/// All keys that start with `prefix`; an empty `high` means unbounded.
 fn starting_with(prefix: Vec<u8>) -> Interval {
     Interval {
         high: prefix_successor(&prefix).unwrap_or_default(),
@@ -236,19 +235,19 @@ fn bounds(interval: Interval) -> KeyBounds {
     (Bound::Included(interval.low), high)
 }
 
-/// Whether an upper end lies below another; an empty one is above all.
+/// Whether an upper end is below another; an empty one is unbounded.
 fn below(high: &[u8], other: &[u8]) -> bool {
     !high.is_empty() && (other.is_empty() || high < other)
 }
 
-/// The union of intervals in any order.
+/// The union of intervals, which may be in any order.
 fn united(mut intervals: Vec<Interval>) -> Intervals {
     intervals.retain(|interval| interval.high.is_empty() || interval.low < interval.high);
     intervals.sort_unstable();
     let mut joined: Vec<Interval> = Vec::with_capacity(intervals.len());
     for next in intervals {
         match joined.last_mut() {
-            // Points that touch stay points: each may begin a longer prefix.
+            // Adjacent points remain points: each can be extended to a longer prefix.
             Some(last) if last.point && next.point && last.low != next.low => joined.push(next),
             Some(last) if last.high.is_empty() || next.low <= last.high => {
                 last.point &= next.point && last.low == next.low;
@@ -274,7 +273,7 @@ impl Intervals {
             let high = if below(&a.high, &b.high) { &a.high } else { &b.high };
             if high.is_empty() || low < high.as_slice() {
                 let begins = [a, b].iter().any(|of| of.begins && of.low == low);
-                // `x >= 5 AND x <= 5`, as a join says it that knows one value.
+                // `x >= 5 AND x <= 5`: the dynamic filter of a join whose build side has one value.
                 let one = begins && prefix_successor(low).is_some_and(|end| end == *high);
                 common.push(Interval {
                     low: low.to_vec(),
@@ -292,7 +291,7 @@ impl Intervals {
         Intervals(common)
     }
 
-    /// The one interval that holds all.
+    /// The smallest interval that covers all.
     fn hull(&self) -> Intervals {
         match (self.0.first(), self.0.last()) {
             (Some(first), Some(last)) => Intervals(vec![Interval {
@@ -306,18 +305,18 @@ impl Intervals {
     }
 }
 
-/// Reads predicates over one table.
+/// Analyses predicates over one table.
 struct Reader<'a> {
     table: &'a TableDef,
     columns: &'a [ScannedColumn],
 }
 
 impl Reader<'_> {
-    /// The conjunction of predicates as alternatives, each a conjunction. What would make too many stays
-    /// whole.
+    /// Splits the conjunction of the predicates into alternatives, each a conjunction. An OR with too many
+    /// branches is not split.
     fn alternatives(&self, predicates: &[Arc<dyn PhysicalExpr>]) -> Vec<Vec<Arc<dyn PhysicalExpr>>> {
         let mut done: Vec<Vec<Arc<dyn PhysicalExpr>>> = Vec::new();
-        // Each alternative: what is settled, and what may still be taken apart.
+        // Per alternative: the finished predicates, and those that may still be split.
         let mut open = vec![(Vec::new(), predicates.to_vec())];
         while let Some((mut settled, mut rest)) = open.pop() {
             let Some(next) = rest.pop() else {
@@ -346,7 +345,7 @@ impl Reader<'_> {
         done
     }
 
-    /// What a conjunction says.
+    /// What a conjunction implies.
     fn all(&self, conjuncts: &[Arc<dyn PhysicalExpr>], depth: usize) -> Known {
         let mut known = Known::new();
         for conjunct in conjuncts {
@@ -363,7 +362,7 @@ impl Reader<'_> {
         known
     }
 
-    /// What one predicate says that is no AND.
+    /// What a predicate that is not an AND implies.
     fn one(&self, predicate: &Arc<dyn PhysicalExpr>, depth: usize) -> Known {
         if depth >= DEPTH_MAX {
             return Known::new();
@@ -375,7 +374,7 @@ impl Reader<'_> {
         self.atom(predicate).into_iter().collect()
     }
 
-    /// What a disjunction says: about the columns of which every branch says something.
+    /// What a disjunction implies, for the columns that every branch restricts.
     fn some(&self, branches: &[Arc<dyn PhysicalExpr>], depth: usize) -> Known {
         let mut gathered: Option<BTreeMap<usize, Vec<Interval>>> = None;
         for branch in branches {
@@ -422,7 +421,7 @@ impl Reader<'_> {
             let column = self.column(list.expr())?;
             let mut points = Vec::with_capacity(list.list().len());
             for item in list.list() {
-                // NULL accepts no row.
+                // NULL matches no row.
                 if constant(item)?.is_null() {
                     continue;
                 }
@@ -453,7 +452,7 @@ impl Reader<'_> {
         Some((column, self.literal(right, column)?))
     }
 
-    /// The table's column that an expression is, also under a cast that widens an integer.
+    /// The table's column that an expression reads, possibly through a cast that widens an integer.
     fn column(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
         let inner = match expr.downcast_ref::<CastExpr>() {
             Some(cast) if matches!(cast.cast_type(), DataType::Int32 | DataType::Int64) => cast.expr(),
@@ -470,7 +469,7 @@ impl Reader<'_> {
     }
 }
 
-/// The value of an expression that has the same for all rows of an execution.
+/// The value of an expression that is constant during an execution.
 fn constant(expr: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {
     if let Some(literal) = expr.downcast_ref::<Literal>() {
         return Some(literal.value().clone());
@@ -482,12 +481,12 @@ fn constant(expr: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {
     let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options);
     match expr.evaluate(&row.ok()?) {
         Ok(ColumnarValue::Scalar(value)) => Some(value),
-        // An error is one where a row is compared, not here.
+        // An error is raised where a row is compared, not here.
         _ => None,
     }
 }
 
-/// The operands of a chain of one operator, without recursion.
+/// The operands of a chain of one operator; iterative.
 fn flattened(predicate: &Arc<dyn PhysicalExpr>, op: Operator) -> Vec<Arc<dyn PhysicalExpr>> {
     let mut open = vec![predicate];
     let mut parts = Vec::new();
@@ -500,7 +499,7 @@ fn flattened(predicate: &Arc<dyn PhysicalExpr>, op: Operator) -> Vec<Arc<dyn Phy
     parts
 }
 
-/// `(a, b) IN ((1, 2), (3, 4))` as its branches; `None` for anything else.
+/// The branches of `(a, b) IN ((1, 2), (3, 4))`; `None` for anything else.
 fn row_list(predicate: &Arc<dyn PhysicalExpr>) -> Option<Vec<Arc<dyn PhysicalExpr>>> {
     let list = predicate.downcast_ref::<InListExpr>()?;
     let row = list.expr().downcast_ref::<ScalarFunctionExpr>()?;
@@ -540,7 +539,7 @@ fn point(value: &Value) -> Interval {
     }
 }
 
-/// The values that compare so with `value`; NULL never does.
+/// The interval of the values that satisfy the comparison with `value`, which never includes NULL.
 fn compared(op: Operator, value: &Value) -> Option<Interval> {
     let at = point(value);
     Some(match op {
@@ -561,7 +560,7 @@ fn compared(op: Operator, value: &Value) -> Option<Interval> {
     })
 }
 
-/// A literal as a key value of exactly the column's type; `None` when it is NULL or of another kind.
+/// A literal as a key value of exactly the column's type; `None` if it is NULL or of another type.
 fn key_value(scalar: &ScalarValue, ty: &SqlType) -> Option<Value> {
     match (ty, scalar) {
         (SqlType::Bool, ScalarValue::Boolean(value)) => value.map(Value::Bool),

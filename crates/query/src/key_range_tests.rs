@@ -1,4 +1,4 @@
-//! Ranges hold every row that the predicates accept.
+//! Tests that index ranges contain every row that the predicates accept.
 
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::physical_expr::expressions::in_list;
@@ -198,7 +198,7 @@ proptest! {
         }
     }
 
-    /// More values than a scan reads one by one become their hull.
+    /// More values than the maximum number of ranges become their hull.
     #[test]
     fn many_values_become_a_range(start in -1000i64..1000, outside in 1i64..50) {
         let table = table(&[0]);
@@ -223,7 +223,7 @@ fn compare(column: usize, op: Operator, value: i64) -> Conjunct {
     }
 }
 
-/// The next page of a listing by two columns is read from where the last ended.
+/// Keyset pagination over two columns starts where the last page ended.
 #[test]
 fn a_page_begins_inside_its_first_value() {
     let table = table(&[0, 1]);
@@ -237,7 +237,7 @@ fn a_page_begins_inside_its_first_value() {
     assert!(inside([1, 3, 0]) && inside([2, 0, 0]));
 }
 
-/// Many alternatives for one column are its values.
+/// An OR of equalities on one column becomes points.
 #[test]
 fn equalities_joined_by_or_are_points() {
     let table = table(&[0]);
@@ -253,7 +253,7 @@ fn equalities_joined_by_or_are_points() {
     assert_eq!(chosen.ranges.len(), 100);
 }
 
-/// A join that knows one row says the least and the greatest value of each key, which are the same.
+/// A join with one build row gives equal lower and upper bounds for each key.
 #[test]
 fn ends_that_meet_are_a_point() {
     let table = table(&[0, 1]);

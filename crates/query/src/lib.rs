@@ -1,6 +1,7 @@
-//! Queries: typed relations ([`weft_binder`]) as DataFusion plans over a snapshot.
+//! Executes queries: plans typed relations ([`weft_binder`]) with DataFusion over a snapshot.
 //!
-//! DataFusion gets operators and columns, no meaning: every expression is one function of ours over columns.
+//! DataFusion sees operators and columns but no SQL semantics: every expression is one of our functions over
+//! columns.
 
 pub mod arrays;
 mod build_sides;

@@ -1,7 +1,8 @@
 //! Rows that a statement lists: INSERT ... VALUES.
 //!
-//! Such rows need no plan: every value is computed by itself and put into its row. What needs no row is
-//! computed first, for all rows ([`weft_expression::fold`]), since it fails before any row does.
+//! Such rows need no plan: each value is computed separately and put into its row. Parts that depend on no
+//! row are computed first, for all rows ([`weft_expression::fold`]), since their errors precede those of any
+//! row.
 
 use std::time::Instant;
 
@@ -14,10 +15,10 @@ use crate::engine::has_parameters;
 use crate::modify::Evaluation;
 use crate::slice::StopSignal;
 
-/// Where a value of a row comes from.
+/// The source of one value of a row.
 #[derive(Clone, Copy)]
 enum Source<'q> {
-    /// A place in the listed row.
+    /// A position in the listed row.
     Listed(usize),
     /// The same expression for every row: a default.
     Every(&'q Expr),
@@ -32,14 +33,14 @@ impl Source<'_> {
     }
 }
 
-/// Rows that a query lists.
+/// The rows that a query lists.
 pub(crate) struct Listed<'q> {
     rows: &'q [Vec<Expr>],
     sources: Vec<Source<'q>>,
 }
 
 impl<'q> Listed<'q> {
-    /// The rows of a query that does nothing but list them.
+    /// The rows of a query that only lists them; `None` for any other query.
     pub(crate) fn of(query: &'q Query) -> Option<Listed<'q>> {
         let Relation::Project { input, items } = &query.relation else {
             return None;
@@ -58,7 +59,7 @@ impl<'q> Listed<'q> {
         let sources: Option<Vec<_>> = query.output.iter().map(|output| source(output.column)).collect();
         let mut places: Vec<usize> = sources.iter().flatten().filter_map(Source::place).collect();
         places.sort_unstable();
-        // Values are moved out of a row.
+        // Each listed value must be used at most once, because values are moved out of the row.
         let once = places.windows(2).all(|pair| pair[0] != pair[1]);
         let computed = rows.iter().flatten().all(|expr| expr.columns().next().is_none());
         let plain = once && computed && query.shared.is_empty();
@@ -107,7 +108,7 @@ impl<'q> Listed<'q> {
                 folded.push(fold(expr, context)?.expr);
             }
         }
-        // They are asked for in the order in which they were made.
+        // `folded` is in the order in which the expressions were collected.
         let defaults = folded.split_off(self.computed());
         let mut folded = folded.iter();
         let mut values: Vec<Value> = Vec::with_capacity(self.sources.len());
@@ -131,14 +132,14 @@ impl<'q> Listed<'q> {
         Ok(())
     }
 
-    /// How many listed values are more than a constant or a parameter.
+    /// The number of listed values that are more than a constant or a parameter.
     fn computed(&self) -> usize {
         let all = self.rows.iter().flatten();
         all.filter(|expr| expr.nodes().len() > 1).count()
     }
 }
 
-/// The value of an expression, of its folded form if it has one.
+/// The value of an expression, computed from its folded form if there is one.
 fn value_of<'e>(
     expr: &'e Expr,
     folded: &mut impl Iterator<Item = &'e Expr>,

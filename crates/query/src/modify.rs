@@ -1,12 +1,12 @@
-//! Rows to write, computed by queries.
+//! Computes the rows that INSERT, UPDATE and DELETE write.
 //!
-//! A bound INSERT, UPDATE or DELETE ([`Modify`]) has a query for its rows. Those of UPDATE and DELETE name
-//! the row to change, carry it as it was read, and hold the new values, already of the columns' types; they
-//! are put into a copy of the row. Nothing is written and nothing locked here.
+//! A bound INSERT, UPDATE or DELETE ([`Modify`]) contains a query for its rows. For UPDATE and DELETE its
+//! rows contain the handle of the row to change, its bytes as read, and the new values, already of the
+//! columns' types; they are put into a copy of the row. This module writes nothing and locks nothing.
 //!
 //! Under READ COMMITTED a row may have changed before its lock was granted. [`QueryEngine::reevaluate`] runs
 //! the same query with the locked row as the whole content of the target (other tables, and the target in
-//! subqueries, as the new view shows them): no result means that the row no longer qualifies.
+//! subqueries, are read from the new view): no result means that the row no longer qualifies.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,13 +30,13 @@ use crate::stream::RowStream;
 /// One row to change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowChange {
-    /// Which row.
+    /// The row to change.
     pub handle: RowHandle,
     /// The row as the query read it.
     pub old: Vec<u8>,
-    /// The row as it shall be; `None` to delete it.
+    /// The new row; `None` to delete it.
     pub new: Option<Vec<u8>>,
-    /// What RETURNING needs of other tables.
+    /// Values of other tables that RETURNING uses.
     pub carried: Vec<Value>,
 }
 
@@ -45,16 +45,16 @@ pub struct RowChange {
 pub struct NewRow {
     /// The encoded row.
     pub row: Vec<u8>,
-    /// What RETURNING needs beside the row.
+    /// Values that RETURNING uses besides the row.
     pub carried: Vec<Value>,
 }
 
-/// What every evaluation needs beside the query.
+/// The inputs of every evaluation besides the query.
 #[derive(Clone, Copy)]
 pub struct Evaluation<'a> {
     /// Values of the statement's parameters.
     pub parameters: &'a [Value],
-    /// The session.
+    /// The session's settings.
     pub settings: &'a QuerySettings,
     /// The system catalogs.
     pub environment: &'a Arc<dyn Environment>,
@@ -71,7 +71,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// The old row with its new values.
+/// Applies new values to the old row.
 fn changed_row(
     table: &TableDef,
     columns: &[usize],
@@ -97,7 +97,7 @@ fn changed_row(
 }
 
 impl QueryEngine {
-    /// Computes the rows that an UPDATE or DELETE changes, each once, and calls `each` with them.
+    /// Computes the rows that an UPDATE or DELETE changes and calls `each` with them, once per row.
     ///
     /// # Errors
     /// Those of the query and of `each`.
@@ -111,7 +111,7 @@ impl QueryEngine {
         self.run_changes(query, with.reading(source), with, &mut each)
     }
 
-    /// Evaluates the statement again for one locked row: the change to make now, or `None` when the row no
+    /// Evaluates the statement again for one locked row: returns the change to make, or `None` if the row no
     /// longer qualifies.
     ///
     /// # Errors
@@ -225,8 +225,8 @@ impl QueryEngine {
         Ok(())
     }
 
-    /// ON CONFLICT DO UPDATE: of each pair of a row that is there and the row proposed what the first
-    /// becomes; nothing where WHERE does not hold.
+    /// ON CONFLICT DO UPDATE: for each pair of an existing and a proposed row, the new version of the
+    /// existing one; `None` if WHERE does not hold.
     ///
     /// # Errors
     /// Those of the query.
@@ -271,8 +271,8 @@ impl QueryEngine {
         Ok(changed)
     }
 
-    /// RETURNING, over the rows that were written (for DELETE: the rows that were removed), in their order,
-    /// each with the values that it carries.
+    /// RETURNING over the rows that were written (for DELETE: removed), in their order, each with the values
+    /// that it carries.
     ///
     /// # Errors
     /// Those of the query.
@@ -301,9 +301,9 @@ impl QueryEngine {
         self.run_over(returning, reading, with.parameters, with.settings)
     }
 
-    /// Runs a query that locks rows: its last outputs are handle and stored bytes of a row of each of
-    /// `tables`, NULL where an outer join has none. Its answer stands if all these rows are still so when
-    /// they have been locked; otherwise ask again over a fresh view.
+    /// Runs a query that locks rows: its last outputs are the handle and stored bytes of a row of each of
+    /// `tables`, NULL where an outer join has none. The answer is valid if none of these rows has changed by
+    /// the time they are locked; otherwise the caller runs the query again over a fresh view.
     ///
     /// # Errors
     /// Those of the query.
@@ -349,11 +349,11 @@ impl QueryEngine {
     }
 }
 
-/// What a query that locks rows found.
+/// The result of a query that locks rows.
 pub struct RowsToLock {
-    /// The rows, each once: table, handle and bytes as they were read.
+    /// The rows, without duplicates: table, handle and bytes as read.
     pub rows: Vec<(TableId, RowHandle, Vec<u8>)>,
-    /// What it gives.
+    /// The query's own result.
     pub answer: RowStream,
 }
 

@@ -1,9 +1,9 @@
-//! Plans that stand in several places and are computed once.
+//! Plans that are used in several places and computed once.
 //!
-//! To every place such a plan is a leaf. It is optimised and planned once, apart from the plan around it, so
-//! that planning takes no longer however deep such plans lie in each other. Whichever place is asked first
-//! starts a task that computes the rows, and all replay them: that nobody polls one place keeps no other
-//! waiting. The rows are held in memory, within the pool's bound.
+//! Each use of such a plan is a leaf. The plan is optimised and planned once, separately from the plan around
+//! it, so that nested plans of this kind do not multiply the planning time. The first use that is polled
+//! starts a task that computes the rows, and all uses replay them: a use that is not polled does not block
+//! the others. The rows are held in memory, within the pool's limit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ enum Body {
     Nothing,
 }
 
-/// Rows that are held, and their room in the pool.
+/// The rows in memory, and their reservation in the pool.
 struct Held {
     batches: Vec<RecordBatch>,
     _room: MemoryReservation,
@@ -53,7 +53,7 @@ impl fmt::Debug for Once {
 }
 
 impl Once {
-    /// The plan, and the leaf that stands for it wherever it is needed.
+    /// Makes the plan and the leaf that represents it wherever it is used.
     ///
     /// # Errors
     /// If two columns have one name.
@@ -69,10 +69,10 @@ impl Once {
         Ok((once, leaf))
     }
 
-    /// Plans it, by `plan`.
+    /// Converts it to a physical plan with `plan`.
     ///
     /// # Errors
-    /// What `plan` fails with.
+    /// The errors of `plan`.
     pub fn plan(
         &self,
         plan: impl FnOnce(LogicalPlan) -> std::result::Result<Arc<dyn ExecutionPlan>, SqlError>,
@@ -84,7 +84,7 @@ impl Once {
         Ok(())
     }
 
-    /// Its name and operators.
+    /// Its name and operators as text, for EXPLAIN.
     pub fn described(&self) -> Vec<String> {
         let mut lines = vec![format!("{}:", self.name)];
         if let Body::Physical(plan) = &*self.body.lock() {
@@ -129,7 +129,7 @@ impl Operator for Once {
     }
 }
 
-/// A future that starts a task when it is first polled, and is that task's outcome.
+/// A future that spawns a task when it is first polled, and resolves to the task's result.
 fn started(plan: Arc<dyn ExecutionPlan>, schema: SchemaRef, context: Arc<TaskContext>) -> Computed {
     let compute = async move {
         let room = MemoryConsumer::new("Once").register(context.memory_pool());

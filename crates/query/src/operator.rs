@@ -1,7 +1,8 @@
-//! Operators of ours in DataFusion's plans: one logical node and one physical, which hold an [`Operator`].
+//! Our own operators in DataFusion's plans: a logical and a physical node, each of which holds an
+//! [`Operator`].
 //!
-//! The inputs of an operator come in one partition. Nothing is pushed through it, and it needs all columns of
-//! its inputs; the optimizer works below and above.
+//! Each input of an operator has one partition. Nothing is pushed through it, and it needs all columns of its
+//! inputs; the optimizer works below and above it.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -31,17 +32,17 @@ use weft_types::SqlError;
 
 use crate::errors::sql_error;
 
-/// What an operator does.
+/// The implementation of an operator.
 pub trait Operator: fmt::Debug + Send + Sync {
     /// Its name in EXPLAIN.
     fn name(&self) -> &'static str;
 
-    /// Whether it may give many rows for one of its inputs'.
+    /// Whether it may return many rows per input row.
     fn makes_rows(&self) -> bool {
         false
     }
 
-    /// The rows that it makes of its inputs', of which each has one partition.
+    /// Runs the operator over its inputs, each of which has one partition.
     ///
     /// # Errors
     /// If an input cannot run.
@@ -53,11 +54,11 @@ pub trait Operator: fmt::Debug + Send + Sync {
     ) -> Result<SendableRecordBatchStream>;
 }
 
-/// Tells the nodes of all plans apart.
+/// Numbers of the nodes of all plans.
 static NEXT_NODE: AtomicU64 = AtomicU64::new(0);
 
-/// The plan of an operator over inputs, giving columns of `schema`. With `ordering` its first input is sorted
-/// so.
+/// The plan of an operator over inputs, with the columns of `schema`. `ordering` is the required order of the
+/// first input.
 ///
 /// # Errors
 /// If two columns have one name.
@@ -192,7 +193,7 @@ pub struct OperatorExec {
 }
 
 impl OperatorExec {
-    /// An operator over inputs, the first sorted by `ordering`.
+    /// An operator over inputs; `ordering` is the required order of the first.
     #[must_use]
     pub fn new(
         operator: Arc<dyn Operator>,
@@ -217,7 +218,7 @@ impl OperatorExec {
 }
 
 impl OperatorExec {
-    /// Whether it may give many rows for one of its inputs'.
+    /// Whether it may return many rows per input row.
     pub(crate) fn makes_rows(&self) -> bool {
         self.operator.makes_rows()
     }

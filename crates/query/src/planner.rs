@@ -1,7 +1,8 @@
-//! From a logical plan to operators: DataFusion's rules that move operators, none that touches expressions.
+//! From a logical plan to operators, with DataFusion's rules that move operators and none that touches
+//! expressions.
 //!
-//! Left out on purpose: every rule that knows types or functions by DataFusion's meaning (coercion,
-//! simplification, common subexpressions) and every rule for subqueries, of which our plans have none.
+//! Deliberately omitted: every rule that depends on DataFusion's semantics of types or functions (coercion,
+//! simplification, common subexpressions), and every rule for subqueries, which our plans do not contain.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,13 +29,13 @@ use crate::errors::{external, sql_error};
 use crate::operator::OperatorPlanner;
 use crate::slice::StopSignal;
 
-/// Times that the rules run over a plan at most.
+/// Maximum number of passes of the rules over a plan.
 const PASSES_MAX: usize = 3;
 
-/// The plan after the rules.
+/// Optimizes a logical plan.
 ///
 /// # Errors
-/// 57014 when the statement shall end.
+/// 57014 when the statement is stopped.
 pub fn optimized(
     plan: LogicalPlan,
     state: &SessionState,
@@ -67,10 +68,10 @@ pub fn optimized(
         .map_err(sql_error)
 }
 
-/// The operators of a plan.
+/// Makes the operators of a plan.
 ///
 /// # Errors
-/// 57014 when the statement shall end.
+/// 57014 when the statement is stopped.
 pub fn physical(
     plan: &LogicalPlan,
     state: &SessionState,
@@ -90,7 +91,7 @@ fn extension_planners() -> Vec<Arc<dyn ExtensionPlanner + Send + Sync>> {
     vec![Arc::new(OperatorPlanner)]
 }
 
-/// A rule that changes nothing and fails when the statement shall end.
+/// A rule that changes nothing and fails when the statement is stopped.
 #[derive(Debug)]
 struct Watch {
     stop: Arc<StopSignal>,

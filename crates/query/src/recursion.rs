@@ -1,7 +1,7 @@
 //! Recursive relations.
 //!
-//! [`Recursion`] is WITH RECURSIVE: its term runs over the rows of the step before ([`working`]) until a step
-//! gives none. UNION leaves out rows that were there before, told apart by their key bytes.
+//! [`Recursion`] is WITH RECURSIVE: its term runs over the rows of the previous step ([`working`]) until a
+//! step returns no rows. UNION removes rows that occurred before; their key bytes decide.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::errors::external;
 use crate::operator::{Operator, operator_plan};
 use crate::schema::{arrow_type, field, field_name};
 
-/// The rows of a recursive relation's step, seen by its term.
+/// The rows of the previous step of a recursive relation, read by its term.
 #[derive(Default)]
 pub struct WorkingTable {
     batches: Mutex<Vec<RecordBatch>>,
@@ -40,14 +40,14 @@ impl fmt::Debug for WorkingTable {
     }
 }
 
-/// Reads a working table: which of its columns.
+/// Reads some columns of a working table.
 #[derive(Debug)]
 struct Working {
     table: Arc<WorkingTable>,
     columns: Vec<usize>,
 }
 
-/// The plan that reads a working table: positions of its columns, and the ids and types that they get.
+/// The plan that reads a working table; `columns` are positions in it, with the ids and types that they get.
 ///
 /// # Errors
 /// If two columns have one name.
@@ -104,17 +104,17 @@ fn labelled(arrays: Vec<ArrayRef>, rows: usize, schema: &SchemaRef) -> Result<Re
 /// A recursive relation.
 #[derive(Debug, Clone)]
 pub struct Recursion {
-    /// What the term reads.
+    /// The working table that the term reads.
     pub table: Arc<WorkingTable>,
-    /// UNION ALL.
+    /// UNION ALL rather than UNION.
     pub all: bool,
-    /// The columns.
+    /// The columns of the relation.
     pub columns: Vec<(ColumnId, SqlType)>,
-    /// Of each, the column of the start and of the term that it comes from.
+    /// For each column, its source in the start and in the term.
     pub sources: Vec<(ColumnId, ColumnId)>,
 }
 
-/// The plan of a recursive relation.
+/// Makes the plan of a recursive relation.
 ///
 /// # Errors
 /// If two columns have one name.
@@ -174,7 +174,7 @@ impl Operator for Recursion {
     }
 }
 
-/// A recursion that runs.
+/// A running recursion.
 struct Steps {
     recursion: Recursion,
     schema: SchemaRef,
@@ -182,7 +182,7 @@ struct Steps {
     context: Arc<TaskContext>,
     running: SendableRecordBatchStream,
     in_term: bool,
-    /// The rows of the present step, for the next.
+    /// The rows of the current step, which the next step reads.
     next: Vec<RecordBatch>,
     room: MemoryReservation,
     /// Keys of all rows, for UNION.
@@ -215,7 +215,7 @@ impl Steps {
                     let step = std::mem::take(&mut self.next);
                     let held = step.iter().map(RecordBatch::get_array_memory_size).sum();
                     *self.recursion.table.batches.lock() = step;
-                    // The step before is no longer read.
+                    // The previous step's rows are no longer read.
                     self.room.try_resize(held)?;
                     let term = reset_plan_states(Arc::clone(&self.term))?;
                     self.running = term.execute(0, Arc::clone(&self.context))?;
@@ -225,7 +225,7 @@ impl Steps {
         }
     }
 
-    /// The recursion's columns of a batch of its start or term.
+    /// A batch of the start or the term, with the recursion's columns.
     fn relabelled(&self, batch: &RecordBatch) -> std::result::Result<RecordBatch, SqlError> {
         let mut arrays = Vec::with_capacity(self.recursion.columns.len());
         for ((_, ty), (start, term)) in self.recursion.columns.iter().zip(&self.recursion.sources) {
@@ -238,7 +238,7 @@ impl Steps {
         labelled(arrays, batch.num_rows(), &self.schema).map_err(crate::errors::sql_error)
     }
 
-    /// The rows that were never there before.
+    /// The rows that did not occur before.
     fn unseen(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
         let columns: std::result::Result<Vec<ValueColumn>, SqlError> = batch
             .columns()

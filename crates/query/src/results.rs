@@ -1,7 +1,7 @@
-//! A query's result as encoded rows, straight from Arrow's buffers.
+//! Encodes a query's result as rows, directly from Arrow's buffers.
 //!
-//! What lies in fixed cells is copied as bits, variable values as bytes; a numeric in stored form is copied,
-//! a decimal becomes the stored form of its mantissa.
+//! Fixed-width cells are copied as bits, variable-width values as bytes; a numeric in stored form is copied,
+//! and a decimal is converted to the stored form of its mantissa.
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use weft_types::{Numeric, RowBuilder, RowLayout, SqlError, SqlType, Value};
@@ -17,7 +17,7 @@ pub struct RowEncoder {
 }
 
 impl RowEncoder {
-    /// Rows with these column types.
+    /// An encoder for rows of these column types.
     #[must_use]
     pub fn new(types: Vec<SqlType>) -> Self {
         let layout = RowLayout::new(&types);
@@ -30,7 +30,7 @@ impl RowEncoder {
         &self.layout
     }
 
-    /// Calls `each` with every row of the batch; `Ok(false)` when it asked to stop.
+    /// Calls `each` with every row of the batch; `Ok(false)` if it asked to stop.
     pub fn for_each(
         &self,
         batch: &RecordBatch,

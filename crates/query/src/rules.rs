@@ -1,8 +1,8 @@
-//! Rules over operators: which ones run, and our own.
+//! Physical optimizer rules: the choice of DataFusion's, and our own.
 //!
-//! DataFusion's list is longer. Left out are rules for what our plans never have (exact statistics,
-//! DataFusion's own aggregates), and those for sources that sort or count by themselves: every rule walks
-//! every plan, and most plans are small.
+//! DataFusion's list is longer. Omitted are rules for what our plans never contain (exact statistics,
+//! DataFusion's own aggregates) and for sources that can sort or count: every rule walks every plan, and most
+//! plans are small.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::build_sides::choose_build_sides;
 use crate::first_rows::read_in_order;
 use crate::in_order::gather_in_order;
 
-/// From plan to plan.
+/// The function of a rule: transforms a plan.
 type Apply = fn(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>;
 
 /// A rule of our own.
@@ -55,17 +55,17 @@ impl PhysicalOptimizerRule for Rule {
     }
 }
 
-/// The function as a rule of this name.
+/// Makes a rule of a function.
 fn rule(name: &'static str, apply: Apply) -> Arc<dyn PhysicalOptimizerRule + Send + Sync> {
     Arc::new(Rule { name, apply })
 }
 
-/// The rules, in order, that make a plan.
+/// The rules that make a plan, in order.
 #[must_use]
 pub fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     vec![
         Arc::new(OutputRequirements::new_add_mode()),
-        // Scans with predicates expect fewer rows, which decides about the sides of joins.
+        // Filters reduce the row estimates of scans, which determine the build sides of joins.
         Arc::new(FilterPushdown::new()),
         rule("BuildSides", choose_build_sides),
         rule("FirstRows", read_in_order),
@@ -78,8 +78,8 @@ pub fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     ]
 }
 
-/// The rules, in order, for a plan that is about to run, with one thread or with all. They tie operators to
-/// each other that will run together.
+/// The rules for a plan that is about to run, in order, for one thread or for all. They connect operators
+/// that run together.
 #[must_use]
 pub fn last_rules(serial: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
@@ -93,11 +93,11 @@ pub fn last_rules(serial: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sy
     rules
 }
 
-/// Partitions that are sorted by fewer keys than they are merged by are sorted whole.
+/// Replaces top-k sorts below a merge that has more keys by full sorts.
 ///
-/// A key may be constant in every partition and yet another in each, as in `SELECT 2 UNION ALL SELECT 1`.
-/// Sorts for the first rows tell each other what they need no more, by the keys that they have: they would
-/// drop rows that come first by the key that they lack.
+/// A key may be constant in every partition but differ between them, as in `SELECT 2 UNION ALL SELECT 1`, and
+/// the sorts then omit it. Top-k sorts share a threshold over the keys that they have, so they would drop
+/// rows that come first by the missing key.
 fn sort_whole(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|plan| {
         let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() else {
@@ -111,10 +111,10 @@ fn sort_whole(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     .data()
 }
 
-/// Projections that only choose columns go down, towards the tables, or away.
+/// Pushes projections that only choose columns down towards the tables, or removes them.
 ///
-/// DataFusion's rule takes those along that compute: below a filter they compute for rows that the filter
-/// keeps from them, `y / z` where `WHERE x > 0` has left out the zeros.
+/// DataFusion's rule also pushes computing projections: below a filter they would be computed for rows that
+/// the filter removes, such as `y / z` for the zeros that `WHERE z > 0` excludes.
 fn push_plain_projections(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let plan = plan.transform_down(|plan| match plan.downcast_ref::<ProjectionExec>() {
         Some(projection) if is_plain(projection) || projection.input().is::<ProjectionExec>() => {
@@ -129,13 +129,13 @@ fn is_plain(projection: &ProjectionExec) -> bool {
     projection.expr().iter().all(|item| item.expr.is::<Column>())
 }
 
-/// The plan over another input.
+/// Replaces the plan's input.
 fn with_input(plan: Arc<dyn ExecutionPlan>, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
     plan.replace_children(vec![input], options)
 }
 
-/// The plan with a whole sort for its topmost sort, if that has a limit and fewer keys than `keys`.
+/// Replaces the plan's topmost sort by a full sort, if it has a limit and fewer keys than `keys`.
 fn whole(plan: &Arc<dyn ExecutionPlan>, keys: usize) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let mut above = Vec::new();
     let mut plan = Arc::clone(plan);

@@ -1,11 +1,11 @@
-//! A table as DataFusion sees it: a provider that plans scans, and the scan itself.
+//! A table in DataFusion: a provider that plans scans, and the scan itself.
 //!
 //! The scan holds no rows and no snapshot. It finds its [`ReadSource`] in the task context when it runs, so
 //! that one physical plan serves every snapshot of one catalog version. Partition `p` of `n` reads chunks `p,
 //! p + n, ...`; when predicates bind the leading columns of an ordered index, partition 0 reads the index
-//! ranges and the others nothing. Predicates are looked at when the first batch is asked for: a hash join
-//! above has then finished its build side and says which keys can match at all, which turns a join by key
-//! into an index lookup.
+//! ranges and the others nothing. Predicates are evaluated when the first batch is requested: by then a hash
+//! join above has finished its build side and pushed down a filter on the keys that can match, which turns a
+//! join by key into an index lookup.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -47,12 +47,12 @@ use crate::schema::{column_type, field_name};
 use crate::slice::yield_due;
 use crate::source::ReadSource;
 
-/// The source that scans of one execution read, carried by the session configuration's extensions.
+/// The source that the scans of one execution read, passed in the session configuration's extensions.
 ///
-/// The partitions of a scan must agree on how they share it, although predicates that come from a running
-/// join or sort change meanwhile, and although a source may decline a range that is too long: the first
-/// partition to ask decides for all, once per execution, and where an index helps it has read the rows before
-/// the others go on.
+/// The partitions of a scan must agree on its access path, although dynamic filters of a running join or sort
+/// change concurrently, and although a source may decline a range that is too long. The first partition that
+/// asks therefore decides for all, once per execution; if it chooses an index, it has read the rows before
+/// the others continue.
 pub struct SourceExtension {
     source: Arc<dyn ReadSource>,
     target: Option<Arc<dyn ReadSource>>,
@@ -60,7 +60,7 @@ pub struct SourceExtension {
 }
 
 impl SourceExtension {
-    /// For one execution over `source`; scans with hidden columns read `target` where it is given.
+    /// For one execution over `source`; scans with hidden columns read `target` if it is given.
     pub fn new(source: Arc<dyn ReadSource>, target: Option<Arc<dyn ReadSource>>) -> Self {
         SourceExtension {
             source,
@@ -81,36 +81,37 @@ impl SourceExtension {
     }
 }
 
-/// How a scan reads its table in one execution.
+/// The access path of a scan in one execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
-    /// Each partition its share of the chunks.
+    /// Each partition reads its share of the chunks.
     Chunks,
     /// The deciding partition has read the index ranges; the others have nothing to do.
     Index,
 }
 
-/// So many ranges are read whatever the table's size.
+/// Up to this many ranges are read whatever the table's size.
 const RANGES_ALWAYS: usize = 16;
 
-/// Rows that are scanned in the time in which one range is found.
+/// Rows that can be scanned in the time that finding one range takes.
 const ROWS_PER_RANGE: usize = 8;
 
-/// Rows that are read for one that is wanted, if filters above leave some out.
+/// Estimated rows read per row wanted, since filters above may discard some.
 const READ_FOR_ONE: usize = 8;
 
-/// So few rows are sorted rather than read in the order of another index than the one that finds them.
+/// At most this many rows are sorted rather than read in the order of an index other than the one that finds
+/// them.
 const FEW_ROWS: u64 = 1000;
 
-/// Rows of the first page that is read in order; each further page is larger, up to a most.
+/// Rows of the first page that is read in order; each further page is larger, up to a maximum.
 const FIRST_PAGE: usize = 128;
 const PAGE_GROWTH: usize = 4;
 const PAGE_MAX: usize = 8192;
 
-/// Names the scans of all plans apart.
+/// Ids of the scans of all plans.
 static NEXT_SCAN: AtomicU64 = AtomicU64::new(0);
 
-/// Plans scans of one table: the columns that one relation of a statement reads.
+/// Plans scans of one table for the columns that one relation of a statement reads.
 pub struct RelationProvider {
     table: Arc<TableDef>,
     hidden: bool,
@@ -123,7 +124,7 @@ pub struct RelationProvider {
 }
 
 impl RelationProvider {
-    /// For the columns of `scan`, then, if asked for, the rows' handle and stored bytes.
+    /// For the columns of `scan`, followed by the rows' handle and stored bytes if requested.
     pub fn new(scan: &Scan, source: &dyn ReadSource) -> Self {
         let table = Arc::clone(&scan.table);
         let mut columns = Vec::with_capacity(scan.columns.len() + 2);
@@ -157,14 +158,14 @@ impl RelationProvider {
         }
     }
 
-    /// The table scanned.
+    /// The scanned table.
     #[must_use]
     pub fn table(&self) -> &Arc<TableDef> {
         &self.table
     }
 }
 
-/// The primary key, if all of it is read.
+/// The primary key, if all its columns are read.
 fn key_of(table: &TableDef, columns: &[CellSource]) -> Option<Constraint> {
     let place = |column: &usize| {
         columns
@@ -251,18 +252,18 @@ pub struct RelationScan {
     properties: Arc<PlanProperties>,
 }
 
-/// An index whose order the rows have.
+/// An index whose order the scan returns.
 #[derive(Debug, Clone)]
 struct InOrder {
     index: Arc<IndexDef>,
     reverse: bool,
-    /// So many rows are wanted; what filters above leave out, they come from.
+    /// The number of rows wanted, counted after the filters above.
     wanted: usize,
 }
 
 impl RelationScan {
-    /// How many rows the predicates are expected to leave. With `keys`, a join above knows so many values of
-    /// columns that it has told.
+    /// How many rows are expected to satisfy the predicates. `keys` is the number of values of the columns of
+    /// dynamic filters that a join above will know.
     pub(crate) fn expected(&self, keys: Option<u64>) -> u64 {
         let (told, fixed): (Vec<_>, Vec<_>) = self
             .predicates
@@ -283,8 +284,7 @@ impl RelationScan {
         most.map_or(rows, |most| rows.min(most as u64))
     }
 
-    /// The same rows in the order of some of its columns, if an index has it, for as many rows as are
-    /// `wanted`.
+    /// This scan in index order, if an index has `order`. The caller wants `wanted` rows.
     pub(crate) fn ordered_by(&self, order: &LexOrdering, wanted: usize) -> Option<RelationScan> {
         if !self.reads_in_order || self.fetch.is_some() || self.in_order.is_some() {
             return None;
@@ -315,8 +315,8 @@ impl RelationScan {
         Some(scan)
     }
 
-    /// Whether an index has an order: upwards or, as `true`, downwards. Columns that have one value may be
-    /// left out of it.
+    /// Whether an index has an order: `Some(false)` forwards, `Some(true)` backwards. The order may omit
+    /// columns that have a single value.
     fn has_order(&self, index: &IndexDef, columns: &[ScannedColumn], order: &LexOrdering) -> Option<bool> {
         let (_, fixed) = key_range::ranges_of(&self.table, columns, &self.predicates, index);
         let mut keys = order.iter().peekable();
@@ -340,14 +340,14 @@ impl RelationScan {
         keys.peek().is_none().then_some(reverse?)
     }
 
-    /// Which of the table's columns are read.
+    /// The table's columns that are read.
     fn table_columns(&self) -> Vec<ScannedColumn> {
         let columns = self.columns.iter();
         columns.map(|column| column.table_column()).collect()
     }
 
-    /// The index ranges that hold all rows which `predicates` accept, if they bind an index and are not so
-    /// many that reading the table is less work.
+    /// The index ranges that hold all rows which `predicates` accept, if they bind an index and are few
+    /// enough that reading them costs less than reading the table.
     fn ranges(&self, predicates: &[Arc<dyn PhysicalExpr>]) -> Option<KeyRanges> {
         let ranges = key_range::choose(&self.table, &self.table_columns(), predicates)?;
         let few = ranges.ranges.len() <= RANGES_ALWAYS
@@ -445,8 +445,8 @@ impl ExecutionPlan for RelationScan {
         Ok(self)
     }
 
-    /// A scan that runs again in one execution (a recursive query) decides anew, and forgets the predicates
-    /// of joins whose build side is about to change.
+    /// A scan that runs again in one execution (a recursive query) decides again, and drops the filters of
+    /// joins whose build side is about to change.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         let mut scan = self.as_ref().clone();
         scan.id = NEXT_SCAN.fetch_add(1, Ordering::Relaxed);
@@ -525,13 +525,13 @@ impl ExecutionPlan for RelationScan {
     }
 }
 
-/// What is left of an order.
+/// The ranges of an ordered read that remain.
 struct Pages {
-    /// Ranges, the next one last.
+    /// Remaining ranges in reverse: the next one is last.
     ranges: Vec<KeyBounds>,
-    /// Rows with which this range begins and that have been read.
+    /// Rows at the start of this range that have already been read.
     passed: usize,
-    /// Rows of the next page.
+    /// Row limit of the next page.
     limit: usize,
 }
 
@@ -543,7 +543,7 @@ struct ScanReader {
     batch_rows: usize,
     remaining: usize,
     started: bool,
-    /// What is left to read in order.
+    /// What remains to be read in order.
     pages: Option<Pages>,
     next_chunk: usize,
     ready: VecDeque<RecordBatch>,
@@ -551,7 +551,7 @@ struct ScanReader {
 }
 
 impl ScanReader {
-    /// The next batch. Chunks without a visible row are passed over in slices.
+    /// The next batch. Chunks without a visible row are skipped, in slices.
     fn poll(&mut self, context: &Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
         loop {
             if let Some(batch) = self.ready.pop_front() {
@@ -576,8 +576,8 @@ impl ScanReader {
         }
     }
 
-    /// Reads the next page of an order. It begins with the key that the one before ended with: rows of it
-    /// that have been read are passed over.
+    /// Reads the next page of an order. It begins with the key that the previous page ended with; the rows of
+    /// that key that have already been read are skipped.
     fn advance_in_order(&mut self, order: &InOrder) -> Result<()> {
         let Some(mut pages) = self.pages.take() else {
             self.pages = Some(self.pages_of(order)?);
@@ -633,7 +633,7 @@ impl ScanReader {
     fn pages_of(&self, order: &InOrder) -> Result<Pages> {
         let (table, columns) = (&self.scan.table, self.scan.table_columns());
         let (mut ranges, _) = key_range::ranges_of(table, &columns, &self.predicates()?, &order.index);
-        // The next one is the last.
+        // The next range is the last element.
         if !order.reverse {
             ranges.reverse();
         }
@@ -644,7 +644,7 @@ impl ScanReader {
         })
     }
 
-    /// Reads the index ranges, once, or the next chunk.
+    /// Reads the next page, all index ranges at once, or the next chunk.
     fn advance(&mut self) -> Result<()> {
         if let Some(order) = self.scan.in_order.clone() {
             return self.advance_in_order(&order);
@@ -671,7 +671,7 @@ impl ScanReader {
         self.offer(builder)
     }
 
-    /// How the scan reads, the same for every partition. The one that decides for the index reads it here.
+    /// The access path, the same for every partition. The partition that chooses the index reads it here.
     fn access(&mut self) -> Result<Access> {
         if self.scan.predicates.is_empty() {
             return Ok(Access::Chunks);
@@ -689,12 +689,12 @@ impl ScanReader {
         Ok(access)
     }
 
-    /// The index ranges that the predicates allow, if they bind an index.
+    /// The index ranges for the predicates, if they bind an index.
     fn propose(&self) -> Result<Option<KeyRanges>> {
         Ok(self.scan.ranges(&self.predicates()?))
     }
 
-    /// The predicates as they are now.
+    /// The predicates in their present state.
     fn predicates(&self) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
         let mut predicates = Vec::with_capacity(self.scan.predicates.len());
         for predicate in &self.scan.predicates {
@@ -703,7 +703,7 @@ impl ScanReader {
         Ok(predicates)
     }
 
-    /// Reads all ranges; false when the source declines one, with nothing read.
+    /// Reads all ranges; returns false, with nothing read, if the source declines one.
     fn read_ranges(&mut self, ranges: &KeyRanges) -> Result<bool> {
         let mut builder = self.builder()?;
         for (low, high) in &ranges.ranges {
@@ -734,7 +734,7 @@ impl ScanReader {
         BatchBuilder::new(Arc::clone(&self.scan.schema), layout, &self.scan.columns).map_err(external)
     }
 
-    /// Cuts what was read into batches of the configured size.
+    /// Queues the rows read, in batches of the configured size.
     fn offer(&mut self, builder: BatchBuilder) -> Result<()> {
         let batch = builder.finish()?;
         let mut start = 0;

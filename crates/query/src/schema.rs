@@ -1,4 +1,4 @@
-//! SQL types as Arrow types: storage alone, the meaning stays with the SQL type that every column has.
+//! SQL types as Arrow types: for storage only; the semantics are those of each column's SQL type.
 //!
 //! | SQL                               | Arrow                  | remark                                          |
 //! |-----------------------------------|------------------------|-------------------------------------------------|
@@ -16,8 +16,9 @@
 //! | arrays, records                   | Binary                 | `Value::encode`                                 |
 //!
 //! NaN in a Decimal128 column is the greatest `i128`, which no number of 38 digits reaches. NaN equals NaN
-//! and is greater than every number, so whatever only compares, hashes, sorts, groups or joins such columns
-//! needs not know. Who computes with them or shows them does: [`crate::arrays`] and [`crate::evaluate`].
+//! and is greater than every number, so code that only compares, hashes, sorts, groups or joins such columns
+//! needs no special case. Code that computes with them or displays them does: [`crate::arrays`] and
+//! [`crate::evaluate`].
 
 use datafusion::arrow::datatypes::{DataType, Field};
 use weft_expression::ColumnId;
@@ -26,7 +27,7 @@ use weft_types::{NumericSpec, SqlType};
 /// NaN in a Decimal128 column.
 pub const DECIMAL_NAN: i128 = i128::MAX;
 
-/// Most digits of a Decimal128 column.
+/// Maximum number of digits of a Decimal128 column.
 pub const DECIMAL_DIGITS: u8 = 38;
 
 /// The Arrow type of computed values of `ty`.
@@ -53,7 +54,7 @@ pub fn arrow_type(ty: &SqlType) -> DataType {
     }
 }
 
-/// The Arrow type of a table's column of type `ty`, and of casts to `ty`: as [`arrow_type`], and Decimal128
+/// The Arrow type of a table's column of type `ty`, and of casts to `ty`: like [`arrow_type`], but Decimal128
 /// where precision and scale allow it.
 #[must_use]
 pub fn column_type(ty: &SqlType) -> DataType {

@@ -1,8 +1,9 @@
-//! What expressions of one execution see beside columns.
+//! What the expressions of one execution depend on besides columns.
 //!
-//! A plan holds an [`ExecutionContext`], which tells of the [`Execution`] that the plan is in. A plan that is
-//! kept for further executions ([`crate::kept`]) has one after the other in the same context; its expressions
-//! ask for the parameters when they are evaluated. In a plan for a single execution they are constants.
+//! A plan holds an [`ExecutionContext`], which refers to the plan's current [`Execution`]. A plan that is
+//! kept for further executions ([`crate::kept`]) runs them one after another in the same context; its
+//! expressions read the parameters when they are evaluated. In a plan for a single execution parameters are
+//! constants.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use weft_types::{TimeZone, Value};
 /// Parameters, zone and session of one execution.
 #[derive(Clone)]
 pub struct Execution {
-    /// Tells executions apart.
+    /// Unique number of the execution.
     pub number: u64,
     /// Values of `$1`, `$2`, ..., of the types that the query declares.
     pub parameters: Vec<Value>,
@@ -28,7 +29,7 @@ pub struct Execution {
 static NEXT_EXECUTION: AtomicU64 = AtomicU64::new(0);
 
 impl Execution {
-    /// An execution of its own number.
+    /// An execution with a new number.
     pub fn new(parameters: Vec<Value>, zone: TimeZone, session: Arc<dyn Session>) -> Arc<Execution> {
         Arc::new(Execution {
             number: NEXT_EXECUTION.fetch_add(1, Ordering::Relaxed),
@@ -38,7 +39,7 @@ impl Execution {
         })
     }
 
-    /// As expressions take it.
+    /// The evaluation context of expressions.
     #[must_use]
     pub fn context(&self) -> Context<'_> {
         Context {
@@ -49,14 +50,14 @@ impl Execution {
     }
 }
 
-/// The execution that a plan is in, shared by all its operators.
+/// The current execution of a plan, shared by all its operators.
 pub struct ExecutionContext {
     present: RwLock<Arc<Execution>>,
     repeats: bool,
 }
 
 impl ExecutionContext {
-    /// Of a plan for one execution.
+    /// The context of a plan for one execution.
     #[must_use]
     pub fn single(execution: Arc<Execution>) -> ExecutionContext {
         ExecutionContext {
@@ -65,7 +66,7 @@ impl ExecutionContext {
         }
     }
 
-    /// Of a plan that may be kept: `execution` is its first.
+    /// The context of a plan that may be kept; `execution` is its first.
     #[must_use]
     pub fn repeating(execution: Arc<Execution>) -> ExecutionContext {
         ExecutionContext {
@@ -74,24 +75,24 @@ impl ExecutionContext {
         }
     }
 
-    /// Whether the plan may see further executions, so that nothing in it may depend on this one's values.
+    /// Whether the plan may have further executions, so that nothing in it may depend on this one's values.
     #[must_use]
     pub fn repeats(&self) -> bool {
         self.repeats
     }
 
-    /// The execution that the plan is in.
+    /// The plan's current execution.
     #[must_use]
     pub fn execution(&self) -> Arc<Execution> {
         Arc::clone(&self.present.read())
     }
 
-    /// The present execution has ended.
+    /// Ends the current execution and drops what it referenced.
     pub fn end(&self) {
         self.begin(Execution::new(Vec::new(), TimeZone::UTC, Arc::new(NoSession)));
     }
 
-    /// The plan's next execution; those before must have ended.
+    /// Begins the plan's next execution; earlier ones must have ended.
     pub fn begin(&self, execution: Arc<Execution>) {
         *self.present.write() = execution;
     }

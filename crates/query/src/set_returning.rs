@@ -1,8 +1,8 @@
-//! Set-returning functions beside the rows of an input.
+//! Set-returning functions over the rows of an input.
 //!
-//! For each row of the input the calls run in step: as many rows as the longest gives, NULLs where a shorter
-//! one has ended. A call's rows are collected before they are handed on, within the pool's bound; the batches
-//! handed on have the configured size.
+//! For each input row the calls run in lockstep: the number of rows is that of the longest call, and shorter
+//! ones are padded with NULLs. The rows of a call are collected before they are returned, within the pool's
+//! limit; the returned batches have the configured size.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::operator::{Operator, operator_plan};
 use crate::schema::{arrow_type, field, field_name};
 use crate::session::ExecutionContext;
 
-/// How many rows a call gives between two looks at whether it shall end.
+/// How many rows a call produces between two checks for an interrupt.
 const ROWS_BETWEEN_CHECKS: usize = 256;
 
-/// Set-returning functions over the rows of an input.
+/// The operator: set-returning functions over the rows of an input.
 struct SetReturning {
     calls: Arc<Vec<Call>>,
     ordinality: bool,
@@ -55,7 +55,7 @@ impl fmt::Debug for SetReturning {
     }
 }
 
-/// The plan of set-returning functions over a plan, whose columns are named by their ids.
+/// The plan of set-returning functions over `plan`, whose columns are named by their ids.
 ///
 /// # Errors
 /// If an argument cannot be computed from the plan's columns.
@@ -92,7 +92,7 @@ pub fn set_functions(
     operator_plan(Arc::new(operator), vec![plan], Schema::new(fields), Vec::new())
 }
 
-/// An argument over all columns of the input.
+/// Compiles an argument over all columns of the input.
 fn argument(
     expr: &Expr,
     input: &Schema,
@@ -153,10 +153,10 @@ impl Operator for SetReturning {
     }
 }
 
-/// The rows of a call.
+/// The rows that a call returned.
 type Rows = Vec<Vec<Value>>;
 
-/// Calls that run.
+/// The state of running calls.
 struct Running {
     calls: Arc<Vec<Call>>,
     ordinality: bool,
@@ -168,7 +168,7 @@ struct Running {
 }
 
 impl Running {
-    /// What one batch of the input gives.
+    /// The output for one batch of the input.
     fn batches(&mut self, input: &RecordBatch) -> Result<Vec<RecordBatch>> {
         let calls = Arc::clone(&self.calls);
         let mut arguments: Vec<Vec<ValueColumn>> = Vec::with_capacity(calls.len());
@@ -213,7 +213,7 @@ impl Running {
         Ok(batches)
     }
 
-    /// The rows that a call gives for one row.
+    /// The rows that a call returns for one input row.
     fn rows(&mut self, call: &Call, columns: &[ValueColumn], row: usize) -> Result<Rows> {
         let arguments: Vec<ValueRef<'_>> = columns.iter().map(|column| column.value_ref(row)).collect();
         let mut rows: Rows = Vec::new();
@@ -265,7 +265,7 @@ impl Running {
     }
 }
 
-/// The arguments of a call over a batch.
+/// Evaluates the arguments of a call over a batch.
 fn columns(call: &Call, input: &RecordBatch) -> std::result::Result<Vec<ValueColumn>, SqlError> {
     let mut columns = Vec::with_capacity(call.arguments.len());
     for argument in &call.arguments {
@@ -282,9 +282,9 @@ fn columns(call: &Call, input: &RecordBatch) -> std::result::Result<Vec<ValueCol
     Ok(columns)
 }
 
-/// Rows to be handed on.
+/// Output rows that are being collected.
 struct Output {
-    /// The row of the input that each stands beside.
+    /// For each output row, the input row that it belongs to.
     places: Vec<u32>,
     columns: Vec<Vec<Value>>,
 }

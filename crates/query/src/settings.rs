@@ -1,4 +1,4 @@
-//! What a session says about how its queries run: its zone, its time limit, how to stop them.
+//! A session's settings for its queries: its time zone, its deadline, its cancel signal.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use tokio::sync::Notify;
 use weft_expression::Session;
 use weft_types::TimeZone;
 
-/// A session's part in one execution. Cheap to clone.
+/// The session's settings for one execution. Cheap to clone.
 #[derive(Clone)]
 pub struct QuerySettings {
-    /// What functions ask the session for.
+    /// Answers functions that depend on the session.
     pub session: Arc<dyn Session>,
     /// The session's time zone.
     pub zone: TimeZone,
-    /// The statement fails with 57014 from then on.
+    /// After this time the statement fails with 57014.
     pub deadline: Option<Instant>,
     /// Raised to stop the query.
     pub cancel: CancelSignal,
@@ -45,7 +45,7 @@ struct CancelState {
 }
 
 impl CancelSignal {
-    /// Asks the query to stop; it ends with 57014 within milliseconds.
+    /// Requests the query to stop; it ends with 57014 within milliseconds.
     pub fn cancel(&self) {
         self.shared.requests.fetch_add(1, Ordering::SeqCst);
         self.shared.raised.store(true, Ordering::SeqCst);
@@ -57,18 +57,18 @@ impl CancelSignal {
         self.shared.raised.store(false, Ordering::SeqCst);
     }
 
-    /// Whether somebody asked.
+    /// Whether a cancellation was requested.
     pub fn is_canceled(&self) -> bool {
         self.shared.raised.load(Ordering::SeqCst)
     }
 
-    /// How often somebody has asked. Who looks only now and then sees a request that [`CancelSignal::reset`]
-    /// has forgotten meanwhile.
+    /// The number of requests so far. A caller that polls rarely can still detect a request that
+    /// [`CancelSignal::reset`] has cleared in between.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::SeqCst)
     }
 
-    /// Resolves when somebody asks.
+    /// Resolves when a cancellation is requested.
     pub async fn canceled(&self) {
         loop {
             let notified = self.shared.notify.notified();

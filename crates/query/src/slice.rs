@@ -1,22 +1,22 @@
-//! Queries in slices: every operator can be stopped, and gives way to other queries.
+//! Runs queries in slices: every operator can be stopped and yields to other queries.
 //!
-//! DataFusion's operators poll each other without looking up. A join whose filter accepts nothing asks its
-//! inputs for batch after batch inside one poll, for minutes if need be, and a runtime cannot take a thread
-//! away from a poll that does not return. So the finished physical plan is taken apart once more, after all
-//! optimizer rules, and a [`SliceExec`] is put on every edge between two operators and above the topmost. It
-//! changes no row and no property. At each poll its stream
+//! DataFusion's operators poll each other without yielding. A join whose filter accepts nothing pulls batch
+//! after batch from its inputs inside one poll, possibly for minutes, and a runtime cannot preempt a poll
+//! that does not return. Therefore a last pass over the finished physical plan, after all optimizer rules,
+//! puts a [`SliceExec`] on every edge between two operators and above the topmost. It changes no row and no
+//! property. At each poll its stream
 //!
-//! 1. fails at once when the statement was cancelled, its time is up, or nobody waits for its result any
-//!    longer ([`StopSignal`]), which ends tasks that a mere abort could not reach;
+//! 1. fails at once when the statement was cancelled, its deadline has passed, or its result is no longer
+//!    wanted ([`StopSignal`]); this also ends tasks that aborting them would not reach;
 //! 2. yields to the scheduler when its task has run for a slice ([`SLICE`]) since it last yielded.
 //!
-//! Both happen between batches; meanwhile the operator works under the signal ([`interrupt::under`]), which
-//! what takes long in a batch looks at itself. Otherwise what an operator does with one batch must be short.
-//! That holds for all but joins: a batch of the probe side meets the whole build side. On that edge batches
-//! are cut into pieces ([`PieceSize`]) that begin small and follow the time that the join needs for them.
+//! Both happen between batches. Within a batch the operator runs under the signal ([`interrupt::under`]),
+//! which long computations check themselves. Apart from those, the work per batch must be short. This holds
+//! for all operators but joins: a batch of the probe side meets the whole build side. On that edge batches
+//! are cut into pieces ([`PieceSize`]), which start small and adapt to the time that the join needs for them.
 //!
-//! What stays: a join of one probe row with a huge build side, and the sort or hash of one batch, are not
-//! interrupted.
+//! Known limitation: a join of one probe row with a huge build side, and the sorting or hashing of one batch,
+//! are not interrupted.
 
 use std::cell::Cell;
 use std::fmt;
@@ -49,24 +49,24 @@ use crate::errors::external;
 use crate::settings::CancelSignal;
 use crate::stream::{canceled_by_user, timed_out};
 
-/// How long a task runs before others get their turn.
+/// How long a task runs before it yields.
 const SLICE: Duration = Duration::from_millis(1);
 
 /// Rows of the first piece of a join's probe side.
 const FIRST_PIECE_ROWS: usize = 8;
 
-/// Why one execution ends early. Shared by its result stream and all its operators.
+/// Signals that an execution must end early. Shared by its result stream and all its operators.
 #[derive(Debug)]
 pub struct StopSignal {
     cancel: CancelSignal,
     deadline: Option<Instant>,
-    /// What the thread works under that asks for the execution.
+    /// The interrupt that was in effect on the thread that started the execution.
     statement: Option<Arc<dyn Interrupt>>,
     abandoned: AtomicBool,
 }
 
 impl StopSignal {
-    /// Stops when `cancel` is raised, when `deadline` passes, or when what the calling thread works under
+    /// Stops when `cancel` is raised, when `deadline` passes, or when the calling thread's current interrupt
     /// says so.
     pub fn new(cancel: CancelSignal, deadline: Option<Instant>) -> Arc<Self> {
         Arc::new(StopSignal {
@@ -77,22 +77,22 @@ impl StopSignal {
         })
     }
 
-    /// When the statement's time is up.
+    /// When the statement times out.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// The session's wish to stop.
+    /// The session's cancel signal.
     pub fn cancel(&self) -> &CancelSignal {
         &self.cancel
     }
 
-    /// Nobody wants the result any longer. Unlike a cancellation this cannot be taken back.
+    /// Ends the execution because its result is no longer wanted. Unlike a cancellation this cannot be reset.
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// The error with which the execution shall end: 57014, or the statement's own.
+    /// The error with which the execution must end, if any: 57014, or the statement's own.
     pub fn verdict(&self, now: Instant) -> std::result::Result<(), SqlError> {
         if let Some(statement) = &self.statement {
             statement.verdict()?;
@@ -110,10 +110,11 @@ impl StopSignal {
         self.verdict(now).map_err(external)
     }
 
-    /// What `work` gives, or the error with which the execution shall end, whichever comes first. Blocks.
+    /// Returns the result of `work`, or the error with which the execution must end, whichever comes first.
+    /// Blocks.
     ///
-    /// The calling thread itself looks at the clock: the engine's threads drive no timer while all of them
-    /// are in the middle of long steps.
+    /// The calling thread checks the clock itself: the engine's threads drive no timer while all of them are
+    /// in long steps.
     pub fn wait_for<T>(
         &self,
         runtime: &Handle,
@@ -126,7 +127,7 @@ impl StopSignal {
         let mut cancelled = pin!(self.cancel.canceled());
         blocking::section(|| {
             loop {
-                // Registers the wish to be woken; the verdict says why to end.
+                // Registers for being woken; the verdict gives the reason to end.
                 let _ = cancelled.as_mut().poll(&mut context);
                 let now = Instant::now();
                 self.verdict(now)?;
@@ -158,12 +159,11 @@ impl Wake for Unpark {
 }
 
 thread_local! {
-    /// The task that this thread runs, and since when.
+    /// The task that this thread runs, and when its slice began.
     static RUNNING: Cell<Option<(tokio::task::Id, Instant)>> = const { Cell::new(None) };
 }
 
-/// When the running task's slice began: now, if another task ran before on this thread. `None` outside a
-/// task.
+/// When the running task's slice began: now, if this thread ran another task before. `None` outside a task.
 fn slice_start(now: Instant) -> Option<Instant> {
     let task = tokio::task::try_id()?;
     match RUNNING.get() {
@@ -175,7 +175,7 @@ fn slice_start(now: Instant) -> Option<Instant> {
     }
 }
 
-/// Whether the running task has had its slice. Then it has been woken again, and its future must return
+/// Whether the running task has used up its slice. If so, this has woken it again, and its future must return
 /// `Pending`.
 pub fn yield_due(context: &Context<'_>) -> bool {
     yield_due_at(Instant::now(), context)
@@ -190,7 +190,7 @@ fn yield_due_at(now: Instant, context: &Context<'_>) -> bool {
     due
 }
 
-/// The same plan, whose operators run in slices and end with `stop`.
+/// Wraps the plan so that its operators run in slices and end with `stop`.
 pub fn sliced(plan: Arc<dyn ExecutionPlan>, stop: &Arc<StopSignal>) -> Result<Arc<dyn ExecutionPlan>> {
     wrapped(plan, stop, false)
 }
@@ -221,7 +221,7 @@ fn wrapped(
     }))
 }
 
-/// Passes its input on, in slices.
+/// Passes its input through, in slices.
 #[derive(Debug, Clone)]
 struct SliceExec {
     input: Arc<dyn ExecutionPlan>,
@@ -240,7 +240,7 @@ impl ExecutionPlan for SliceExec {
         "SliceExec"
     }
 
-    /// Operators that look for a certain kind of input see through.
+    /// Lets operators that look for a certain kind of input see through this one.
     fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
         Some(self.input.as_ref())
     }
@@ -332,7 +332,7 @@ struct SliceStream {
     input: SendableRecordBatchStream,
     stop: Arc<StopSignal>,
     pieces: Option<PieceSize>,
-    /// What is left of a batch that is handed on in pieces.
+    /// The rest of a batch that is passed on in pieces.
     uncut: Option<RecordBatch>,
     ended: bool,
 }
@@ -394,7 +394,7 @@ impl RecordBatchStream for SliceStream {
     }
 }
 
-/// How many probe rows a join gets at a time: twice as many after a quick piece, half after a slow one.
+/// How many probe rows a join gets at a time: doubled after a fast piece, at least halved after a slow one.
 #[derive(Debug)]
 struct PieceSize {
     rows: usize,
@@ -411,7 +411,8 @@ impl Default for PieceSize {
 }
 
 impl PieceSize {
-    /// The join has come back for more. Only the time since the task last yielded counts.
+    /// Adapts to the last piece; the join asks for the next. Only the time since the task last yielded
+    /// counts.
     fn adapt(&mut self, now: Instant, slice_start: Option<Instant>) {
         let Some(handed_at) = self.handed_at.take() else {
             return;

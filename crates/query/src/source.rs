@@ -1,9 +1,9 @@
-//! What a query reads: a table's rows at one boundary, chunk by chunk.
+//! The source of a query's data: a table's rows at one boundary, chunk by chunk.
 //!
 //! DataFusion never sees the store. It sees a [`ReadSource`]: a catalog, and for every table a number of
-//! chunks (morsels) that any thread may read. Two implementations matter: [`weft_store::Snapshot`], below,
-//! and a transaction's view (the snapshot, less the rows its session changed, plus the session's own
-//! versions), which lives with transactions.
+//! chunks (morsels) that any thread may read. There are two main implementations: [`weft_store::Snapshot`],
+//! below, and a transaction's view (the snapshot without the rows that its session changed, plus the
+//! session's own versions), which is implemented with transactions.
 //!
 //! Invariants:
 //! 1. All answers of one source describe the same instant: the boundary [`ReadSource::batch`] and, for a
@@ -19,19 +19,19 @@ use weft_base::{BatchId, RowId, TableId};
 use weft_store::{Catalog, IndexDef};
 use weft_types::SqlError;
 
-/// Names one row to whoever has to lock or change it later: the permanent row id. For a row that its own
+/// Names one row for callers that lock or change it later: the permanent row id. For a row that its own
 /// transaction inserted and that has no place in the order yet, the view invents an id that it recognises.
 pub type RowHandle = RowId;
 
 /// Called once per visible row: the encoded row (layout of its table) and its handle.
 pub type RowVisitor<'a> = &'a mut dyn FnMut(&[u8], RowHandle);
 
-/// Rows and definitions at one instant, readable from many threads.
+/// Rows and definitions at one instant. Threads can share it.
 pub trait ReadSource: Send + Sync + 'static {
-    /// The definitions that this source's rows follow.
+    /// The definitions that describe this source's rows.
     fn catalog(&self) -> Arc<Catalog>;
 
-    /// The boundary that the rows are read at.
+    /// The boundary at which the rows are read.
     fn batch(&self) -> BatchId;
 
     /// How many chunks the table has; 0 when it is empty or unknown.
@@ -40,9 +40,8 @@ pub trait ReadSource: Send + Sync + 'static {
     /// Visits the visible rows of chunk `chunk` (0-based). A chunk out of range holds no rows.
     fn read_chunk(&self, table: TableId, chunk: usize, visit: RowVisitor<'_>) -> Result<(), SqlError>;
 
-    /// Visits the rows whose encoded key in `index` lies between the bounds, and perhaps others. `Ok(false)`
-    /// declines (no such index here, or too many rows): the caller forgets what was visited and scans the
-    /// table.
+    /// Visits the rows whose encoded key in `index` is within the bounds, and possibly others. `Ok(false)`
+    /// declines (no such index, or too many rows): the caller discards the rows visited and scans the table.
     fn read_range(
         &self,
         index: &IndexDef,
@@ -54,13 +53,13 @@ pub trait ReadSource: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Whether [`ReadSource::read_in_order`] is there.
+    /// Whether [`ReadSource::read_in_order`] is implemented.
     fn reads_in_order(&self) -> bool {
         false
     }
 
-    /// Visits the rows whose encoded key in the ordered `index` lies between the bounds, by that key,
-    /// downwards when `reverse`; at most `limit` of them.
+    /// Visits the rows whose encoded key in the ordered `index` is within the bounds, in the order of that
+    /// key, descending if `reverse`; at most `limit` of them.
     fn read_in_order(
         &self,
         index: &IndexDef,
@@ -73,12 +72,12 @@ pub trait ReadSource: Send + Sync + 'static {
         Err(SqlError::internal(format!("{} is not read in order", index.name)))
     }
 
-    /// A guess at the number of visible rows, for join ordering only.
+    /// An estimate of the number of visible rows, for join ordering only.
     fn row_count_estimate(&self, table: TableId) -> usize;
 }
 
-/// A source in which one table consists of exactly the given rows: a predicate is evaluated again for one
-/// locked row, or RETURNING is computed over the rows just written. Every other table is the inner source's.
+/// A source in which one table consists of exactly the given rows: used to evaluate a predicate again for one
+/// locked row, or RETURNING over the rows just written. All other tables are read from the inner source.
 pub struct GivenRows {
     inner: Arc<dyn ReadSource>,
     table: TableId,
@@ -86,7 +85,7 @@ pub struct GivenRows {
 }
 
 impl GivenRows {
-    /// `rows` replace the content of `table`; they are encoded with its layout.
+    /// Replaces the content of `table` by `rows`, which are encoded with its layout.
     pub fn new(inner: Arc<dyn ReadSource>, table: TableId, rows: Vec<(RowHandle, Vec<u8>)>) -> Self {
         GivenRows { inner, table, rows }
     }
@@ -143,7 +142,7 @@ impl ReadSource for GivenRows {
     }
 }
 
-/// A range of more rows than this is declined: scanning, which several threads share, is then the better way.
+/// A range with more rows than this is declined: a scan, which several threads share, is then faster.
 const RANGE_ROWS_MAX: usize = 16_384;
 
 impl ReadSource for weft_store::Snapshot {

@@ -1,8 +1,8 @@
-//! A query's result, read by a blocking caller batch by batch.
+//! A query's result, read batch by batch by a blocking caller.
 //!
 //! The plan runs on the engine's own runtime; the caller's thread drives the topmost operator itself, so a
-//! small query crosses no thread. Cancellation and the statement's deadline are looked at with every batch,
-//! and end the stream with 57014; dropping the stream stops whatever the runtime still works on.
+//! small query crosses no thread. Cancellation and the statement's deadline are checked with every batch and
+//! end the stream with 57014; dropping the stream stops all remaining work on the runtime.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub struct RowStream {
     stream: Option<SendableRecordBatchStream>,
     runtime: Handle,
     stop: Arc<StopSignal>,
-    /// The plan that runs, if it is to be kept.
+    /// The running plan, if it is to be kept.
     lent: Option<Lent>,
 }
 
@@ -62,13 +62,13 @@ impl RowStream {
         Arc::new(RowLayout::new(&types))
     }
 
-    /// Turns batches of this stream into encoded rows.
+    /// An encoder for this stream's batches.
     pub fn encoder(&self) -> RowEncoder {
         RowEncoder::new(self.columns.iter().map(|column| column.ty).collect())
     }
 
-    /// The next batch; `None` after the last. Blocks; must not be called on a thread of an asynchronous
-    /// runtime. After an error there is nothing more.
+    /// The next batch; `None` after the last or after an error. Blocks; must not be called on a thread of an
+    /// asynchronous runtime.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, SqlError> {
         let Some(stream) = self.stream.as_mut() else {
             return Ok(None);
@@ -86,13 +86,13 @@ impl RowStream {
         outcome
     }
 
-    /// Makes the operators that still run give up.
+    /// Stops the operators that still run.
     fn end(&mut self) {
         self.stop.abandon();
         self.stream = None;
     }
 
-    /// Everything that is left.
+    /// All remaining batches.
     pub fn collect(mut self) -> Result<Vec<RecordBatch>, SqlError> {
         let mut batches = Vec::new();
         while let Some(batch) = self.next_batch()? {
@@ -101,7 +101,7 @@ impl RowStream {
         Ok(batches)
     }
 
-    /// Calls `each` with every encoded row that is left (layout: [`RowStream::layout`]) until it returns
+    /// Calls `each` with every remaining row, encoded (layout: [`RowStream::layout`]), until it returns
     /// false.
     pub fn for_each_row(mut self, mut each: impl FnMut(&[u8]) -> bool) -> Result<(), SqlError> {
         let encoder = self.encoder();

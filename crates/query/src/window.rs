@@ -1,13 +1,13 @@
 //! Window functions over input that is sorted by partition and order keys.
 //!
-//! All calls of one [`WindowPlan`] share partition and order, so one sort. The operator gathers a partition
-//! (its rows are held within the pool's bound), computes each call over it, and hands it on. Everything it
-//! looks at is a column of the input: arguments, filters, keys that Arrow compares as PostgreSQL does, frame
-//! offsets and boundaries.
+//! All calls of one [`WindowPlan`] share partition and order keys, and therefore one sort. The operator
+//! collects a partition (its rows are held within the pool's limit), computes each call over it, and returns
+//! it. Everything it reads is a column of the input: arguments, filters, keys that Arrow compares as
+//! PostgreSQL does, frame offsets and boundaries.
 //!
-//! A frame that begins with the partition and grows (the default) feeds every row to an aggregate once.
-//! Others are computed anew where they differ from the frame before: no value is ever taken out of a state,
-//! which for floats would give other sums.
+//! An aggregate over a frame that starts at the partition's first row and only grows (the default)
+//! accumulates every row once. Over other frames it is computed again wherever the frame changes: values are
+//! never subtracted from a state, because that would change float sums.
 
 mod frame;
 mod values;
@@ -39,7 +39,7 @@ use crate::session::ExecutionContext;
 use frame::Frames;
 use values::Values;
 
-/// One end of a frame, its offset or boundary a column of the input.
+/// A frame bound; its offset or boundary is a column of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// UNBOUNDED PRECEDING or UNBOUNDED FOLLOWING
@@ -48,45 +48,45 @@ pub enum Bound {
     CurrentRow,
     /// n PRECEDING; for RANGE the boundary key.
     Preceding(ColumnId, SqlType),
-    /// n FOLLOWING, likewise.
+    /// n FOLLOWING; for RANGE the boundary key.
     Following(ColumnId, SqlType),
 }
 
 /// A call over columns of the input.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Where its value goes.
+    /// Column of its value.
     pub output: ColumnId,
     /// Type of the value.
     pub ty: SqlType,
-    /// What it computes.
+    /// The window function.
     pub function: WindowFunction,
     /// Arguments.
     pub arguments: Vec<(ColumnId, SqlType)>,
     /// FILTER.
     pub filter: Option<ColumnId>,
-    /// What the frame counts in.
+    /// ROWS, RANGE or GROUPS.
     pub unit: FrameUnit,
-    /// Where the frame begins.
+    /// The frame's start.
     pub start: Bound,
-    /// Where it ends.
+    /// The frame's end.
     pub end: Bound,
     /// EXCLUDE.
     pub exclude: FrameExclusion,
-    /// RANGE with an offset: the sort key itself, of the boundaries' type, and whether it descends.
+    /// For RANGE with an offset: the sort key itself, of the boundaries' type, and whether it is descending.
     pub range_key: Option<(ColumnId, SqlType, bool)>,
 }
 
 /// Calls that share partition and order.
 #[derive(Clone)]
 pub struct WindowPlan {
-    /// PARTITION BY: columns whose Arrow equality is that of the values.
+    /// PARTITION BY: columns whose Arrow equality is that of their values.
     pub partition: Vec<ColumnId>,
-    /// ORDER BY: columns whose Arrow order is that of the values; descending; NULLs first.
+    /// ORDER BY: columns whose Arrow order is that of their values; whether descending; whether NULLs first.
     pub order: Vec<(ColumnId, bool, bool)>,
     /// The calls.
     pub calls: Vec<Call>,
-    /// What aggregates are computed in.
+    /// Context in which aggregates are computed.
     pub context: Arc<ExecutionContext>,
 }
 
@@ -152,20 +152,20 @@ impl Operator for WindowPlan {
     }
 }
 
-/// A window that runs.
+/// The state of a running window operator.
 struct Running {
     window: WindowPlan,
     schema: SchemaRef,
     input_schema: SchemaRef,
     input: SendableRecordBatchStream,
-    /// Rows whose partition may go on.
+    /// Rows of the partition that may continue in the next batch.
     held: Vec<RecordBatch>,
     room: MemoryReservation,
     ended: bool,
 }
 
 impl Running {
-    /// The next complete partitions.
+    /// The rows of the next complete partitions, with the columns of the calls.
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         while !self.ended {
             match self.input.next().await {
@@ -175,7 +175,7 @@ impl Running {
                         continue;
                     }
                     self.room.try_grow(batch.get_array_memory_size())?;
-                    // Only where a batch ends one partition can there be anything to compute.
+                    // There is nothing to compute until a batch ends a partition.
                     let ends = !self.window.partition.is_empty() && self.ends_partition(&batch)?;
                     self.held.push(batch);
                     if ends {
@@ -201,7 +201,7 @@ impl Running {
         self.computed(&rows).map(Some)
     }
 
-    /// Whether the batch has rows of another partition than the last row held.
+    /// Whether the batch has rows of a partition other than that of the last row held.
     fn ends_partition(&self, batch: &RecordBatch) -> Result<bool> {
         let Some(last) = self.held.last() else {
             return Ok(self.last_partition(batch)?.start > 0);
@@ -216,7 +216,7 @@ impl Running {
             .unwrap_or(0..rows.num_rows()))
     }
 
-    /// The rows of whole partitions with the columns of the calls.
+    /// The rows of complete partitions with the columns of the calls.
     fn computed(&self, rows: &RecordBatch) -> Result<RecordBatch> {
         let calls = self.window.calls.iter();
         let mut values: Vec<Values<'_>> = calls.map(|_| Values::new(rows.num_rows(), &self.room)).collect();
@@ -242,7 +242,7 @@ impl Running {
     }
 }
 
-/// Where rows agree in columns; all rows if there are no columns.
+/// The ranges of rows with equal values in `columns`; all rows if there are no columns.
 fn ranges(rows: &RecordBatch, columns: &[ColumnId]) -> Result<Vec<Range<usize>>> {
     if columns.is_empty() || rows.num_rows() == 0 {
         let all = 0..rows.num_rows();
@@ -264,7 +264,7 @@ fn column(rows: &RecordBatch, id: ColumnId, ty: &SqlType) -> std::result::Result
     ValueColumn::new(&array(rows, id)?, ty)
 }
 
-/// Appends the values of a call over one partition, whose groups of peers are `peers`.
+/// Appends the values of a call over one partition with the peer groups `peers`.
 fn over_partition(
     call: &Call,
     rows: &RecordBatch,
@@ -327,8 +327,8 @@ fn ranked(
     Ok(())
 }
 
-/// Buckets whose sizes differ by one at most, the larger first. The number of buckets is that of the first
-/// row.
+/// Buckets whose sizes differ by at most one, larger ones first. The first row determines the number of
+/// buckets.
 fn ntile(arguments: &[ValueColumn], count: usize, out: &mut Values<'_>) -> std::result::Result<(), SqlError> {
     let Some(Value::Int4(buckets)) = arguments
         .first()

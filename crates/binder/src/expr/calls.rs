@@ -101,7 +101,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The arguments of a call that names some of them, in order, defaults put in.
+    /// The arguments of a call that names some of them, in order and with defaults.
     fn named_arguments(
         &mut self,
         name: &str,
@@ -157,7 +157,7 @@ impl Binder<'_> {
             .ok_or_else(|| self.at(no_such(), span))
     }
 
-    /// What only an aggregate can be called with.
+    /// Rejects syntax that only aggregate calls allow.
     fn refuse_aggregate_syntax(&self, name: &str, function: &Function, span: Span) -> Result<(), SqlError> {
         let wrong = |what: String| {
             let error = SqlError::new(SqlState::WRONG_OBJECT_TYPE, what);
@@ -195,7 +195,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// Calls that are no functions.
+    /// Calls that are not functions.
     fn special(&mut self, name: &str, function: &Function, span: Span) -> Result<Option<Operand>, SqlError> {
         if !matches!(
             name,
@@ -222,7 +222,7 @@ impl Binder<'_> {
         Ok(Some(operand))
     }
 
-    /// `pg_typeof(x)`: a constant, for the type is known here.
+    /// `pg_typeof(x)`: a constant, because the type is known here.
     fn type_of(&mut self, arguments: &[&AstExpr]) -> Result<Option<Operand>, SqlError> {
         let [argument] = arguments else { return Ok(None) };
         let operand = self.expr(argument)?;
@@ -260,7 +260,8 @@ impl Binder<'_> {
         Ok(Operand::typed(Expr::new(op, ty, values)))
     }
 
-    /// Set-returning functions cannot stand where they may not be computed.
+    /// Rejects set-returning functions added since `since`, in constructs that may not evaluate
+    /// them.
     pub(super) fn refuse_sets(&mut self, since: usize, what: &str, span: Span) -> Result<(), SqlError> {
         if self.level()?.sets.len() > since {
             let error = SqlError::unsupported(format!("set-returning functions are not allowed in {what}"))
@@ -270,14 +271,14 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// `NULLIF(a, b)`: `CASE a WHEN b THEN NULL ELSE a END`, `a` computed once.
+    /// `NULLIF(a, b)`: `CASE a WHEN b THEN NULL ELSE a END`, evaluating `a` once.
     fn nullif(&mut self, arguments: &[&AstExpr], span: Span) -> Result<Operand, SqlError> {
         let [left, right] = arguments else {
             return Err(self.at(crate::names::syntax_error("NULLIF takes two arguments"), span));
         };
         let left = self.expr(left)?;
         let right = self.expr(right)?;
-        // The value is of the type that `=` takes at its left.
+        // The value has the type of the left operand of `=`.
         let ty = match left.ty {
             Some(own) => compared_left(own, right.ty),
             None => resolve_operator("=", Some(None), right.ty).map(|operator| match operator {
@@ -294,10 +295,10 @@ impl Binder<'_> {
     }
 }
 
-/// Oid of the type `unknown`.
+/// The oid of type `unknown`.
 const UNKNOWN_OID: u32 = 705;
 
-/// Functions whose arguments have names, and whether all are 0 by default.
+/// Functions with named arguments, and whether all default to 0.
 const NAMED: &[(&str, &[&str], bool)] = &[
     (
         "make_interval",

@@ -42,7 +42,7 @@ impl Binder<'_> {
         bound.map_err(|error| self.at(error, span))
     }
 
-    /// The operand as a value of a type, digits of times cut.
+    /// Converts the operand to a type and truncates fractional digits of date/time types.
     pub(crate) fn cast(
         &mut self,
         operand: Operand,
@@ -82,7 +82,7 @@ impl Binder<'_> {
         )
     }
 
-    /// A cast that is a call of a function of the system catalogs.
+    /// A cast that calls a function of the system catalogs.
     fn cast_call(&mut self, function: &str, operand: Operand) -> Result<Operand, SqlError> {
         let value = match operand.ty {
             None => Operand::typed(self.parameters.settle(operand)?),
@@ -144,7 +144,7 @@ impl Binder<'_> {
         }
     }
 
-    /// A value assigned to a column.
+    /// Converts a value for assignment to a column.
     pub(crate) fn assigned(&mut self, operand: Operand, column: &str, to: SqlType) -> Result<Expr, SqlError> {
         let given = operand.type_name();
         if let Some(function) = reg_function(&operand, to)
@@ -172,7 +172,7 @@ impl Binder<'_> {
     }
 }
 
-/// The function of the system catalogs that reads or writes a name for an oid.
+/// The system catalog function that converts between an oid and a name.
 fn reg_function(operand: &Operand, to: SqlType) -> Option<&'static str> {
     let from = operand.ty;
     if from.is_none()
@@ -197,7 +197,7 @@ fn reg_function(operand: &Operand, to: SqlType) -> Option<&'static str> {
     }
 }
 
-/// Types of oids that stand for names of roles. They are held as oids; converted to one, an oid becomes the
+/// Types of oids that identify roles by name. They are stored as oids; a cast to one converts an oid to the
 /// name.
 fn named_oid(data_type: &DataType) -> Option<(&'static str, &'static str)> {
     let DataType::Custom(name, arguments) = data_type else {

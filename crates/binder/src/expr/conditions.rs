@@ -1,4 +1,4 @@
-//! Conditions with a syntax of their own: IS, BETWEEN, LIKE.
+//! Conditions with their own syntax: IS, BETWEEN, LIKE.
 
 use sqlparser::ast::{BinaryOperator, Expr as AstExpr, Spanned, ValueWithSpan};
 use sqlparser::tokenizer::Span;
@@ -11,9 +11,9 @@ use crate::binder::Binder;
 use crate::parameters::Operand;
 use crate::subquery::{negate, row_items};
 
-/// Expressions of so many nodes are written twice rather than kept.
+/// Expressions of at most this many nodes are duplicated rather than evaluated once.
 const COPIED_NODES_MAX: usize = 4;
-/// Longest bounds of BETWEEN SYMMETRIC, which are written twice.
+/// Maximum size of the bounds of BETWEEN SYMMETRIC, which are duplicated.
 const BOUND_NODES_MAX: usize = 64;
 
 impl Binder<'_> {
@@ -30,7 +30,7 @@ impl Binder<'_> {
         };
         let mut tests = Vec::with_capacity(operands.len());
         for operand in operands {
-            // A parameter of no type stays one: nothing is to be learned from IS NULL.
+            // A parameter remains untyped: nothing can be inferred from IS NULL.
             let value = match (operand.ty, &operand.expr.root().op) {
                 (None, Op::Parameter(number)) => {
                     self.parameters.leave_open(*number);
@@ -50,7 +50,7 @@ impl Binder<'_> {
         Ok(Operand::typed(all))
     }
 
-    /// The columns of a table whose name stands for its row.
+    /// The columns of a table whose name denotes its row.
     fn row_columns(&mut self, expr: &AstExpr) -> Result<Option<Vec<Operand>>, SqlError> {
         let AstExpr::Identifier(ident) = super::unnested(expr) else {
             return Ok(None);
@@ -132,7 +132,7 @@ impl Binder<'_> {
         Ok(negate(any, negated))
     }
 
-    /// BETWEEN: the value is written twice if it is small, and computed once otherwise.
+    /// BETWEEN: the value is duplicated if it is small, otherwise evaluated once.
     pub(super) fn between(
         &mut self,
         value: &AstExpr,
@@ -159,7 +159,7 @@ impl Binder<'_> {
         self.with_copies(value, |binder, one, other| {
             let (least, most) = if negated { ("<", ">") } else { (">=", "<=") };
             let first = binder.infix(least, one, low, Span::empty())?.expr;
-            // A parameter has a type by now.
+            // By now a parameter has a type.
             let other = match other.ty {
                 None => binder.expr(written)?,
                 Some(_) => other,
@@ -171,7 +171,7 @@ impl Binder<'_> {
         .map(Operand::typed)
     }
 
-    /// BETWEEN SYMMETRIC: between the bounds in one order or the other.
+    /// BETWEEN SYMMETRIC: between the bounds in either order.
     fn between_symmetric(
         &mut self,
         value: Operand,
@@ -192,7 +192,7 @@ impl Binder<'_> {
             for (least, most) in [(low, high), (high, low)] {
                 let mut sides = Vec::with_capacity(2);
                 for (symbol, value, bound) in [(">=", &one, least), ("<=", &other, most)] {
-                    // A parameter that stood before has a type by now.
+                    // A parameter that occurred before has a type by now.
                     let value = match value.ty {
                         None => binder.expr(written)?,
                         Some(_) => value.clone(),
@@ -207,12 +207,12 @@ impl Binder<'_> {
         Ok(negate(result, negated))
     }
 
-    /// Whether a value that is used twice is written twice.
+    /// Whether a value that is used twice is duplicated.
     pub(super) fn is_copied(&self, value: &Operand) -> bool {
         value.ty.is_none() || (value.expr.nodes().len() <= COPIED_NODES_MAX && !self.is_volatile(&value.expr))
     }
 
-    /// An expression that uses a value twice.
+    /// Builds an expression that uses a value twice.
     pub(super) fn with_copies(
         &mut self,
         value: Operand,

@@ -1,4 +1,4 @@
-//! CASE, and functions with a syntax of their own.
+//! CASE, and functions with their own syntax.
 
 use sqlparser::ast::{CaseWhen, CeilFloorKind, DateTimeField, Expr as AstExpr, Spanned, TrimWhereField};
 use sqlparser::tokenizer::Span;
@@ -48,7 +48,7 @@ impl Binder<'_> {
             .first()
             .map_or_else(Span::empty, |branch| branch.result.span());
         self.refuse_sets(sets, "CASE", span)?;
-        // The value of ELSE is looked at first.
+        // ELSE is first in the search for a common type.
         results.insert(0, otherwise);
         let common = self.parameters.common("CASE", results);
         let (mut values, ty) = common.map_err(|error| self.at(error, span))?;
@@ -64,7 +64,7 @@ impl Binder<'_> {
         Ok(Operand::typed(Expr::new(op, ty, parts)))
     }
 
-    /// EXTRACT, SUBSTRING and the like: calls of functions.
+    /// EXTRACT, SUBSTRING and the like, as function calls.
     pub(super) fn special_call(&mut self, expr: &AstExpr) -> Result<Operand, SqlError> {
         let span = expr.span();
         let (name, arguments): (&str, Vec<&AstExpr>) = match expr {
@@ -161,7 +161,7 @@ impl Binder<'_> {
     }
 }
 
-/// A field of EXTRACT, as PostgreSQL's parser hands it on.
+/// A field of EXTRACT, in the form that PostgreSQL's parser produces.
 fn field_name(field: &DateTimeField) -> String {
     match field {
         DateTimeField::Custom(ident) => fold(ident),

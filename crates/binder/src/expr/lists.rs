@@ -34,14 +34,14 @@ impl Binder<'_> {
         if value.ty.is_none() {
             value = self.typed_by_constants(value, &items)?;
         }
-        // One that is computed of columns may be an error: PostgreSQL does not meet it behind an equal one.
+        // An item computed from columns may fail; PostgreSQL does not evaluate it after an equal item.
         let computes = |item: &Operand| !is_constant(item) && item.expr.nodes().len() > 1;
         let together = match items.iter().any(computes) {
             true => None,
             false => list_type(&value, &items),
         };
         if together.is_none() && items.iter().filter(|item| is_constant(item)).count() > 1 {
-            // PostgreSQL compares with these first.
+            // PostgreSQL compares with constants first.
             items.sort_by_key(|item| !is_constant(item));
         }
         if let Some(ty) = together {
@@ -53,7 +53,7 @@ impl Binder<'_> {
             let op = Op::InList { negated };
             return Ok(Operand::typed(Expr::new(op, SqlType::Bool, arguments)));
         }
-        // Items of several types are compared one by one; the value is computed once.
+        // Items of different types are compared one by one; the value is evaluated once.
         let ty = value.ty;
         let copied = self.is_copied(&value);
         let kept = match ty {
@@ -75,8 +75,8 @@ impl Binder<'_> {
         self.kept_operand(value, result)
     }
 
-    /// PostgreSQL makes an array of two constants or more, and a value without a type gets the array's before
-    /// it meets the items that name columns.
+    /// PostgreSQL combines two or more constants into an array, so a value without a type takes the array's
+    /// element type before it is compared with items that name columns.
     fn typed_by_constants(&mut self, value: Operand, items: &[Operand]) -> Result<Operand, SqlError> {
         let constants = items.iter().filter(|item| is_constant(item)).map(|item| item.ty);
         let types: Vec<Option<SqlType>> = constants.collect();
@@ -90,7 +90,7 @@ impl Binder<'_> {
         Ok(Operand::typed(value))
     }
 
-    /// `CASE value WHEN ...` around an expression that names the value as its operand.
+    /// `CASE value WHEN ...` around an expression that refers to the value as its operand.
     pub(super) fn kept_operand(&mut self, value: Operand, result: Expr) -> Result<Operand, SqlError> {
         let ty = result.ty();
         let parts = vec![
@@ -153,7 +153,7 @@ impl Binder<'_> {
         array_node(values, ty)
     }
 
-    /// `ARRAY[...]::type[]`: the elements take the type at once.
+    /// `ARRAY[...]::type[]`: the elements are converted to the type directly.
     pub(super) fn array_as(&mut self, elements: &[AstExpr], ty: SqlType) -> Result<Operand, SqlError> {
         let element = element_of(&ty).ok_or_else(|| SqlError::internal("not an array type"))?;
         let mut values = Vec::with_capacity(elements.len());
@@ -242,7 +242,7 @@ impl Binder<'_> {
         Ok(Operand::typed(Expr::new(node, SqlType::Bool, arguments)))
     }
 
-    /// An operator other than a comparison, with each element of an array that is written out.
+    /// Applies an operator other than a comparison to each element of an array constructor.
     fn each_element(
         &mut self,
         left: Operand,
@@ -327,7 +327,7 @@ impl Binder<'_> {
     }
 }
 
-/// The type of the array over values, which may be arrays themselves.
+/// An array of values, which may be arrays themselves.
 fn array_node(values: Vec<Expr>, ty: SqlType) -> Result<Operand, SqlError> {
     let array = match element_of(&ty) {
         Some(_) => Some(ty),
@@ -342,12 +342,12 @@ fn array_node(values: Vec<Expr>, ty: SqlType) -> Result<Operand, SqlError> {
     Ok(Operand::typed(Expr::new(Op::Array, array, values)))
 }
 
-/// The one type in which a value is compared with all items of a list; `None` if they are compared one by
-/// one.
+/// Whether an operand names no column.
 fn is_constant(operand: &Operand) -> bool {
     operand.expr.columns().next().is_none()
 }
 
+/// The type in which a value is compared with all items of a list; `None` if they are compared one by one.
 fn list_type(value: &Operand, items: &[Operand]) -> Option<SqlType> {
     let types: Vec<Option<SqlType>> = std::iter::once(value)
         .chain(items)
@@ -355,7 +355,7 @@ fn list_type(value: &Operand, items: &[Operand]) -> Option<SqlType> {
         .collect();
     let constants = items.iter().filter(|item| is_constant(item)).count();
     let constant = constants == items.len();
-    // One by one, a value without a type gets it from the first item.
+    // If compared one by one, a value without a type takes that of the first item.
     let untyped = value.ty.is_none() && items.iter().any(|item| item.ty.is_none());
     if items.len() == 1 || (untyped && constants < 2) {
         return None;

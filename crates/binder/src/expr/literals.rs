@@ -52,7 +52,7 @@ impl Binder<'_> {
     pub(super) fn interval(&mut self, interval: &Interval) -> Result<Operand, SqlError> {
         let unsupported = || SqlError::unsupported("this form of interval is not supported");
         let AstExpr::Value(value) = interval.value.as_ref() else {
-            // The grammar takes the distance of a frame that begins with a quoted text for this form.
+            // The parser uses this form for the distance of a frame that begins with a quoted string.
             return match interval.leading_field {
                 None => self.expr(&interval.value),
                 Some(_) => Err(unsupported()),
@@ -107,7 +107,7 @@ pub(crate) fn text_of(value: &AstValue) -> Option<&str> {
     }
 }
 
-/// A number takes the first of integer, bigint and numeric that holds it.
+/// A number has the first type of integer, bigint and numeric that can represent it.
 pub(super) fn number(digits: &str) -> Result<Operand, SqlError> {
     let constant = |value: Value, ty: SqlType| Ok(Operand::typed(Expr::constant(value, ty)));
     if let Ok(small) = digits.parse::<i32>() {

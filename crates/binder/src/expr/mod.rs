@@ -1,7 +1,6 @@
-//! Expressions: one function a construct, dispatched here.
+//! Expressions: one function per construct, dispatched here.
 //!
-//! A chain of operators that leans to the left is bound in a loop ([`operators`]); other nesting is
-//! recursion.
+//! Left-deep chains of operators are bound in a loop ([`operators`]); other nesting is recursive.
 
 mod calls;
 mod cast;
@@ -28,7 +27,7 @@ pub(crate) fn is_row(function: &Function) -> bool {
     function.name.0.len() == 1 && last_part(&function.name).as_deref() == Some("row")
 }
 
-/// The arguments of a call that are plain expressions; `None` if one is not.
+/// The arguments of a call if all are plain expressions, otherwise `None`.
 pub(crate) fn plain_arguments(function: &Function) -> Option<Vec<&AstExpr>> {
     match &function.args {
         FunctionArguments::List(list) => list
@@ -44,7 +43,7 @@ pub(crate) fn plain_arguments(function: &Function) -> Option<Vec<&AstExpr>> {
     }
 }
 
-/// Without parentheses around it.
+/// Strips parentheses.
 pub(crate) fn unnested(expr: &AstExpr) -> &AstExpr {
     let mut expr = expr;
     while let AstExpr::Nested(inner) = expr {
@@ -188,12 +187,12 @@ impl Binder<'_> {
         }
     }
 
-    /// A name: a column, or a whole row.
+    /// Binds a name: a column, or a whole row.
     fn name(&mut self, idents: &[Ident]) -> Result<Operand, SqlError> {
         let found = self.column(idents);
         match found {
             Ok(Some((operand, _))) => return Ok(operand),
-            // `DEFAULT` where no default can stand.
+            // `DEFAULT` where it is not allowed.
             Ok(None) if is_default(idents) => {
                 let span = idents
                     .first()
@@ -228,7 +227,7 @@ impl Binder<'_> {
         items.any(|item| item.table.is_some())
     }
 
-    /// A table's row as a value: only whether it is there can be told, by a column that is never NULL.
+    /// A table's row as a value: only its presence can be tested, by a column that is never NULL.
     fn whole_row(&mut self, depth: usize, place: usize, ident: &Ident) -> Result<Operand, SqlError> {
         let item = self.levels.get(depth).and_then(|level| level.items.get(place));
         let column = item.and_then(|item| {
@@ -255,7 +254,7 @@ impl Binder<'_> {
         }
     }
 
-    /// A function's argument.
+    /// Binds a function's argument.
     pub(crate) fn argument(&mut self, argument: &FunctionArg) -> Result<Operand, SqlError> {
         match argument {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => self.expr(expr),
@@ -268,10 +267,10 @@ impl Binder<'_> {
     }
 }
 
-/// Columns that every table of PostgreSQL has.
+/// Columns that every PostgreSQL table has.
 const SYSTEM_COLUMNS: &[&str] = &["ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"];
 
-/// A binary operator as it is written.
+/// A binary operator as written.
 pub(crate) fn symbol(op: &BinaryOperator) -> Cow<'_, str> {
     Cow::Borrowed(match op {
         BinaryOperator::Eq => "=",
@@ -289,7 +288,7 @@ pub(crate) fn symbol(op: &BinaryOperator) -> Cow<'_, str> {
     })
 }
 
-/// The word DEFAULT.
+/// Whether a name is the word DEFAULT.
 fn is_default(idents: &[Ident]) -> bool {
     matches!(idents, [only] if only.quote_style.is_none() && only.value.eq_ignore_ascii_case("default"))
 }

@@ -1,4 +1,4 @@
-//! Operators, and chains of them.
+//! Operators and chains of operators.
 
 use sqlparser::ast::{BinaryOperator, Expr as AstExpr, Spanned, UnaryOperator, Value as AstValue};
 use sqlparser::tokenizer::Span;
@@ -14,14 +14,15 @@ use crate::names::syntax_error;
 use crate::parameters::Operand;
 use crate::subquery::{negate, row_items};
 
-/// Rows of more nodes than this are compared whole: what decides late would be written out too often.
+/// Row comparisons with more nodes are evaluated eagerly: a lazy one would duplicate too many nodes.
 const LAZY_NODES_MAX: usize = 64;
 
-/// Functions that see the blanks at the end of a char(n).
+/// Functions that see the trailing blanks of char(n).
 const SEES_BLANKS: [&str; 5] = ["octet_length", "bit_length", "concat", "concat_ws", "format"];
 
 impl Binder<'_> {
-    /// Binary operators: down the left spine in a loop, and up again. A chain of AND or OR becomes one node.
+    /// Binary operators: descends the left spine in a loop, and ascends again. A chain of AND or OR becomes
+    /// one node.
     pub(super) fn chain(&mut self, expr: &AstExpr) -> Result<Operand, SqlError> {
         let (mut spine, mut at) = (Vec::new(), expr);
         while let AstExpr::BinaryOp { left, op, right } = at {
@@ -81,7 +82,7 @@ impl Binder<'_> {
         self.operation(operator, left, right, span).map(Operand::typed)
     }
 
-    /// An operator between two operands applied.
+    /// Applies an operator to two operands.
     pub(crate) fn operation(
         &mut self,
         operator: Operator,
@@ -91,7 +92,7 @@ impl Binder<'_> {
     ) -> Result<Expr, SqlError> {
         let bound = match operator {
             Operator::Call(resolved) if is_appended(resolved.entry, &left, &right) => {
-                // PostgreSQL's is a function that casts, so that it is computed when the values are known.
+                // PostgreSQL's operator is a function that casts its argument when it is evaluated.
                 let mut texts = Vec::with_capacity(2);
                 for operand in [left, right] {
                     let text = match operand.ty {
@@ -134,7 +135,7 @@ impl Binder<'_> {
         bound.map_err(|error| self.at(error, span))
     }
 
-    /// A char(n) with its trailing blanks, for what sees them.
+    /// A char(n) padded with its trailing blanks, for functions that see them.
     fn padded(&mut self, operand: Operand, ty: SqlType) -> Result<Operand, SqlError> {
         let SqlType::Char(length) = ty else {
             return Ok(operand);
@@ -153,8 +154,8 @@ impl Binder<'_> {
         self.call("bpchar_pad", vec![operand, Operand::typed(length)], Span::empty())
     }
 
-    /// One side of a comparison in the type of the comparison. A date beyond the range of timestamps compares
-    /// with them all the same.
+    /// Converts one side of a comparison to the comparison's type. A date beyond the range of timestamps is
+    /// still comparable with them.
     pub(crate) fn compared_side(&mut self, operand: Operand, ty: SqlType) -> Result<Expr, SqlError> {
         if operand.ty == Some(SqlType::Date)
             && let Some(entry) = functions::datetime::compared_date(&ty)
@@ -164,7 +165,7 @@ impl Binder<'_> {
         self.parameters.coerce(operand, ty, CastContext::Implicit)
     }
 
-    /// Notes what a function does beside giving a value.
+    /// Records the side effects and session dependence of a function.
     pub(crate) fn note_entry(&mut self, entry: &'static Entry) {
         if entry.volatility == Volatility::Volatile {
             self.volatile_count += 1;
@@ -232,7 +233,7 @@ impl Binder<'_> {
         Ok(Operand::typed(value))
     }
 
-    /// A comparison of rows, one of them at least written out.
+    /// Compares rows, at least one of which is a row constructor.
     fn compare_rows(
         &mut self,
         op: &BinaryOperator,
@@ -262,7 +263,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Pairwise comparison of two lists.
+    /// Compares two lists pairwise.
     pub(crate) fn compare_lists(
         &mut self,
         op: &BinaryOperator,
@@ -303,8 +304,8 @@ impl Binder<'_> {
         Ok(Operand::typed(self.rows_compared(op, pairs)))
     }
 
-    /// Equality and inequality of rows are those of their columns; the others compare column by column up to
-    /// the first that differs or is NULL.
+    /// Equality and inequality of rows combine those of their columns; other operators compare column by
+    /// column up to the first that differs or is NULL.
     fn rows_compared(&self, op: CompareOp, pairs: Vec<(Expr, Expr)>) -> Expr {
         let compare = |op, one, other| Expr::new(Op::Compare(op), SqlType::Bool, vec![one, other]);
         let all = match op {
@@ -337,8 +338,8 @@ impl Binder<'_> {
         whole.unwrap_or_else(|| Expr::leaf(Op::Constant(Value::Null), SqlType::Bool))
     }
 
-    /// Whether a column behind the first may be an error, so that it must not be computed for rows that are
-    /// decided before. Those before the last are written twice then: only where they are short.
+    /// Whether a column after the first may fail, so that it must not be evaluated for rows that earlier
+    /// columns decide. This duplicates all columns but the last, and is therefore done only for short rows.
     fn is_compared_lazily(&self, pairs: &[(Expr, Expr)]) -> bool {
         let sides = || pairs.iter().flat_map(|(one, other)| [one, other]);
         let has = |expr: &Expr, is: fn(&Node) -> bool| expr.nodes().iter().any(is);
@@ -349,7 +350,7 @@ impl Binder<'_> {
         short && sides().skip(2).any(computes) && !sides().any(|expr| self.is_volatile(expr))
     }
 
-    /// A call of a function by its name.
+    /// Binds a function call by name.
     pub(crate) fn call(
         &mut self,
         name: &str,
@@ -364,7 +365,7 @@ impl Binder<'_> {
             }
         }
         if matches!(name, "quote_literal" | "quote_nullable") {
-            // Of any type there, by a function that casts.
+            // PostgreSQL's functions take any type and cast it.
             for argument in &mut arguments {
                 if argument.ty.is_some_and(|ty| !ty.is_text()) {
                     let text =
@@ -401,8 +402,8 @@ impl Binder<'_> {
 }
 
 impl Binder<'_> {
-    /// A parameter learns no type where any may stand: it must get one elsewhere, or the statement fails when
-    /// it is bound.
+    /// Leaves a parameter untyped where any type is accepted: its type must be inferred elsewhere, or binding
+    /// the statement fails.
     pub(crate) fn leave_untyped(&mut self, operands: &mut [Operand], takes: &[Arg]) {
         for (place, operand) in operands.iter_mut().enumerate() {
             let arg = takes.get(place).or(takes.last());
@@ -415,7 +416,7 @@ impl Binder<'_> {
     }
 }
 
-/// A number behind any count of minus signs, and whether they make it negative.
+/// A number after any number of minus signs, and whether it is negative.
 fn signed_number(expr: &AstExpr) -> Option<(&str, bool)> {
     let (mut expr, mut negative) = (unnested(expr), false);
     while let AstExpr::UnaryOp {
@@ -434,7 +435,7 @@ fn signed_number(expr: &AstExpr) -> Option<(&str, bool)> {
     }
 }
 
-/// Whether `||` puts a text and a value together whose text no setting changes.
+/// Whether `||` appends text and a value whose text form does not depend on settings.
 fn is_appended(entry: &Entry, left: &Operand, right: &Operand) -> bool {
     let is_fixed = |operand: &Operand| {
         operand
@@ -444,7 +445,7 @@ fn is_appended(entry: &Entry, left: &Operand, right: &Operand) -> bool {
     entry.name == "||" && entry.arguments.contains(&Arg::AnyNonArray) && (is_fixed(left) || is_fixed(right))
 }
 
-/// The types that PostgreSQL has more leave several candidates.
+/// The error of a call for which PostgreSQL, which has more types, finds several candidates.
 fn not_unique(call: &str) -> SqlError {
     SqlError::new(
         SqlState::AMBIGUOUS_FUNCTION,

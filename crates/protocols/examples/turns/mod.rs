@@ -1,7 +1,8 @@
-//! What the measuring programs share: protocols take turns on one stream, medians over the rounds count.
+//! Shared by the measuring programs: protocols take turns on one stream, and medians over the rounds are
+//! reported.
 //!
-//! With one worker a rate is one of CPU time, so that other work on the machine does not count, else one of
-//! the clock.
+//! With one worker a rate is per CPU second, so that other work on the machine does not count, otherwise per
+//! second of wall time.
 
 use std::sync::Arc;
 
@@ -11,23 +12,23 @@ use weft_protocols::{Job, RunReport, run_by_name};
 use weft_store::{CatalogOp, Store, TableDef};
 use weft_types::Value;
 
-/// Jobs of one run while a table is loaded.
+/// Jobs per run while a table is loaded.
 const LOAD_JOBS: usize = 1 << 16;
 
-/// A run: what it came to, and transactions a second.
+/// A run: its report, and transactions per second.
 pub type Turn = (RunReport, f64);
 
-/// Rounds, and workers of each run.
+/// The number of rounds, and of workers in each run.
 pub type Size = (usize, usize);
 
-/// Seconds of CPU that this thread has had, if the system says so; the kernel counts in ticks of some
-/// milliseconds, so what is measured must be long.
+/// CPU seconds of this thread, if the system reports them; the kernel counts in ticks of some milliseconds,
+/// so measurements must be long.
 pub fn cpu_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
 }
 
-/// The middle one; NaN without figures.
+/// The median; NaN without figures.
 pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_unstable_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
@@ -44,7 +45,7 @@ pub fn ratio(turns: &[Turn], base: Option<&Vec<Turn>>) -> f64 {
     median(base.zip(turns).map(|(base, own)| own.1 / base.1).collect())
 }
 
-/// The share of its time that a run planned, in per cent.
+/// The share of its time that a run spent planning, in per cent.
 pub fn planning_percent((report, _): &Turn) -> f64 {
     100.0 * report.planning.as_secs_f64() / report.elapsed.as_secs_f64()
 }
@@ -61,7 +62,7 @@ fn turn(name: &str, store: &Arc<Store>, jobs: &[Job], workers: usize) -> Turn {
     (report, rate)
 }
 
-/// Every protocol on every stream, in turns: by stream, then by protocol.
+/// Runs every protocol on every stream, in turns: by stream, then by protocol.
 pub fn take_turns(
     store: &Arc<Store>,
     streams: &[&[Job]],
@@ -79,13 +80,13 @@ pub fn take_turns(
     turns
 }
 
-/// What a protocol of that name came to.
+/// The turns of the protocol with a name.
 pub fn of<'t>(names: &[&str], name: &str, turns: &'t [Vec<Turn>]) -> Option<&'t Vec<Turn>> {
     let at = names.iter().position(|known| *known == name)?;
     turns.get(at)
 }
 
-/// A store with tables and nothing in them.
+/// A store with empty tables.
 pub fn store_with(tables: impl IntoIterator<Item = TableDef>) -> Arc<Store> {
     let store = Store::new();
     let mut writer = store.begin_batch(BatchId(1));
@@ -105,7 +106,7 @@ pub fn job(program: &Arc<Program>, values: &[Value]) -> Job {
     }
 }
 
-/// Runs the jobs of so many rows, some at a time.
+/// Runs the insert jobs of `rows` rows, some at a time.
 pub fn load_rows(store: &Arc<Store>, rows: u64, mut insert: impl FnMut(u64) -> Job) {
     for first in (0..rows).step_by(LOAD_JOBS) {
         let rows = first..rows.min(first + LOAD_JOBS as u64);
@@ -115,8 +116,8 @@ pub fn load_rows(store: &Arc<Store>, rows: u64, mut insert: impl FnMut(u64) -> J
     }
 }
 
-/// The numbers that every program takes first, rounds and workers last among them, and the protocols behind
-/// them, or else these.
+/// The numeric arguments of every program, rounds and workers last, and the protocols after them, or the
+/// given defaults.
 pub fn arguments<'a>(
     arguments: &'a [String],
     default: Vec<&'a str>,

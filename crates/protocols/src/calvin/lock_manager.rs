@@ -1,11 +1,11 @@
-//! The ordered lock manager: for each lock the list of its requests in stream order.
+//! The ordered lock manager: a list of requests in stream order for each lock.
 //!
-//! A request is granted when it is compatible with every request before it in its list. Releasing takes a
-//! request out and grants what the rest of the list now allows: the next writer, or all readers up to the
-//! next writer (listing 3.1, stated for all modes). A transaction is ready when none of its requests waits.
+//! A request is granted if it is compatible with every earlier request in its list. A release removes a
+//! request and grants what the rest of the list now allows: the next writer, or all readers up to the next
+//! writer (listing 3.1, generalised to all modes). A transaction is ready when none of its requests waits.
 //!
-//! The lists and the count of waits are maps, as in the document, which blames exactly these for the lock
-//! manager's cost; they keep their memory.
+//! The lists and the wait counts are maps, as in the document, which attributes the lock manager's cost to
+//! exactly these; they reuse their memory.
 //!
 //! Source: Hobbes 3.2.1, listing 3.1.
 
@@ -23,18 +23,18 @@ struct Request {
     granted: bool,
 }
 
-/// See the module. One thread.
+/// See the module. Single-threaded.
 #[derive(Debug, Default)]
 pub struct OrderedLockManager {
     requests: HashMap<u32, VecDeque<Request>>,
-    /// For each transaction that waits: how many of its requests do.
+    /// For each waiting transaction, the number of its waiting requests.
     waits: HashMap<u32, u32>,
-    /// Empty lists, to be used again.
+    /// Empty lists to be reused.
     spare: Vec<VecDeque<Request>>,
 }
 
 impl OrderedLockManager {
-    /// Enters the requests of the next transaction in order, each slot once. True: all are granted.
+    /// Enters the requests of the next transaction in order, each slot once. True if all are granted.
     pub fn lock(&mut self, job: u32, needs: &[Need]) -> bool {
         let mut waiting = 0;
         for need in needs {
@@ -58,8 +58,8 @@ impl OrderedLockManager {
         waiting == 0
     }
 
-    /// Takes the requests of a transaction out, and appends those that are ready by that to `ready`, in list
-    /// order.
+    /// Removes the requests of a transaction, and appends the transactions that thereby become ready to
+    /// `ready`, in list order.
     pub fn release(&mut self, job: u32, needs: &[Need], ready: &mut Vec<u32>) {
         for need in needs {
             let Some(list) = self.requests.get_mut(&need.slot) else {
@@ -92,7 +92,7 @@ impl OrderedLockManager {
         }
     }
 
-    /// Whether nobody holds or waits for anything.
+    /// Whether no request is held or waiting.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty() && self.waits.is_empty()
     }
@@ -133,8 +133,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is ready runs at any time, in any order: two that conflict never run together, and the
-        /// one that came first runs first; in the end all have run.
+        /// Ready transactions run at any time, in any order: conflicting ones never run concurrently, and the
+        /// first in stream order runs first; in the end all have run.
         #[test]
         fn order_of_conflicting_transactions_is_that_of_the_stream(
             jobs in prop::collection::vec(prop::collection::btree_map(0u32..6, 0usize..4, 0..4), 1..30),

@@ -1,4 +1,4 @@
-//! Calvin: one lock manager thread takes all locks in the order of the stream; workers run what it grants.
+//! Calvin: one lock manager thread acquires all locks in stream order; workers run the granted transactions.
 //!
 //! ```text
 //!             ring: run this            +----------+
@@ -7,11 +7,11 @@
 //!         <---------------------------------- ring: done; release, grant what follows
 //! ```
 //!
-//! Of two that conflict the one that stands first in the stream runs first, always, so the outcome is that
-//! of the stream one by one. `workers` counts the manager's thread, so that all protocols have the same
-//! hardware; with one worker the manager runs what it grants. The number of transactions between locked and
-//! released is bounded ([`Calvin::window`]); at the bound the manager locks nothing more until something is
-//! released.
+//! Of two conflicting transactions the first in the stream always runs first, so the outcome is that of
+//! serial execution. `workers` includes the manager's thread, so that all protocols use the same hardware;
+//! with one worker the manager runs the transactions itself. The number of transactions that are locked and
+//! not yet released is bounded ([`Calvin::window`]); at the bound the manager locks no more until something
+//! is released.
 //!
 //! Source: Hobbes 3.2.1 and listing 3.1; Thomson et al. 2012 (Calvin).
 
@@ -32,14 +32,14 @@ use crate::ring::{Receiver, Sender, ring};
 use crate::two_phase_locking::pause;
 use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 
-/// Calvin-style ordered locking.
+/// Ordered locking in the style of Calvin.
 #[derive(Debug, Clone, Copy)]
 pub struct Calvin<G = Sound> {
-    /// Names that locks have; a collision makes two rows share one.
+    /// Number of distinct lock names; rows that collide share one.
     pub lock_slots: usize,
     /// Transactions between two publications of the store.
     pub epoch_transactions: usize,
-    /// Most transactions that are locked and not released.
+    /// Maximum number of transactions that are locked and not yet released.
     pub window: usize,
     /// See [`Safeguards`].
     pub safeguards: G,
@@ -57,7 +57,7 @@ impl Default for Calvin {
 }
 
 impl<G> Calvin<G> {
-    /// The same with other safeguards.
+    /// This protocol with other safeguards.
     pub fn guarded<H: Safeguards>(self, safeguards: H) -> Calvin<H> {
         Calvin {
             lock_slots: self.lock_slots,
@@ -68,14 +68,14 @@ impl<G> Calvin<G> {
     }
 }
 
-/// What one epoch of the manager works with.
+/// The manager's state for one epoch.
 struct Manager<'m> {
     locks: OrderedLockManager,
     finder: NeedFinder,
     coarse: &'m CoarseTables,
     mask: u32,
     window: usize,
-    /// Needs of the jobs of this epoch, one after the other, and where each job's are.
+    /// Needs of this epoch's jobs, concatenated, and the range of each job.
     needs: Vec<Need>,
     spans: Vec<(usize, usize)>,
     /// Needs of the job being locked.
@@ -86,7 +86,7 @@ struct Manager<'m> {
     idle: Duration,
 }
 
-/// The other end of a worker.
+/// The manager's ends of the rings to a worker.
 struct Line {
     run: Sender<u32>,
     done: Receiver<(u32, bool)>,
@@ -99,7 +99,7 @@ impl Manager<'_> {
         self.starts.clear();
     }
 
-    /// Locks the next job of the epoch. False: it has failed already.
+    /// Locks the next job of the epoch. False if it has already failed.
     fn lock<G: Safeguards, O: Observe>(&mut self, epoch: &Epoch<'_>, n: usize, observe: &O) -> bool {
         let from = self.needs.len();
         let number = epoch.first + n;
@@ -138,7 +138,7 @@ impl Manager<'_> {
         self.counts.end(self.starts.get(n as usize).copied().flatten());
     }
 
-    /// One epoch: locks in order, hands out, releases, until all are done.
+    /// Runs one epoch: locks in order, distributes, releases, until all jobs are done.
     fn run<G: Safeguards, O: Observe>(
         &mut self,
         epoch: Epoch<'_>,
@@ -159,7 +159,7 @@ impl Manager<'_> {
             }
             while let Some(n) = self.ready.pop() {
                 if let Some(line) = lines.get(turn % lines.len().max(1)) {
-                    // A line holds a whole window, so there is room.
+                    // A ring holds a whole window, so it is never full.
                     if !line.run.send(n) {
                         self.ready.push(n);
                         break;
@@ -192,7 +192,7 @@ impl Manager<'_> {
     }
 }
 
-/// A worker: runs what comes, until the manager stops.
+/// A worker: runs the jobs that it receives until the manager stops.
 fn serve<G: Safeguards, O: Observe>(
     epoch: Epoch<'_>,
     (run, done): &(Receiver<u32>, Sender<(u32, bool)>),
@@ -270,7 +270,7 @@ impl<G: Safeguards> Protocol for Calvin<G> {
                 stop.store(true, Ordering::Release);
             });
         });
-        // With one worker the manager's time is not planning alone, and is not told apart.
+        // With one worker the manager's time includes execution, so planning is not reported.
         if !lines.is_empty() {
             report.planning = managing.saturating_sub(manager.idle);
         }

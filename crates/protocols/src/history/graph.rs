@@ -6,9 +6,9 @@
 //! T1 --rw--> T2   T2 overwrote what T1 read
 //! ```
 //!
-//! Versions of a key form a chain, since each write names what it replaced. A history is serializable exactly
-//! when its chains are chains and the graph has no cycle: any order that the arrows allow is then a serial
-//! execution with the same reads and the same final state.
+//! Versions of a key form a chain, because each write names the version that it replaced. A history is
+//! serializable if and only if its versions form such chains and the graph has no cycle: any order that the
+//! edges allow is then a serial execution with the same reads and the same final state.
 //!
 //! Source: Adya 1999, 4.2 and 5.2.
 
@@ -17,61 +17,62 @@ use std::fmt;
 
 use super::{History, Version};
 
-/// Why one transaction must come before another.
+/// Why one transaction must precede another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dependency {
-    /// It wrote what the other overwrote.
+    /// It wrote a version that the other overwrote.
     WriteWrite,
-    /// It wrote what the other read.
+    /// It wrote a version that the other read.
     WriteRead,
-    /// It read what the other overwrote.
+    /// It read a version that the other overwrote.
     ReadWrite,
 }
 
-/// An arrow of the graph, by transactions' numbers.
+/// An edge of the graph, between transactions' numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Edge {
-    /// Who comes before.
+    /// The earlier transaction.
     pub from: usize,
-    /// Who comes after.
+    /// The later transaction.
     pub to: usize,
-    /// Why.
+    /// The kind of dependency.
     pub dependency: Dependency,
-    /// By which key.
+    /// The key.
     pub key: u64,
 }
 
-/// Why a history is not serializable, or not a history.
+/// Why a history is not serializable, or not valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
-    /// A version was read or replaced that no committed transaction made: an aborted or torn write was seen.
+    /// A version was read or replaced that no committed transaction wrote: an aborted or torn write was
+    /// visible.
     NobodyWrote {
-        /// Who saw it.
+        /// The transaction that saw it.
         transaction: usize,
-        /// Where.
+        /// Its key.
         key: u64,
-        /// What.
+        /// The version.
         version: Version,
     },
     /// Two transactions replaced the same version: an update was lost.
     ReplacedTwice {
-        /// The two.
+        /// Both transactions.
         transactions: [usize; 2],
-        /// Where.
+        /// Its key.
         key: u64,
-        /// What.
+        /// The version.
         version: Version,
     },
-    /// Two writes made the same version, so the history says nothing.
+    /// Two writes made the same version, so the history is ambiguous.
     WrittenTwice {
-        /// The two.
+        /// Both transactions.
         transactions: [usize; 2],
-        /// Where.
+        /// Its key.
         key: u64,
-        /// What.
+        /// The version.
         version: Version,
     },
-    /// Each of these must come before the next, and the last before the first.
+    /// Each edge's transaction must precede the next, and the last the first.
     Cycle(Vec<Edge>),
 }
 
@@ -104,7 +105,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Who made and who replaced each version, by position in the history.
+/// The transactions that made and replaced each version, by position in the history.
 #[derive(Default)]
 struct Chains {
     made: HashMap<(u64, Version), usize>,
@@ -142,7 +143,7 @@ impl Chains {
         Ok(chains)
     }
 
-    /// Who made a version; `None`: it was there in the beginning.
+    /// The transaction that made a version; `None` if it is an initial version.
     fn maker(
         &self,
         history: &History,
@@ -162,7 +163,7 @@ impl Chains {
     }
 }
 
-/// An arrow by positions in the history.
+/// An edge by positions in the history.
 #[derive(Clone, Copy)]
 struct Arrow {
     to: usize,
@@ -197,7 +198,7 @@ fn arrows(history: &History, chains: &Chains) -> Result<Vec<Vec<Arrow>>, Violati
     Ok(graph)
 }
 
-/// Whether the history is serializable. Cost: one visit of each read and write, and of each arrow.
+/// Checks whether the history is serializable. Cost: one visit of each read, write and edge.
 pub fn check(history: &History) -> Result<(), Violation> {
     let chains = Chains::of(history)?;
     let graph = arrows(history, &chains)?;
@@ -216,11 +217,11 @@ pub fn check(history: &History) -> Result<(), Violation> {
     }
 }
 
-/// Some cycle, as its arrows with where each begins. Depth first, without recursion.
+/// Finds a cycle, as its edges and the node where each begins. Iterative depth-first search.
 fn cycle(graph: &[Vec<Arrow>]) -> Option<Vec<(usize, Arrow)>> {
     let mut done: HashSet<usize> = HashSet::new();
     for root in 0..graph.len() {
-        // The path from the root, and how many arrows of each node have been followed.
+        // The path from the root, and how many edges of each node have been followed.
         let mut path: Vec<(usize, usize)> = Vec::new();
         let mut on_path: HashSet<usize> = HashSet::new();
         if !done.contains(&root) {
@@ -291,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_lost_update_is_found() {
-        // Both read 10; the second overwrote the first.
+        // Both read 10; the second overwrote the first's version.
         let lost = history(vec![
             transaction(&[(1, V(10))], &[(1, V(10), V(11))]),
             transaction(&[(1, V(10))], &[(1, V(11), V(12))]),
@@ -324,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_phantom_is_found() {
-        // One looked for keys 3 and 4 and saw only 4; the other inserted 3 before 4 was inserted.
+        // One searched for keys 3 and 4 and saw only 4; another inserted 3 before 4 was inserted.
         let phantom = history(vec![
             transaction(&[(3, Version::Absent), (4, V(40))], &[]),
             transaction(&[], &[(3, Version::Absent, V(30))]),
@@ -352,12 +353,13 @@ mod tests {
         assert!(matches!(check(&twice), Err(Violation::WrittenTwice { .. })));
     }
 
-    /// Steps of a transaction: key, and whether it is written.
+    /// Steps of a transaction: a key, and whether it is written.
     fn programs() -> impl Strategy<Value = Vec<Vec<(u64, bool)>>> {
         prop::collection::vec(prop::collection::vec((0u64..5, any::<bool>()), 1..4), 1..7)
     }
 
-    /// Runs programs one step at a time in a given interleaving, without any control: each step acts at once.
+    /// Runs programs step by step in a given interleaving, without concurrency control: each step takes
+    /// effect at once.
     fn interleave(programs: &[Vec<(u64, bool)>], picks: &[prop::sample::Index]) -> History {
         let mut state: BTreeMap<u64, u64> = BTreeMap::new();
         let mut transactions: Vec<Transaction> = (0..programs.len())
@@ -393,7 +395,7 @@ mod tests {
         }
     }
 
-    /// Whether some serial order gives every transaction the same reads and predecessors.
+    /// Whether some serial order gives every transaction the same reads and replaced versions.
     fn some_order_explains(history: &History) -> bool {
         fn go(history: &History, left: &mut Vec<usize>, state: &mut HashMap<u64, Version>) -> bool {
             if left.is_empty() {
@@ -432,15 +434,15 @@ mod tests {
     }
 
     proptest! {
-        /// Serial execution passes; and whatever passes has a serial order that explains it.
+        /// Serial execution passes, and every history that passes has a serial order that explains it.
         #[test]
         fn the_check_agrees_with_trying_every_order(
             programs in programs(),
             picks in prop::collection::vec(any::<prop::sample::Index>(), 24),
         ) {
             let history = interleave(&programs, &picks);
-            // A key that one transaction writes twice, with another's write between, breaks the chain; such a
-            // history is refused one way or another. Reads of such inner versions are refused as well.
+            // If one transaction writes a key twice, with another's write in between, the chain breaks, and
+            // both methods reject the history. Reads of such intermediate versions are rejected as well.
             prop_assert_eq!(check(&history).is_ok(), some_order_explains(&history));
         }
 

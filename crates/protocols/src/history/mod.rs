@@ -1,15 +1,15 @@
-//! Histories of transactions, and whether they are serializable.
+//! Histories of transactions, and the check whether they are serializable.
 //!
-//! A history says of each committed transaction which versions it read and which it wrote over which. A
-//! version is named by the value written, and every write of a history writes a value that no other writes;
-//! so reading the value tells the version, and the engine needs to tell nothing.
+//! A history records for each committed transaction which versions it read and which it overwrote. A version
+//! is identified by the value written, and every write of a history writes a unique value; so the value read
+//! identifies the version, and the engine need not report it.
 //!
 //! ```text
 //! run under a Recorder ([`recorder`]) --> History --> check ([`graph`]): no cycle, or the cycle
 //! ```
 //!
-//! The absence of a row is a version too. A key may be absent for one reason in a history: it was not there
-//! in the beginning, or it was removed; whoever makes histories sees to that, and the check refuses others.
+//! The absence of a row is also a version. A key may be absent for only one reason in a history: initially,
+//! or because it was removed. Generators of histories must ensure this, and the check rejects others.
 //!
 //! Source: Adya 1999 (direct serialization graph, phenomena G0 to G2).
 
@@ -24,7 +24,7 @@ pub use recorder::Recorder;
 /// A version of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Version {
-    /// There is no row.
+    /// No row.
     Absent,
     /// The row with this value, unique in its history.
     Value(u64),
@@ -36,34 +36,34 @@ impl From<Option<u64>> for Version {
     }
 }
 
-/// One key as a transaction found it.
+/// A key that a transaction read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Read {
-    /// Which row.
+    /// The row.
     pub key: u64,
-    /// What was there.
+    /// The version found.
     pub version: Version,
 }
 
-/// One key as a transaction left it.
+/// A key that a transaction wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Write {
-    /// Which row.
+    /// The row.
     pub key: u64,
-    /// What was replaced.
+    /// The version replaced.
     pub old: Version,
-    /// What is there instead.
+    /// The new version.
     pub new: Version,
 }
 
 /// A committed transaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transaction {
-    /// What the violation calls it.
+    /// Its number in violations.
     pub number: usize,
-    /// Everything read, rows that were not there included.
+    /// All reads, including those of absent rows.
     pub reads: Vec<Read>,
-    /// Each key written, once.
+    /// The keys written, without duplicates.
     pub writes: Vec<Write>,
 }
 
@@ -73,7 +73,7 @@ impl Transaction {
         self.reads.push(Read { key, version });
     }
 
-    /// Adds a write; a second one of the same key goes on from the first.
+    /// Adds a write; a second write of the same key extends the first.
     pub fn write(&mut self, key: u64, old: Version, new: Version) {
         match self.writes.iter_mut().find(|write| write.key == key) {
             Some(write) => write.new = new,
@@ -82,17 +82,17 @@ impl Transaction {
     }
 }
 
-/// What happened.
+/// A recorded execution.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
-    /// The rows before; other keys are absent.
+    /// The initial rows; other keys are absent.
     pub initial: HashMap<u64, u64>,
     /// The committed transactions, in any order.
     pub transactions: Vec<Transaction>,
 }
 
 impl History {
-    /// A key's version in the beginning.
+    /// A key's initial version.
     pub fn initial(&self, key: u64) -> Version {
         self.initial.get(&key).copied().into()
     }

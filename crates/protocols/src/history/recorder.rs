@@ -1,4 +1,4 @@
-//! Keeps what every transaction of a run answered and replaced.
+//! Records the answer and the replaced rows of every transaction of a run.
 
 use parking_lot::Mutex;
 
@@ -19,8 +19,8 @@ struct Entry {
     answers: u32,
 }
 
-/// An observer that remembers everything. Lets another thread run before every `yield_every`-th access, so
-/// that transactions meet that would otherwise pass one another by.
+/// An observer that records everything. Yields to another thread before every `yield_every`-th access, so
+/// that transactions overlap that otherwise would not.
 #[derive(Debug)]
 pub struct Recorder {
     entries: Vec<Mutex<Entry>>,
@@ -29,7 +29,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// For a stream of so many jobs. `yield_every` 0 leaves the schedule alone.
+    /// A recorder for a stream of `jobs` jobs. With `yield_every` 0 the schedule is undisturbed.
     pub fn new(jobs: usize, yield_every: u64) -> Recorder {
         Recorder {
             entries: (0..jobs).map(|_| Mutex::default()).collect(),
@@ -47,8 +47,8 @@ impl Recorder {
             .collect()
     }
 
-    /// The committed transactions. `row` takes a stored row apart into key and value; `reads` tells from a
-    /// job's outcome what it read.
+    /// The committed transactions. `row` decodes a stored row to key and value; `reads` derives the reads of
+    /// a job from its outcome.
     pub fn transactions(
         &self,
         row: impl Fn(TableId, &[u8]) -> (u64, u64),

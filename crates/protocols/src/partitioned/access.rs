@@ -1,8 +1,8 @@
-//! A transaction's data access when owners have found its rows beforehand.
+//! A transaction's data access when owners have already found its rows.
 //!
-//! What is read only is taken from the owners' answers, always: a later writer may have replaced it since.
-//! What is written carries this transaction's mark, so the store has the same; after the first own write it
-//! is looked up there.
+//! Rows that are only read are always taken from the owners' answers, because a later writer may have
+//! replaced them since. Written rows carry this transaction's mark, so the store contains the same; after the
+//! first own write they are looked up there.
 
 use weft_base::{IndexId, TableId};
 use weft_lock::LockMode;
@@ -12,7 +12,7 @@ use weft_types::SqlError;
 use super::message::{Found, Probe};
 use crate::forward::forward;
 
-/// One need's probe and what its owner found.
+/// A need's probe and the row that its owner found.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Probed<'b> {
     pub probe: Probe,
@@ -23,9 +23,9 @@ pub(super) struct Probed<'b> {
 pub(super) struct PartitionedAccess<'m, 'b> {
     access: BatchAccess<'m, 'b>,
     probed: &'m [Option<Probed<'b>>],
-    /// Nothing is written yet.
+    /// Whether nothing has been written yet.
     fresh: bool,
-    /// Where the last probe was found: they are usually asked for in order.
+    /// Position of the last probe found: they are usually requested in order.
     hint: std::cell::Cell<usize>,
 }
 

@@ -1,8 +1,8 @@
-//! What workers send one another, and the words that an owner keeps.
+//! Messages between workers, and the words that an owner keeps.
 //!
-//! A record belongs to one worker, by the hash of its key. Only that worker looks at the record's word, so
-//! words are plain memory. Whoever needs the record asks; the owner checks visibility, finds the row, and
-//! answers with both, so the row is that of the moment of the check.
+//! A record belongs to one worker, by the hash of its key. Only that worker accesses the record's word, so
+//! words are plain memory. Other workers send requests; the owner checks visibility, finds the row, and
+//! answers with both, so the row is from the moment of the check.
 //!
 //! Source: BionicDB 4.6 (request packets with timestamp, worker and DB instruction), 4.7 (visibility check).
 
@@ -13,7 +13,7 @@ use weft_store::SlotId;
 use crate::Safeguards;
 use crate::timestamp::Stamp;
 
-/// Longest encoded key that a message carries; a longer one is looked up by who asks, under a mark.
+/// Maximum length of an encoded key in a message; the requester looks up a longer one itself, under a mark.
 pub(super) const KEY_BYTES_MAX: usize = 40;
 
 /// A key to look up.
@@ -26,7 +26,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// `None` when the key is too long.
+    /// `None` if the key is too long.
     pub fn new(table: TableId, index: IndexId, key: &[u8]) -> Option<Probe> {
         let mut bytes = [0; KEY_BYTES_MAX];
         bytes.get_mut(..key.len())?.copy_from_slice(key);
@@ -43,20 +43,20 @@ impl Probe {
     }
 }
 
-/// A row as its owner found it.
+/// The row that an owner found.
 pub(super) type Found<'b> = Option<(SlotId, &'b [u8])>;
 
-/// One message; a request or the answer to one.
+/// A message: a request, an answer, or the end of a mark.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Message<'b> {
-    /// May I? And what is there?
+    /// Requests permission for an access, and the row.
     Ask {
-        /// Which of the sender's transactions under way, and which of its needs.
+        /// Index of the sender's flight, and of the need within it.
         flight: u16,
         need: u16,
         slot: u32,
         mode: LockMode,
-        /// A read whose mark stays until it is ended.
+        /// A read whose mark remains until it is ended.
         hold: bool,
         time: u64,
         probe: Option<Probe>,
@@ -68,7 +68,7 @@ pub(super) enum Message<'b> {
         granted: bool,
         found: Found<'b>,
     },
-    /// The mark goes.
+    /// Removes the mark.
     End {
         slot: u32,
         mode: LockMode,
@@ -77,7 +77,7 @@ pub(super) enum Message<'b> {
     },
 }
 
-/// An owner's word: the stamps of timestamp ordering, and readers that stay.
+/// An owner's word: the stamps of timestamp ordering, and marks of readers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct OwnedWord {
     stamp: Stamp,
@@ -85,7 +85,7 @@ pub(super) struct OwnedWord {
 }
 
 impl OwnedWord {
-    /// The visibility check; true: granted, and marked.
+    /// The visibility check; if true, the access is granted and marked.
     pub fn ask<G: Safeguards>(&mut self, mode: LockMode, hold: bool, time: u64) -> bool {
         if mode != LockMode::S && self.readers > 0 {
             return false;
@@ -100,7 +100,7 @@ impl OwnedWord {
         }
     }
 
-    /// Takes a mark away that [`OwnedWord::ask`] made.
+    /// Removes a mark of [`OwnedWord::ask`].
     pub fn end(&mut self, mode: LockMode, time: u64, wrote: bool) {
         if mode == LockMode::S {
             self.readers = self.readers.saturating_sub(1);

@@ -1,31 +1,31 @@
-//! Partitioned mode: records belong to workers, by the hash of their key, and DB instructions on others'
-//! records are messages. The software twin of BionicDB's workers.
+//! Partitioned mode: workers own records, by the hash of their key, and DB instructions on other workers'
+//! records are messages. The software counterpart of BionicDB's workers.
 //!
 //! ```text
 //!   worker a                                     worker b
 //!   +-----------------------+   Ask, End  ---->  +-----------------------+
-//!   | transactions under way|  ring a -> b       | transactions under way|
+//!   | transactions in flight|  ring a -> b       | transactions in flight|
 //!   | words of a's records  |  ring b -> a       | words of b's records  |
 //!   +-----------------------+  <----   Answer    +-----------------------+
 //!
-//!   per transaction:  ask the owners of everything needed, itself included
+//!   per transaction:  send requests to the owners of all needs, itself included
 //!                     all granted -> run on the rows they found, write in place -> End, with write timestamp
-//!                     refused     -> End what was granted, begin again with a later timestamp
+//!                     refused     -> End what was granted, restart with a later timestamp
 //! ```
 //!
-//! A worker has several transactions under way ([`Partitioned::window`]): while answers for one are on
-//! their way it asks for the next, runs another, and serves what others ask of it, so local and remote
-//! requests overlap. Concurrency control is timestamp ordering ([`crate::timestamp`]) at the owner, who
-//! finds the row at the very moment of the visibility check; so no check after the run is needed. Reads of
-//! ranges, and rows with very long keys, are marked until their end instead, since who asks reads them
+//! A worker has several transactions in flight ([`Partitioned::window`]): while it waits for the answers to
+//! one, it sends requests for the next, runs another, and serves the requests of others, so that local and
+//! remote requests overlap. Concurrency control is timestamp ordering ([`crate::timestamp`]) at the owner,
+//! which finds the row at the moment of the visibility check, so no check after the run is needed. Reads of
+//! ranges, and rows with very long keys, are marked until their end instead, because the requester reads them
 //! itself.
 //!
-//! A transaction is run by whoever claims it, or, if clients are to know where their data is
+//! A transaction is run by the worker that claims it or, if clients are to know where their data is
 //! ([`Partitioned::by_owner`]), by the owner of the first row that it declares: sending it there is the
-//! client's business and takes none of the run's time. The report has the share of remote accesses.
+//! client's task and not part of the run's time. The report contains the share of remote accesses.
 //!
-//! Each pair of workers has a ring for each direction. What does not fit waits at the sender, in order, and a
-//! worker begins nothing new while something waits; so at most a window's messages wait.
+//! Each pair of workers has a ring for each direction. Messages that do not fit are queued at the sender, in
+//! order, and a worker begins no transaction while any are queued; so at most a window's messages are queued.
 //!
 //! Source: BionicDB 4.6 (message passing, multisite transactions, local and remote requests overlapped), 4.5
 //! (interleaving), 4.7 (concurrency control).
@@ -50,19 +50,20 @@ use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 use message::OwnedWord;
 use worker::{Lines, State, Worker};
 
-/// Messages that a ring holds.
+/// Capacity of a ring in messages.
 const RING_MESSAGES: usize = 256;
 
-/// Records owned by workers, instructions as messages.
+/// Records owned by workers, accessed by messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Partitioned<G = Sound> {
-    /// Words in all tables together; a collision makes two rows share one.
+    /// Total number of words in all tables; rows that collide share one.
     pub word_slots: usize,
     /// Transactions between two publications of the store.
     pub epoch_transactions: usize,
-    /// Transactions that one worker has under way, at most 256.
+    /// Maximum number of transactions in flight per worker, at most 256.
     pub window: usize,
-    /// A transaction is run by the owner of the first row that it declares, not by any worker that is free.
+    /// Whether a transaction is run by the owner of the first row that it declares, rather than by any free
+    /// worker.
     pub by_owner: bool,
     /// See [`Safeguards`].
     pub safeguards: G,
@@ -81,7 +82,7 @@ impl Default for Partitioned {
 }
 
 impl<G> Partitioned<G> {
-    /// The same with other safeguards.
+    /// This protocol with other safeguards.
     pub fn guarded<H: Safeguards>(self, safeguards: H) -> Partitioned<H> {
         Partitioned {
             word_slots: self.word_slots,
@@ -92,18 +93,18 @@ impl<G> Partitioned<G> {
         }
     }
 
-    /// The number, below `workers`, of the worker that owns the row with this encoded primary key.
+    /// The number (less than `workers`) of the worker that owns the row with this encoded primary key.
     pub fn owner(&self, table: TableId, key: &[u8], workers: usize) -> usize {
         let slot = slot_of(ResourceId::row(table, key), slot_mask(self.word_slots));
         owner_of(slot, worker_count(workers))
     }
 
-    /// The workers that the jobs are sent to, in their order.
+    /// The worker of each job, in their order.
     fn runners(&self, jobs: &[Job], workers: usize) -> Vec<u8> {
         let mut keys = AccessKeys::default();
         let mut runner_of = |job: &Job| {
             let mut runner = None;
-            // One whose inputs do not fit fails wherever it is run.
+            // A job whose inputs do not fit fails on any worker.
             if keys.prepare(&job.program, &job.inputs).is_ok() {
                 keys.for_each(|number, key| {
                     let table = job.program.accesses.get(number).map(|access| access.table);
@@ -120,14 +121,14 @@ fn owner_of(slot: u32, workers: usize) -> usize {
     slot as usize % workers
 }
 
-/// What the workers of an epoch share.
+/// The state that workers share in an epoch.
 struct Shared<'s, O> {
     clock: &'s AtomicU64,
     coarse: &'s CoarseTables,
     claims: &'s Claims,
-    /// The workers that run the jobs of the whole stream, unless any may.
+    /// The worker of each job of the stream; `None` if any may run it.
     runners: Option<&'s [u8]>,
-    /// Workers that have nothing under way any more.
+    /// Number of workers that have no transactions left.
     finished: &'s AtomicUsize,
     workers: usize,
     mask: u32,
@@ -186,7 +187,7 @@ impl<G: Safeguards> Protocol for Partitioned<G> {
     }
 }
 
-/// A ring for each ordered pair, as the ends that each worker holds.
+/// A ring for each ordered pair of workers, as the ends that each worker holds.
 fn connect<'b>(workers: usize) -> Vec<Lines<'b>> {
     let mut lines: Vec<Lines<'b>> = (0..workers).map(|_| Lines::default()).collect();
     for from in 0..workers {

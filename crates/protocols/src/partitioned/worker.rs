@@ -1,4 +1,4 @@
-//! One worker of the partitioned mode: its transactions under way, and what it does for others.
+//! A worker of the partitioned mode: its transactions in flight, and the requests that it serves.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use crate::timestamp::{TIMESTAMP_END, clock_ended};
 use crate::two_phase_locking::pause;
 use crate::{Job, Observe, Safeguards};
 
-/// What a worker keeps from epoch to epoch.
+/// The state that a worker keeps between epochs.
 #[derive(Default)]
 pub(super) struct State {
     pub words: Vec<OwnedWord>,
@@ -31,7 +31,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// A state with so many unmarked words.
+    /// A state with `words` unmarked words.
     pub fn with_words(words: usize) -> State {
         State {
             words: vec![OwnedWord::default(); words],
@@ -40,27 +40,27 @@ impl State {
     }
 }
 
-/// A worker's ends of the rings, by the other worker's number.
+/// A worker's ends of the rings, indexed by the other worker.
 #[derive(Default)]
 pub(super) struct Lines<'b> {
     pub out: Vec<Sender<Message<'b>>>,
     pub inbound: Vec<Receiver<Message<'b>>>,
 }
 
-/// A transaction under way.
+/// A transaction in flight.
 #[derive(Default)]
 struct Flight<'b> {
-    /// Position in the epoch; `None`: this place is free.
+    /// Position in the epoch; `None` if this flight is free.
     job: Option<usize>,
     needs: Vec<Need>,
-    /// For each need: a read that is marked until the end.
+    /// For each need, whether it is a read that is marked until the end.
     holds: Vec<bool>,
     probed: Vec<Option<Probed<'b>>>,
     granted: Vec<bool>,
     time: u64,
     pending: usize,
     attempts: u32,
-    /// Turns to let pass before the next attempt.
+    /// Turns to wait before the next attempt.
     rest: u32,
     start: Option<Instant>,
 }
@@ -71,12 +71,12 @@ pub(super) struct Worker<'w, O> {
     shared: &'w Shared<'w, O>,
     state: &'w mut State,
     lines: Lines<'w>,
-    /// What did not fit into a ring, by receiver, in order.
+    /// Messages that did not fit into a ring, by receiver, in order.
     waiting: Vec<VecDeque<Message<'w>>>,
     flights: Vec<Flight<'w>>,
-    /// Reads for those who ask; writes nothing.
+    /// Reads rows for requesters; writes nothing.
     reader: MemberWriter<'w>,
-    /// Jobs claimed and not begun. Of a worker's own: where it has not looked yet.
+    /// Jobs claimed but not begun. If jobs have fixed workers: those not yet examined.
     claimed: std::ops::Range<usize>,
 }
 
@@ -105,12 +105,12 @@ impl<'w, O: Observe> Worker<'w, O> {
         }
     }
 
-    /// Runs until every worker has nothing under way any more.
+    /// Runs until no worker has a transaction left.
     pub fn run<G: Safeguards>(mut self) {
         let mut said_so = false;
         let mut looks = 0;
         loop {
-            // Looked at before the rings: who has finished sends nothing any more.
+            // Checked before the rings are polled: a finished worker sends nothing more.
             let all_finished = self.shared.finished.load(Ordering::Acquire) == self.shared.workers;
             let mut progress = self.receive::<G>();
             let flushed = self.flush();
@@ -119,7 +119,7 @@ impl<'w, O: Observe> Worker<'w, O> {
             }
             let mut under_way = false;
             for flight in 0..self.flights.len() {
-                progress |= self.go_on::<G>(flight, flushed);
+                progress |= self.advance::<G>(flight, flushed);
                 under_way |= self
                     .flights
                     .get(flight)
@@ -156,7 +156,7 @@ impl<'w, O: Observe> Worker<'w, O> {
         }
     }
 
-    /// Sends what waits. True when nothing waits any more.
+    /// Sends queued messages. True if none remain.
     fn flush(&mut self) -> bool {
         let mut flushed = true;
         for (waiting, line) in self.waiting.iter_mut().zip(&self.lines.out) {
@@ -171,7 +171,7 @@ impl<'w, O: Observe> Worker<'w, O> {
         flushed
     }
 
-    /// Serves what has come. True when something had.
+    /// Handles received messages. True if there were any.
     fn receive<G: Safeguards>(&mut self) -> bool {
         let mut progress = false;
         for from in 0..self.lines.inbound.len() {
@@ -218,7 +218,7 @@ impl<'w, O: Observe> Worker<'w, O> {
         progress
     }
 
-    /// The visibility check on an own record, and the row at this moment.
+    /// The visibility check on an own record, and the current row.
     fn serve<G: Safeguards>(
         &mut self,
         slot: u32,
@@ -255,8 +255,8 @@ impl<'w, O: Observe> Worker<'w, O> {
         }
     }
 
-    /// Takes a transaction a step further. True when there was one to take.
-    fn go_on<G: Safeguards>(&mut self, at: usize, may_begin: bool) -> bool {
+    /// Advances a transaction by one step. True if there was one to advance.
+    fn advance<G: Safeguards>(&mut self, at: usize, may_begin: bool) -> bool {
         let Some(flight) = self.flights.get_mut(at) else {
             return false;
         };
@@ -297,7 +297,7 @@ impl<'w, O: Observe> Worker<'w, O> {
         true
     }
 
-    /// The position in the epoch of the next job that this worker is to run.
+    /// Position in the epoch of the next job that this worker is to run.
     fn next_job(&mut self) -> Option<usize> {
         if let Some(runners) = self.shared.runners {
             let (first, own) = (self.epoch.first, self.number);
@@ -313,7 +313,7 @@ impl<'w, O: Observe> Worker<'w, O> {
         self.claimed.next()
     }
 
-    /// Puts the next job into a free place. False: there is none.
+    /// Begins the next job in a free flight. False if there is none.
     fn begin(&mut self, at: usize) -> bool {
         let Some(n) = self.next_job() else {
             return false;
@@ -342,7 +342,7 @@ impl<'w, O: Observe> Worker<'w, O> {
         true
     }
 
-    /// Asks the owners of everything needed, at a new time; own records at once.
+    /// Sends requests for all needs to their owners, with a new timestamp; own records are served at once.
     fn ask<G: Safeguards>(&mut self, at: usize) {
         let time = self.shared.clock.fetch_add(1, Ordering::Relaxed);
         let Some(flight) = self.flights.get_mut(at) else {
@@ -361,7 +361,7 @@ impl<'w, O: Observe> Worker<'w, O> {
         flight.pending = flight.needs.len();
         flight.granted.clear();
         flight.granted.resize(flight.needs.len(), false);
-        // Others' first, so that their answers are on the way while own records are looked up.
+        // Remote requests first, so that their answers are in transit while own records are looked up.
         for own in [false, true] {
             for need in 0..self.flights.get(at).map_or(0, |flight| flight.needs.len()) {
                 self.ask_for::<G>(at, need, own, time);
@@ -406,7 +406,7 @@ impl<'w, O: Observe> Worker<'w, O> {
         }
     }
 
-    /// Takes away the marks that were granted.
+    /// Removes the marks that were granted.
     fn end(&mut self, at: usize, wrote: bool) {
         for number in 0..self.flights.get(at).map_or(0, |flight| flight.needs.len()) {
             let Some(flight) = self.flights.get(at) else {
@@ -437,7 +437,7 @@ impl<'w, O: Observe> Worker<'w, O> {
         }
     }
 
-    /// Everything is granted: runs the transaction, writes in place, and takes the marks away.
+    /// All needs are granted: runs the transaction, writes in place, and removes the marks.
     fn execute<G: Safeguards>(&mut self, at: usize) {
         G::pause();
         let Some(flight) = self.flights.get_mut(at) else {
@@ -467,13 +467,13 @@ impl<'w, O: Observe> Worker<'w, O> {
 }
 
 impl Flight<'_> {
-    /// Everything but reads is granted. For a test: a sound worker waits for all answers.
+    /// Whether everything except reads is granted. For a test: a sound worker waits for all answers.
     fn writes_are_granted(&self) -> bool {
         let mut needs = self.needs.iter().zip(&self.granted);
         needs.all(|(need, granted)| *granted || need.mode == LockMode::S)
     }
 
-    /// Reads that have no answer yet are left to the transaction itself. For a test.
+    /// Drops reads without an answer, so that the transaction reads them itself. For a test.
     fn forget_reads(&mut self) {
         for (probed, granted) in self.probed.iter_mut().zip(&self.granted) {
             if !granted {
@@ -482,8 +482,8 @@ impl Flight<'_> {
         }
     }
 
-    /// Which row each need is for, so that the owner can find it. A need that stands for several rows, or for
-    /// none, is left to the transaction itself, and a read among these is marked until the end.
+    /// Finds the row of each need, so that the owner can look it up. The transaction itself accesses a need
+    /// for several rows, or for none, and if that is a read, it is marked until the end.
     fn find_probes(
         &mut self,
         job: &Job,

@@ -1,7 +1,7 @@
-//! Everybody waits, but not for ever: a deadlock is resolved without being recognised.
+//! Every transaction waits, but only for a bounded time: a deadlock is resolved without being detected.
 //!
-//! The document's bound is 100 ms, for locks behind a network; here it is a number of looks at the lock,
-//! most of which let another thread run in between, since a clock would cost more than a look.
+//! The document's bound is 100 ms, for locks over a network; here it is a number of polls of the lock, most
+//! of which yield to another thread in between, because reading a clock would cost more than a poll.
 //!
 //! Source: Barthels 5.2.2 (DL-BW).
 
@@ -11,7 +11,7 @@ use crate::lock_words::WorkerSet;
 /// See the module.
 #[derive(Debug, Clone, Copy)]
 pub struct BoundedWait {
-    /// Looks at a lock before a transaction gives up.
+    /// Number of polls of a lock before a transaction aborts.
     pub looks_max: u32,
 }
 

@@ -1,10 +1,10 @@
-//! Wait unless that closes a circle; the youngest of the circle gives up.
+//! Waits unless that closes a cycle; the youngest transaction of the cycle aborts.
 //!
-//! Each waiting worker publishes whom it waits for. Whoever waits walks these sets: if the walk comes back to
-//! where it began, the workers that are both reached and reach back are in circles with it, and it gives up
-//! when it is the youngest of them. Sets may be out of date, so a circle may be seen that is none (an attempt
-//! lost, nothing more); in a true one nothing changes any more, so its youngest member does see it, at the
-//! latest at its next look.
+//! Each waiting worker publishes the workers that it waits for. A waiting worker traverses these sets: if the
+//! traversal returns to it, the workers that are both reachable from it and reach it are in cycles with it,
+//! and it aborts if it is the youngest of them. Sets may be out of date, so a false cycle may be detected
+//! (which costs only an attempt); in a true one the sets no longer change, so its youngest member detects it,
+//! at the latest at its next poll.
 //!
 //! Source: Barthels 5.2.2 (DL-D); crate `lock`, `policy/deadlock_detection.rs`.
 
@@ -15,7 +15,7 @@ use crate::lock_words::WorkerSet;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Detection;
 
-/// Looks between two searches for a circle.
+/// Polls between two searches for a cycle.
 const LOOKS_PER_SEARCH: u32 = 16;
 
 impl LockPolicy for Detection {
@@ -31,7 +31,7 @@ impl LockPolicy for Detection {
     }
 }
 
-/// All that are waited for, directly or not.
+/// All workers that are waited for, directly or indirectly.
 fn reached(from: u32, workers: &Workers) -> WorkerSet {
     let mut found: WorkerSet = 0;
     let mut next = workers.waits_for(from);
@@ -67,7 +67,7 @@ mod tests {
         for worker in 0..4 {
             workers.set_age(worker, u64::from(worker));
         }
-        // 0 -> 1 -> 2 -> 0, and 3 -> 0, which is in no circle.
+        // 0 -> 1 -> 2 -> 0, and 3 -> 0, which is in no cycle.
         workers.set_waits_for(0, 0b0010);
         workers.set_waits_for(1, 0b0100);
         workers.set_waits_for(3, 0b0001);

@@ -1,22 +1,22 @@
-//! Two-phase locking: each worker takes the locks of its transaction, runs it, and lets them go.
+//! Two-phase locking: each worker acquires the locks of its transaction, runs it, and releases them.
 //!
 //! As in Hobbes 3.2.2 all workers share a table of locks ([`crate::lock_words`]). Read and write sets are
-//! known, so the growing phase comes before the first instruction: a transaction that has to give up has
-//! changed nothing, and giving up costs its locks alone. What happens at a lock that is taken is the policy's
-//! business, a type parameter with a file each:
+//! known, so the growing phase precedes the first instruction: a transaction that has to abort has changed
+//! nothing, and aborting costs only its locks. The policy decides what happens when a lock is held by
+//! others; it is a type parameter, with one file per policy:
 //!
 //! ```text
-//! ordered        locks in slot order, so that no circle can close; always wait      Hobbes 3.2.2
+//! ordered        locks in slot order, so that there is no cycle; always wait        Hobbes 3.2.2
 //! no_wait        never wait                                                         Barthels 5.2.2
-//! wait_die       wait for the younger only                                          Barthels 5.2.2
-//! bounded_wait   wait, but not for ever (DL-BW)                                     Barthels 5.2.2
-//! detection      wait unless that closes a circle (DL-D)                            Barthels 5.2.2
+//! wait_die       wait only for younger transactions                                 Barthels 5.2.2
+//! bounded_wait   wait for a bounded time (DL-BW)                                    Barthels 5.2.2
+//! detection      wait unless that closes a cycle (DL-D)                             Barthels 5.2.2
 //! ```
 //!
-//! These are the policies of crate `lock` for threads that spin: there a single-threaded table keeps
-//! queues, as the sequencer wants it; here a lock is a word and whoever waits looks again.
+//! These are the policies of crate `lock` for spinning threads: there a single-threaded table keeps queues,
+//! as the sequencer requires; here a lock is a word that waiting workers poll.
 //!
-//! Transactions run inside epochs of the store ([`crate::epoch`]); their order is what the locks made it, and
+//! Transactions run inside epochs of the store ([`crate::epoch`]); the locks determine their order, which is
 //! not repeatable.
 
 mod bounded_wait;
@@ -43,7 +43,7 @@ use crate::needs::{CoarseTables, Need, NeedFinder, slot_mask};
 use crate::report::Counts;
 use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 
-/// What all workers publish about the transactions they run.
+/// Information that all workers publish about their transactions.
 #[derive(Debug)]
 pub struct Workers {
     ages: [WorkerCell; WORKERS_MAX],
@@ -62,8 +62,7 @@ impl Workers {
         }
     }
 
-    /// The age of a worker's present transaction: the smaller, the older. A transaction that is run again
-    /// keeps it.
+    /// The age of a worker's current transaction: the smaller, the older. A retried transaction keeps it.
     pub fn age(&self, worker: u32) -> u64 {
         self.ages[worker as usize % WORKERS_MAX].0.load(Ordering::Acquire)
     }
@@ -74,14 +73,14 @@ impl Workers {
             .store(age, Ordering::Release);
     }
 
-    /// The workers that a worker waits for now.
+    /// The workers that a worker is waiting for.
     pub fn waits_for(&self, worker: u32) -> WorkerSet {
         self.waits[worker as usize % WORKERS_MAX]
             .0
             .load(Ordering::Acquire) as WorkerSet
     }
 
-    /// Tells the others for whom a worker waits.
+    /// Publishes the workers that a worker waits for.
     pub fn set_waits_for(&self, worker: u32, others: WorkerSet) {
         self.waits[worker as usize % WORKERS_MAX]
             .0
@@ -89,12 +88,12 @@ impl Workers {
     }
 }
 
-/// What to do about a lock that others hold.
+/// The reaction to a lock that others hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnConflict {
-    /// Look again in a moment.
+    /// Poll again.
     Wait,
-    /// Give all locks back and begin again.
+    /// Release all locks and retry.
     GiveUp,
 }
 
@@ -102,25 +101,25 @@ pub enum OnConflict {
 pub trait LockPolicy: Send + Sync + Copy + Default + 'static {
     /// The protocol's name with this policy.
     const NAME: &'static str;
-    /// Locks are taken in slot order.
+    /// Whether locks are taken in slot order.
     const SORTS: bool = false;
-    /// Waiters publish whom they wait for.
+    /// Whether waiting workers publish whom they wait for.
     const PUBLISHES_WAITS: bool = false;
 
-    /// Decides for `worker`, each time it has looked at the lock in vain, `looks` times by now.
+    /// Decides for `worker` after each unsuccessful poll; there have been `looks` so far.
     fn decide(&self, worker: u32, holders: WorkerSet, looks: u32, workers: &Workers) -> OnConflict;
 }
 
-/// Two-phase locking under a policy.
+/// Two-phase locking with a policy.
 #[derive(Debug, Clone, Copy)]
 pub struct TwoPhaseLocking<P = Ordered, G = Sound> {
-    /// Locks in the table; a collision makes two rows share one.
+    /// Locks in the table; rows that collide share one.
     pub lock_slots: usize,
     /// Transactions between two publications of the store.
     pub epoch_transactions: usize,
-    /// Whether a worker fetches what its next few transactions will touch before it runs them.
+    /// Whether a worker prefetches the rows of its next few transactions before it runs them.
     pub execution: Execution,
-    /// What happens at a lock that is taken.
+    /// The conflict policy.
     pub policy: P,
     /// See [`Safeguards`].
     pub safeguards: G,
@@ -133,7 +132,7 @@ impl Default for TwoPhaseLocking {
 }
 
 impl<P: LockPolicy> TwoPhaseLocking<P> {
-    /// Default sizes under a policy.
+    /// Default sizes with a policy.
     pub fn under(policy: P) -> TwoPhaseLocking<P> {
         TwoPhaseLocking {
             lock_slots: 1 << 16,
@@ -146,7 +145,7 @@ impl<P: LockPolicy> TwoPhaseLocking<P> {
 }
 
 impl<P, G> TwoPhaseLocking<P, G> {
-    /// The same with other safeguards.
+    /// This protocol with other safeguards.
     pub fn guarded<H: Safeguards>(self, safeguards: H) -> TwoPhaseLocking<P, H> {
         TwoPhaseLocking {
             lock_slots: self.lock_slots,
@@ -167,7 +166,7 @@ struct Worker {
     runner: Runner,
 }
 
-/// What the workers share.
+/// The state that workers share.
 struct Shared<'s, P> {
     locks: LockWords,
     workers: Workers,
@@ -175,7 +174,7 @@ struct Shared<'s, P> {
 }
 
 impl<P: LockPolicy> Shared<'_, P> {
-    /// Takes all locks, or none. Counts one wait for each lock that was not free at once.
+    /// Acquires all locks, or none. Counts one wait for each lock that was not immediately free.
     fn lock_all(&self, worker: u32, needs: &[Need], counts: &mut Counts) -> bool {
         for (n, need) in needs.iter().enumerate() {
             let mut looks = 0;
@@ -206,7 +205,7 @@ impl<P: LockPolicy> Shared<'_, P> {
     }
 }
 
-/// Spins for a moment, then lets another thread run.
+/// Spins briefly, later yields to another thread.
 pub(crate) fn pause(looks: u32) {
     if looks < 64 {
         std::hint::spin_loop();
@@ -215,7 +214,7 @@ pub(crate) fn pause(looks: u32) {
     }
 }
 
-/// Waits a little longer after each attempt that was given up, so that two that give up for one another part.
+/// Backs off longer after each aborted attempt, so that transactions that abort each other diverge.
 pub(crate) fn back_off(attempts: u32, worker: u32) {
     let spins = (1u32 << attempts.min(8)).saturating_mul(1 + worker);
     (0..spins).for_each(|_| std::hint::spin_loop());

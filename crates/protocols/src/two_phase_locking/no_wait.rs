@@ -1,4 +1,5 @@
-//! Never wait: a lock that is taken ends the attempt. Without waiting there is no deadlock.
+//! Never waits: a lock that is held by others aborts the attempt. Without waiting there is no
+//! deadlock.
 //!
 //! Source: Barthels 5.2.2 (No-Wait).
 

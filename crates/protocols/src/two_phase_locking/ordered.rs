@@ -1,5 +1,5 @@
-//! Locks are taken in one order by everybody, so no circle of waiting can close: whoever holds the highest
-//! slot among all that wait, waits for nobody who waits.
+//! All transactions acquire locks in the same order, so there is no cycle of waiting: the holder of the
+//! highest slot among all waiting transactions does not wait for any of them.
 //!
 //! Source: Hobbes 3.2.2 ("a deterministic ordering").
 

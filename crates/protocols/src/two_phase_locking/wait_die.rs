@@ -1,9 +1,9 @@
-//! The older may wait for the younger; the younger dies rather than wait for the older (Rosenkrantz, Stearns
-//! and Lewis 1978). Waiting goes from old to young only, so there is no circle.
+//! An older transaction may wait for a younger one; a younger one dies rather than wait for an older one
+//! (Rosenkrantz, Stearns and Lewis 1978). Waiting is only from old to young, so there is no cycle.
 //!
-//! A holder may have changed between looking at the lock and looking at its age; the decision is taken anew
-//! at every look, and in a circle nothing changes any more. A transaction keeps its age when it begins
-//! again, so it becomes the oldest one day.
+//! The holder may have changed between polling the lock and reading the holder's age; the decision is made
+//! again at every poll, and in a cycle nothing changes any more. A transaction keeps its age when it is
+//! retried, so it eventually becomes the oldest.
 //!
 //! Source: Barthels 5.2.2 (Wait-Die).
 

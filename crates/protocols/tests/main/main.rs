@@ -1,4 +1,4 @@
-//! Every protocol runs the same streams; what must hold afterwards does not depend on which one it was.
+//! Runs the same streams with every protocol; the expectations do not depend on the protocol.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
@@ -76,8 +76,8 @@ fn balances(store: &Arc<Store>) -> Vec<i64> {
     found
 }
 
-/// Additions to skewed accounts, and what they must come to: additions commute, so every serial order agrees,
-/// and an addition that is lost shows.
+/// Additions to skewed accounts, and the expected balances: additions commute, so every serial order agrees,
+/// and a lost addition is detected.
 fn additions(store: &Arc<Store>, count: usize, seed: u64) -> (Vec<Job>, Vec<i64>) {
     let add = program(store, "update account set balance = balance + $2 where id = $1");
     let mut random = Prng::new(seed);
@@ -107,7 +107,7 @@ fn no_addition_is_lost<P: Protocol>(protocol: &P, workers: usize) -> RunReport {
     report
 }
 
-/// How often somebody stands back is known where everybody wants one row, and where nobody wants another's.
+/// The number of deferrals is known if all transactions access one row, and if none accesses another's.
 #[test]
 fn lock_managers_alone_find_who_stands_behind_whom() {
     let store = bank();
@@ -226,7 +226,7 @@ fn batches_are_repeatable() {
     assert!(digests.windows(2).all(|pair| pair[0] == pair[1]), "{digests:?}");
 }
 
-/// The last one to write an account decides, so every transaction out of its order may show.
+/// The last write of an account decides, so a transaction out of order may be detected.
 #[test]
 fn waves_keep_the_streams_order_in_line_and_side_by_side() {
     let (mut random, mut wanted) = (Prng::new(5), vec![1000; ACCOUNTS as usize]);
@@ -272,7 +272,8 @@ fn a_transaction_that_fails_is_counted_and_changes_nothing() {
 
 const READS: usize = 16;
 
-/// Transactions that find `READS` accounts, so many of them with others than the owner of the first.
+/// Transactions that read `READS` accounts, `remote` of which belong to an owner other than that of the
+/// first.
 fn readers(store: &Arc<Store>, protocol: &Partitioned, workers: usize, remote: usize) -> Vec<Job> {
     let catalog = store.catalog();
     let def = catalog.table("account").unwrap();
@@ -318,7 +319,7 @@ fn readers(store: &Arc<Store>, protocol: &Partitioned, workers: usize, remote: u
     (0..ACCOUNTS).map(job).collect()
 }
 
-/// Where `Partitioned::owner` says that a row lies, its workers look for it.
+/// The workers look for a row at the owner that `Partitioned::owner` returns.
 #[test]
 fn what_is_said_to_be_remote_is_remote() {
     let store = bank();

@@ -1,9 +1,9 @@
-//! Every protocol runs random mixed transactions, and the history is checked. Then each of its safeguards is
-//! taken away, and the check must notice.
+//! Runs random mixed transactions with every protocol and checks the history. Then removes each of its
+//! safeguards, and the check must notice.
 //!
-//! Keys below [`HOT`] are read, written blindly and after reading, by everybody; keys from [`SPARSE`] on are
-//! removed (even ones, there from the beginning) and inserted (odd ones), each once at most, and read by
-//! range. Every write writes a value of its own.
+//! Keys below [`HOT`] are read, and written blindly or after reading, by all transactions; keys from
+//! [`SPARSE`] on are removed (even ones, which exist initially) and inserted (odd ones), each at most once,
+//! and read by range. Every write writes a unique value.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,7 +37,7 @@ const SPARSE: u64 = 1000;
 const SPARSE_KEYS: u64 = 400;
 const RANGE: u64 = 12;
 
-/// What a transaction does; its programs are compiled once.
+/// The kind of a transaction; its programs are compiled once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     ReadTwo,
@@ -50,19 +50,19 @@ enum Kind {
     Range,
     RangeThenWrite,
     RangeThenInsert,
-    /// Reads a key, and writes the key that this value leads to.
+    /// Reads a key, and writes the key that its value refers to.
     HopWrite,
-    /// Reads a key, and twice the key that this value leads to.
+    /// Reads a key, and twice the key that its value refers to.
     HopRead,
 }
 
-/// Which of them a stream has.
+/// The kinds that a stream contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mix {
-    /// Hot keys only; no ranges, so nobody takes intention locks.
+    /// Only hot keys; no ranges, so no intention locks are taken.
     Points,
     Everything,
-    /// Ranges with insertions and removals in them, so that what goes wrong is a phantom.
+    /// Ranges with insertions and removals in them, so that errors are phantoms.
     Ranges,
     /// Hot keys, half of them found in rows.
     Hops,
@@ -96,7 +96,7 @@ impl Kind {
     }
 }
 
-/// A job with what it does, to make sense of its answer.
+/// A job and its kind and keys, for decoding its answer.
 struct Step {
     kind: Kind,
     keys: [u64; 2],
@@ -104,7 +104,7 @@ struct Step {
     target: u64,
 }
 
-/// A program that finds a key in a row: it cannot tell beforehand which one.
+/// A program that finds a key in a row, so that it cannot declare it.
 fn hop(store: &Arc<Store>, kind: Kind) -> Program {
     let catalog = store.catalog();
     let def = catalog.table("kv").unwrap();
@@ -227,7 +227,7 @@ impl World {
 
     fn job(&self, step: &Step, number: usize) -> Job {
         let program = &self.programs[&step.kind];
-        // Values that nobody else writes.
+        // Values that no other transaction writes.
         let value = 2 * number as i64;
         let fourth = match step.kind {
             Kind::RangeThenWrite | Kind::RangeThenInsert => step.target as i64,
@@ -272,7 +272,7 @@ impl World {
                 9 => (Kind::Remove, [(low + 1) & !1, 0]),
                 10 => (Kind::Range, [low, low + RANGE - 1]),
                 11 | 12 if !fresh.is_empty() => {
-                    // Neighbours, so that their ranges overlap.
+                    // Adjacent keys, so that their ranges overlap.
                     let at = fresh.len() - 1 - random.below(fresh.len().min(3) as u64) as usize;
                     target = fresh.remove(at);
                     (
@@ -288,7 +288,7 @@ impl World {
     }
 }
 
-/// What a transaction read, from what it answered.
+/// The reads of a transaction, decoded from its answer.
 fn reads(step: &Step, outcome: &Outcome, transaction: &mut Transaction, program: &Program) {
     let layout = |n: usize| program.output_layout(n).unwrap();
     let one = |n: usize| {
@@ -323,7 +323,7 @@ fn reads(step: &Step, outcome: &Outcome, transaction: &mut Transaction, program:
                 let cell = |column| layout(0).fixed_u64(row, column);
                 match cell(0).zip(cell(1)) {
                     Some((key, value)) => found.insert(key, value),
-                    // Removed between the scan and the read, which only a fault lets happen: no version.
+                    // Removed between the scan and the read, which only a fault allows: no version.
                     None => found.insert(step.keys[0], u64::MAX),
                 };
             }
@@ -337,8 +337,8 @@ fn reads(step: &Step, outcome: &Outcome, transaction: &mut Transaction, program:
 /// Transactions of a stream.
 const COUNT: usize = 1500;
 
-/// Runs a stream and gives its history: of the transactions that committed, which is all of them unless
-/// something was planted. Without validation two may delete one row, and the second is refused by the store.
+/// Runs a stream and returns its history: of the committed transactions, which are all unless a fault was
+/// injected. Without validation two may delete the same row, and the store refuses the second.
 fn history<P: Protocol>(protocol: &P, workers: usize, mix: Mix, seed: u64, yield_every: u64) -> History {
     let world = World::new();
     let steps = world.stream(COUNT, mix, seed);
@@ -359,7 +359,7 @@ fn history<P: Protocol>(protocol: &P, workers: usize, mix: Mix, seed: u64, yield
     recorded(world, &steps, &recorder)
 }
 
-/// The history that a recorder saw.
+/// The history in a recorder.
 fn recorded(world: World, steps: &[Step], recorder: &Recorder) -> History {
     let catalog = world.store.catalog();
     let def = catalog.table("kv").unwrap();
@@ -403,7 +403,7 @@ fn is_serializable<P: Protocol>(protocol: &P) {
     }
 }
 
-/// The same of programs that find keys in rows.
+/// The same check for programs that find keys in rows.
 fn hops_are_serializable<P: Protocol>(protocol: &P) {
     for (seed, workers) in [(1, 2), (2, 3), (3, 4), (4, 1)] {
         for yield_every in [0, 2, 3] {
@@ -416,7 +416,7 @@ fn hops_are_serializable<P: Protocol>(protocol: &P) {
     }
 }
 
-/// Some run within a bounded number of runs must be found not to be serializable.
+/// Within a bounded number of runs, one must be found to be not serializable.
 fn is_caught<P: Protocol>(protocol: &P, mix: Mix) {
     for seed in 0..200 {
         if check(&history(protocol, 2 + seed as usize % 3, mix, seed, 1 + seed % 4)).is_err() {
@@ -426,8 +426,8 @@ fn is_caught<P: Protocol>(protocol: &P, mix: Mix) {
     panic!("{}: the planted fault was not noticed", P::NAME);
 }
 
-/// Two transactions that each read a range and insert into it, the first of two workers each. Before it
-/// inserts each waits until the other has read too, or for `patience`.
+/// Two transactions, each the first of one of two workers, that read a range and insert into it. Before it
+/// inserts, each waits until the other has read too, at most for `patience`.
 struct Meeting {
     recorder: Recorder,
     accesses: Mutex<HashMap<ThreadId, u32>>,
@@ -466,9 +466,9 @@ impl Observe for Meeting {
     }
 }
 
-/// Lets two transactions meet that must not: each inserts what the other has not seen in its range.
+/// Makes two transactions overlap that must not: each inserts a row that the other has not seen in its range.
 fn ranges_meet<P: Protocol>(protocol: &P, patience: Duration) -> Result<(), Violation> {
-    // A worker claims as many jobs at once.
+    // A worker claims this many jobs at a time.
     const CLAIMED: usize = 16;
     let world = World::new();
     let step = |number: usize| {
@@ -520,7 +520,7 @@ impl Safeguards for Unvalidated {
     }
 }
 
-/// Who comes late is let in.
+/// Late transactions are admitted.
 #[derive(Debug, Clone, Copy, Default)]
 struct LateAllowed;
 
@@ -532,7 +532,7 @@ impl Safeguards for LateAllowed {
     }
 }
 
-/// Reads may leave the footprint that they were planned by.
+/// Reads may leave the footprint that their transaction was planned by.
 #[derive(Debug, Clone, Copy, Default)]
 struct ReadsLeave;
 
@@ -732,7 +732,7 @@ fn reconnaissance_is_serializable() {
     hops_are_serializable(&Reconnaissance::default());
 }
 
-/// Who is led elsewhere depends on the boundary and on places, not on threads.
+/// Which members leave their footprints depends on the boundary and on positions, not on threads.
 #[test]
 fn reconnaissance_comes_to_the_same_with_any_number_of_workers() {
     let outcome = |workers| {

@@ -1,4 +1,4 @@
-//! Any operation, value by value: what has no loop of its own.
+//! Evaluates any operation value by value: the fallback where there is no vectorised kernel.
 
 use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::DataType;
@@ -11,7 +11,7 @@ use super::machine::Operand;
 use crate::arrays::{ColumnBuilder, ValueColumn, array_of_one};
 use crate::session::Execution;
 
-/// Units of work of a row, about.
+/// Approximate units of work per row.
 const ROW_UNITS: usize = 64;
 
 /// One operation on values.

@@ -23,11 +23,11 @@ use crate::schema::{DECIMAL_DIGITS, DECIMAL_NAN};
 
 /// A comparison of two columns.
 pub(super) enum Comparison {
-    /// As Arrow compares; `None` is IS DISTINCT FROM.
+    /// Arrow's comparison; `None` is IS DISTINCT FROM.
     Arrow(Option<CompareOp>),
     /// NaN is greatest and equals itself, -0 equals 0.
     Floats(CompareOp),
-    /// Decimals whose mantissas are first multiplied.
+    /// Decimals whose mantissas are multiplied by these factors first.
     Decimals(CompareOp, i128, i128),
     /// Numerics in stored form.
     Numerics(CompareOp),
@@ -100,7 +100,7 @@ fn datum(operand: &Operand) -> Box<dyn Datum> {
     }
 }
 
-/// Mantissas of another scale, all of one Arrow type.
+/// Mantissas converted to another scale, of a uniform Arrow type.
 fn scaled(operand: &Operand, factor: i128) -> Operand {
     let array = operand.array().as_primitive::<Decimal128Type>();
     let array = if factor == 1 {
@@ -175,7 +175,7 @@ fn numerics(op: CompareOp, left: &Operand, right: &Operand, rows: usize) -> Resu
     }
 }
 
-/// Compares pair by pair where neither is NULL.
+/// Compares the pairs in which neither value is NULL.
 fn compared(
     op: CompareOp,
     left: &Operand,
@@ -192,7 +192,7 @@ fn compared(
     Arc::new(BooleanArray::new(values, nulls))
 }
 
-/// `IN` a list whose items are the same for all rows.
+/// `IN` with a list whose items are the same for all rows.
 pub(super) struct ListSearch {
     negated: bool,
 }
@@ -208,7 +208,7 @@ impl ListSearch {
         (searched && alike).then_some(ListSearch { negated })
     }
 
-    /// `None` if the items vary.
+    /// `None` if an item varies between rows.
     pub(super) fn compute(
         &self,
         value: &Operand,
@@ -233,7 +233,7 @@ impl ListSearch {
             DataType::Int32 => integers(array.as_primitive::<Int32Type>().values(), items),
             _ => integers(array.as_primitive::<Int64Type>().values(), items),
         };
-        // NULL where the value is, or where it is not found and an item is NULL.
+        // NULL where the value is NULL, or where it is not found and an item is NULL.
         let valid = array.nulls().map(|nulls| nulls.inner().clone());
         let valid = match (valid, unknown) {
             (valid, false) => valid,

@@ -1,8 +1,7 @@
-//! Typed expressions into steps.
+//! Compiles typed expressions to steps.
 //!
-//! Nodes come in post-order, and so do their steps. What must happen before or after a whole argument is
-//! noted at the argument's first and last node, from the root down, so that around one node the outer comes
-//! before and after the inner.
+//! Nodes and their steps are in post-order. Actions before or after a whole argument are recorded at the
+//! argument's first and last node, from the root down, so that outer actions enclose inner ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use crate::arrays::array_of_values;
 use crate::schema::{DECIMAL_DIGITS, arrow_type};
 use crate::session::ExecutionContext;
 
-/// An expression as steps.
+/// A compiled expression.
 pub(super) struct Compiled {
     pub(super) steps: Vec<Step>,
     pub(super) registers: usize,
@@ -26,7 +25,7 @@ pub(super) struct Compiled {
     pub(super) data_type: DataType,
 }
 
-/// What happens around an argument.
+/// An action before or after an argument.
 #[derive(Clone)]
 enum Mark {
     Open,
@@ -44,15 +43,15 @@ enum Mark {
 struct Compiler<'a> {
     expr: &'a Expr,
     before: HashMap<usize, Vec<Mark>>,
-    /// In reverse.
+    /// In reverse order.
     after: HashMap<usize, Vec<Mark>>,
-    /// Places of labels.
+    /// Step numbers of the labels.
     labels: Vec<usize>,
     registers: usize,
     once: usize,
     /// The register that each [`Op::CaseOperand`] reads.
     operands: HashMap<usize, usize>,
-    /// Nodes that AND and OR compute for all rows.
+    /// Arguments of AND and OR that are evaluated for all rows.
     strict: Vec<bool>,
 }
 
@@ -81,12 +80,12 @@ pub(super) fn compile(
     compiler.emit(&places, context)
 }
 
-/// What is known about the expression that ends at a node.
+/// Properties of the expression that ends at a node.
 #[derive(Clone, Copy)]
 struct Facts {
-    /// The same for all rows.
+    /// Its value is the same for all rows.
     constant: bool,
-    /// Never an error, and no dearer than narrowing.
+    /// It cannot fail and costs no more than narrowing.
     cheap: bool,
 }
 
@@ -139,15 +138,15 @@ impl Compiler<'_> {
         self.before.entry(root + 1 - size).or_default().push(mark);
     }
 
-    /// What happens after the argument that ends at `root`, in order; before what outer nodes want there.
+    /// Adds actions after the argument that ends at `root`, in order, before those of outer nodes.
     fn after(&mut self, root: usize, marks: impl DoubleEndedIterator<Item = Mark>) {
         self.after.entry(root).or_default().extend(marks.rev());
     }
 
-    /// Notes what happens around arguments, outer nodes first.
+    /// Records the actions around arguments, outer nodes first.
     fn mark(&mut self, facts: &[Facts]) {
-        // Inside which CASE with an operand a node lies, innermost last: the node where it ends being begun,
-        // and its register.
+        // The CASEs with an operand around the current node, innermost last: the node at which the CASE
+        // begins, and its register.
         let nodes = self.expr.nodes();
         let mut cases: Vec<(usize, usize)> = Vec::new();
         let mut once_from = nodes.len();
@@ -219,7 +218,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The first node of a CASE's conditions and its operand's register, if it has one.
+    /// The first node of a CASE's conditions and its operand's register, if it has an operand.
     fn mark_case(&mut self, at: usize, operand: bool) -> Option<(usize, usize)> {
         let mut roots = self.expr.argument_roots(at).into_iter();
         let mut case = None;
@@ -254,7 +253,7 @@ impl Compiler<'_> {
         case
     }
 
-    /// Steps in order.
+    /// Emits the steps in order.
     fn emit(
         mut self,
         places: &HashMap<ColumnId, (usize, &DataType)>,
@@ -360,7 +359,7 @@ impl Compiler<'_> {
         });
     }
 
-    /// Labels become places.
+    /// Replaces labels by step numbers.
     fn resolve(&self, steps: &mut [Step]) {
         for step in steps {
             if let Step::Once(_, label) | Step::Narrow(label) | Step::Test(label) = step {
@@ -377,7 +376,7 @@ fn push_literal(steps: &mut Vec<Step>, value: &Value, ty: &SqlType) -> Result<Da
     Ok(data_type)
 }
 
-/// A decimal of as many digits as it has: constants take part in the arithmetic of decimals.
+/// The smallest decimal type for a constant, so that it takes part in decimal arithmetic.
 fn literal_type(value: &Value, ty: &SqlType) -> DataType {
     match value {
         Value::Numeric(number) => {
@@ -396,7 +395,7 @@ fn literal_type(value: &Value, ty: &SqlType) -> DataType {
     }
 }
 
-/// Ends a choice between values: they lie alike, or are made to.
+/// Ends a choice between values: their Arrow types agree or are converted.
 fn push_close<'t>(
     steps: &mut Vec<Step>,
     node: &Node,

@@ -1,5 +1,4 @@
-//! Casts that have a loop of their own: between integers, to floats, between decimals, and those that change
-//! nothing.
+//! Vectorised casts: between integers, to floats, between decimals, and casts that change nothing.
 
 use std::sync::Arc;
 
@@ -16,17 +15,17 @@ use crate::schema::{DECIMAL_NAN, arrow_type, column_type};
 
 /// A cast over a column.
 pub(super) enum Conversion {
-    /// Nothing but another type.
+    /// Only the type changes.
     Same,
-    /// As Arrow casts: it cannot fail.
+    /// Arrow's cast, which cannot fail here.
     Arrow,
     /// To a narrower integer.
     Narrow(SqlType),
-    /// Mantissas are multiplied.
+    /// Multiplies mantissas.
     Scale(i128),
 }
 
-/// Whether a cast cannot fail and costs next to nothing.
+/// Whether a cast cannot fail and is nearly free.
 pub(super) fn is_free_cast(from: &SqlType, to: &SqlType) -> bool {
     is_same(from, to)
         || (from.is_integer() && to.is_integer() && from <= to)
@@ -42,7 +41,7 @@ fn is_same(from: &SqlType, to: &SqlType) -> bool {
     }
 }
 
-/// Digits that an integer type can have.
+/// Maximum number of digits of an integer type.
 fn digits(ty: &SqlType) -> u8 {
     match ty {
         SqlType::Int2 => 5,
@@ -88,7 +87,7 @@ impl Conversion {
                 let DataType::Decimal128(q, t) = target else {
                     return None;
                 };
-                // No digit is lost on either side of the point.
+                // No digit is lost on either side of the decimal point.
                 let fits = s <= t && i16::from(p) - i16::from(s) <= i16::from(q) - i16::from(t);
                 let factor = 10_i128.checked_pow(u32::from((t - s).unsigned_abs()))?;
                 fits.then_some((Conversion::Scale(factor), target))

@@ -1,7 +1,7 @@
-//! Addition, subtraction and multiplication of decimals, exact, with PostgreSQL's display scale.
+//! Exact addition, subtraction and multiplication of decimals with PostgreSQL's display scale.
 //!
-//! The digits that a result can have are known from those of the arguments. Up to 38 it is a Decimal128
-//! column again. Beyond, or where an argument is in its stored form, the result is in stored form; each
+//! The maximum number of digits of a result follows from those of the arguments. Up to 38 digits the result
+//! is a Decimal128 column. Beyond, or if an argument is in stored form, the result is in stored form; each
 //! number is still computed in a register unless it exceeds 128 bits.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const SCALE_MAX: u16 = 1000;
 pub(super) struct DecimalArithmetic {
     op: Arithmetic,
     data_type: DataType,
-    /// What the mantissas of both sides are multiplied with, for a Decimal128 result.
+    /// Factors for the mantissas of both sides, for a Decimal128 result.
     factors: (i128, i128),
 }
 
@@ -57,7 +57,7 @@ impl DecimalArithmetic {
         }
     }
 
-    /// Both sides and the result have at most 38 digits.
+    /// Computes a result of at most 38 digits from sides of at most 38 digits.
     fn in_registers(&self, left: &Operand, right: &Operand, rows: usize) -> ArrayRef {
         let Some(nulls) = common_nulls(left, right) else {
             return new_null_array(&self.data_type, rows);
@@ -67,7 +67,7 @@ impl DecimalArithmetic {
             right.array().as_primitive::<Decimal128Type>().values(),
         );
         let (up, down) = self.factors;
-        // Wrapping: what lies under a NULL may be anything.
+        // Wrapping, because values under a NULL are arbitrary.
         let apply = |a: i128, b: i128| {
             if a == DECIMAL_NAN || b == DECIMAL_NAN {
                 return DECIMAL_NAN;
@@ -128,7 +128,7 @@ impl DecimalArithmetic {
         Ok(Arc::new(builder.finish()))
     }
 
-    /// The result unless it exceeds 128 bits.
+    /// The result, unless it exceeds 128 bits.
     fn quick(&self, (a, s): (i128, u16), (b, t): (i128, u16)) -> Option<(i128, u16)> {
         if s > SCALE_MAX || t > SCALE_MAX {
             return None;
@@ -148,7 +148,7 @@ impl DecimalArithmetic {
     }
 }
 
-/// The Decimal128 that holds every result, and what makes the scales of both sides alike.
+/// The Decimal128 type that can represent every result, and the factors that align the scales of both sides.
 fn narrow(op: Arithmetic, left: &DataType, right: &DataType) -> Option<(DataType, (i128, i128))> {
     let (DataType::Decimal128(p, s), DataType::Decimal128(q, t)) = (left, right) else {
         return None;
@@ -187,7 +187,7 @@ impl<'a> Numbers<'a> {
         }
     }
 
-    /// Mantissa and scale, if they fit a register and it is no NaN.
+    /// Mantissa and scale; `None` for NaN and for numbers beyond 128 bits.
     pub(super) fn parts(&self, row: usize) -> Option<(i128, u16)> {
         match self {
             Numbers::Decimal(array, scale) => {

@@ -1,4 +1,4 @@
-//! Which computation a node takes over columns.
+//! Selects the kernel of a node.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::session::Execution;
 
 pub(super) use super::convert::is_free_cast;
 
-/// The computation of a node from whole columns.
+/// A vectorised operation of a node.
 pub(super) struct Kernel {
     work: Work,
     data_type: DataType,
-    /// Must be computed for every row although no argument varies.
+    /// It must be computed for every row although no argument varies.
     volatile: bool,
 }
 
@@ -73,7 +73,7 @@ impl Arithmetic {
 }
 
 impl Kernel {
-    /// The computation of `node` from arguments of these types, and how its result lies.
+    /// The kernel of `node` for arguments of these types, and the Arrow type of its result.
     pub(super) fn choose(
         node: &Node,
         arguments: &[(SqlType, DataType)],

@@ -1,8 +1,8 @@
 //! The stack machine that evaluates compiled expressions.
 //!
-//! Its operands are columns over the rows of the innermost [`Frame`]. The first frame is all rows of the
-//! batch; a [`Step::Narrow`] opens one for the rows of the innermost [`Choice`] that are not decided yet.
-//! Every column of the batch is narrowed when a step in the frame first asks for it.
+//! Its operands are columns over the rows of the innermost [`Frame`]. The first frame has all rows of the
+//! batch; a [`Step::Narrow`] opens one for the rows of the innermost [`Choice`] that are still undecided. A
+//! column of the batch is narrowed when a step in the frame first reads it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,9 +18,9 @@ use crate::session::Execution;
 /// A column, or one value for all rows.
 #[derive(Clone)]
 pub(super) enum Operand {
-    /// As long as the frame has rows.
+    /// A value for each row of the frame.
     Many(ArrayRef),
-    /// One long.
+    /// A single value.
     One(ArrayRef),
 }
 
@@ -35,7 +35,7 @@ impl Operand {
         matches!(self, Operand::One(_))
     }
 
-    /// Where the value of a row lies.
+    /// The index of a row's value.
     pub(super) fn at(&self, row: usize) -> usize {
         match self {
             Operand::Many(_) => row,
@@ -43,7 +43,7 @@ impl Operand {
         }
     }
 
-    /// As a column of so many rows.
+    /// Expands it to a column of `rows` rows.
     fn expanded(self, rows: usize) -> Result<ArrayRef, SqlError> {
         match self {
             Operand::Many(array) => Ok(array),
@@ -54,7 +54,7 @@ impl Operand {
     }
 }
 
-/// One step of a compiled expression. `label`s are places in the list of steps.
+/// One step of a compiled expression. `label`s are step numbers.
 pub(super) enum Step {
     /// Pushes a value.
     Literal(ArrayRef),
@@ -62,61 +62,61 @@ pub(super) enum Step {
     Parameter(usize, SqlType, DataType),
     /// Pushes a column of the batch.
     Input(usize),
-    /// Pushes what a register holds.
+    /// Pushes the content of a register.
     Register(usize),
     /// Pops into a register.
     Store(usize),
     /// Pops arguments, pushes the result.
     Apply(Box<Kernel>, usize),
-    /// Pushes what the slot holds and jumps, or goes on with a single row, to fill it.
+    /// Pushes the content of the slot and jumps, or continues with a single row to fill it.
     Once(usize, usize),
-    /// Pops what the slot shall hold, pushes it.
+    /// Pops the content of the slot and pushes it.
     OnceEnd(usize),
-    /// Begins a choice: no row is decided.
+    /// Begins a choice in which no row is decided.
     Open,
     /// Narrows to the undecided rows, or jumps if there are none.
     Narrow(usize),
     /// Pops a condition over the undecided rows and narrows to those for which it is true, or jumps if there
     /// are none.
     Test(usize),
-    /// Pops the value of the rows narrowed to: they are decided.
+    /// Pops the value of the rows narrowed to and decides them.
     Take,
-    /// Pops the value of the rows narrowed to: those that are not NULL are decided.
+    /// Pops the value of the rows narrowed to and decides those that are not NULL.
     TakeNotNull,
-    /// Pops a truth value of the rows narrowed to: those that are as given are decided.
+    /// Pops a truth value of the rows narrowed to and decides those that equal the given one.
     TakeTruth(bool),
     /// Pushes the values of a choice, NULL where none was taken.
     Close(SqlType, DataType),
-    /// Pushes the result of AND (false: what decides) or OR.
+    /// Pushes the result of AND (false: the deciding value) or OR.
     CloseTruth(bool),
 }
 
-/// The rows that steps compute for.
+/// The rows over which steps compute.
 struct Frame {
     rows: usize,
-    /// Places in the batch; `None` for all.
+    /// Their positions in the batch; `None` for all.
     base: Option<UInt32Array>,
-    /// Columns of the batch and registers, narrowed.
+    /// Columns of the batch and registers, narrowed on demand.
     narrowed: Vec<Option<Operand>>,
 }
 
-/// A choice whose rows are decided step by step.
+/// A choice, which decides its rows step by step.
 struct Choice {
-    /// Rows of the frame around that are not decided.
+    /// Rows of the enclosing frame that are undecided.
     undecided: Vec<u32>,
-    /// Rows of the frame around that the frame inside has.
+    /// Rows of the enclosing frame that the inner frame contains.
     inside: Vec<u32>,
     pieces: Vec<(Vec<u32>, ArrayRef)>,
-    /// AND and OR: rows with NULL among the arguments.
+    /// AND and OR: rows with a NULL argument.
     unknown: Vec<u32>,
-    /// AND and OR: the rows decided.
+    /// AND and OR: the decided rows.
     truth: Vec<u32>,
 }
 
 pub(super) struct Machine<'a> {
     context: &'a Execution,
     once: &'a [OnceLock<ArrayRef>],
-    /// Columns of the batch, then registers.
+    /// Columns of the batch, followed by registers.
     columns: Vec<Option<Operand>>,
     inputs: usize,
     frames: Vec<Frame>,
@@ -124,7 +124,7 @@ pub(super) struct Machine<'a> {
     stack: Vec<Operand>,
 }
 
-/// The value of a parameter, counted from 0.
+/// The value of a parameter; `number` is 0-based.
 pub(super) fn parameter(execution: &Execution, number: usize) -> Result<&Value, SqlError> {
     let value = execution.parameters.get(number);
     value.ok_or_else(|| SqlError::internal(format!("no value for parameter ${}", number + 1)))
@@ -169,7 +169,7 @@ impl<'a> Machine<'a> {
         self.pop()?.expanded(rows)
     }
 
-    /// Does one step; where to go on if not with the next.
+    /// Executes one step; returns the next step unless it is the following one.
     fn step(&mut self, step: &Step) -> Result<Option<usize>, SqlError> {
         match step {
             Step::Literal(value) => self.stack.push(Operand::One(Arc::clone(value))),
@@ -188,7 +188,7 @@ impl<'a> Machine<'a> {
                     return Ok(Some(*label));
                 }
                 if self.rows() == 0 {
-                    // No row needs it: it must not be computed, nor does anybody look at it.
+                    // No row needs the value: it must not be computed and is not read.
                     self.frames
                         .push(Frame::of(0, Some(UInt32Array::from(Vec::<u32>::new()))));
                 } else {
@@ -278,7 +278,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Registers are columns of the batch: what was computed for some rows is spread over all.
+    /// Registers span the batch: a value computed for some rows is scattered over all.
     fn store(&mut self, at: usize) -> Result<(), SqlError> {
         let value = self.pop()?;
         let frame = self.frames.last_mut().ok_or_else(unbalanced)?;
@@ -295,7 +295,7 @@ impl<'a> Machine<'a> {
                 Operand::Many(taken(&array, &UInt32Array::from(places))?)
             }
         };
-        // What inner frames narrowed of an older content is gone with them; this frame's is dropped.
+        // Inner frames with narrowed copies of an older value have been closed; this frame's copy is dropped.
         if let Some(narrowed) = frame.narrowed.get_mut(at) {
             *narrowed = None;
         }
@@ -314,7 +314,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Opens a frame over some rows of the present one.
+    /// Opens a frame over some rows of the current one.
     fn narrow(&mut self, inside: Vec<u32>) -> Result<(), SqlError> {
         let frame = self.frames.last().ok_or_else(unbalanced)?;
         let inner = if inside.len() == frame.rows {
@@ -341,7 +341,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Closes the frame; its rows in the frame around, and the value over them.
+    /// Closes the frame; returns its rows in the enclosing frame, and the value over them.
     fn widen(&mut self) -> Result<(Vec<u32>, ArrayRef), SqlError> {
         let frame = self.frames.pop().ok_or_else(unbalanced)?;
         let value = self.pop()?.expanded(frame.rows)?;

@@ -1,16 +1,16 @@
-//! A typed expression over Arrow columns, a column at a time.
+//! Vectorised evaluation of typed expressions over Arrow columns.
 //!
 //! [`BatchExpr::new`] compiles an expression's nodes, which are in post-order, into steps of a stack machine
 //! in the same order ([`compile`](self)), so that an expression of any depth is compiled and evaluated
-//! without recursion. Most steps take whole columns and give one ([`kernels`], falling back to [`by_value`],
-//! one value after the other).
+//! without recursion. Most steps take whole columns and return one ([`kernels`], with the fallback
+//! [`by_value`], which computes value by value).
 //!
-//! AND, OR, CASE and COALESCE must not compute what SQL does not compute: an error in a branch not taken
-//! never appears. Around their arguments the compiler puts steps that narrow the machine to the rows that
-//! still need the argument, and gather the results ([`machine`]). Where an argument cannot fail and costs
-//! little, narrowing costs more than computing it, and it is computed for all rows.
+//! AND, OR, CASE and COALESCE must not compute what SQL does not compute: an error in a branch not taken must
+//! not be raised. The compiler encloses their arguments in steps that narrow the machine to the rows that
+//! still need the argument, and combine the results ([`machine`]). Where an argument cannot fail and is
+//! cheaper than narrowing, it is computed for all rows.
 //!
-//! What does not depend on the row is computed once, when the first row needs it.
+//! Expressions that do not depend on the row are computed once, when the first row needs them.
 
 mod by_value;
 mod compare;
@@ -35,7 +35,7 @@ use crate::session::ExecutionContext;
 
 use machine::{Machine, Step};
 
-/// An expression, ready to be evaluated over batches of columns. May be shared by threads.
+/// A compiled expression, to be evaluated over batches of columns. Threads can share it.
 pub struct BatchExpr {
     steps: Vec<Step>,
     inputs: Vec<ColumnId>,
@@ -49,10 +49,10 @@ pub struct BatchExpr {
 }
 
 impl BatchExpr {
-    /// `inputs[i]` is the column that `columns[i]` of [`BatchExpr::evaluate`] holds, and how it lies.
+    /// `inputs[i]` is the id and Arrow type of `columns[i]` of [`BatchExpr::evaluate`].
     ///
     /// # Errors
-    /// XX000 for a column that is not there, 0A000 for what cannot be computed.
+    /// XX000 for a missing column, 0A000 for an unsupported operation.
     pub fn new(
         expr: &Expr,
         inputs: &[(ColumnId, DataType)],
@@ -62,7 +62,7 @@ impl BatchExpr {
         Ok(BatchExpr {
             steps: compiled.steps,
             inputs: inputs.iter().map(|(id, _)| *id).collect(),
-            input_types: inputs.iter().map(|(_, lies)| lies.clone()).collect(),
+            input_types: inputs.iter().map(|(_, arrow)| arrow.clone()).collect(),
             registers: compiled.registers,
             once: Once::new(compiled.once),
             ty: expr.ty(),
@@ -72,26 +72,26 @@ impl BatchExpr {
         })
     }
 
-    /// The same, whose values lie otherwise: the branches of a set operation must agree.
+    /// Changes the Arrow type of the result: the branches of a set operation must agree.
     #[must_use]
     pub fn with_data_type(mut self, data_type: DataType) -> BatchExpr {
         self.data_type = data_type;
         self
     }
 
-    /// How the values lie.
+    /// The Arrow type of the result.
     #[must_use]
     pub fn data_type(&self) -> DataType {
         self.data_type.clone()
     }
 
-    /// The columns that it is evaluated over, in order.
+    /// The columns that it reads, in order.
     #[must_use]
     pub fn inputs(&self) -> &[ColumnId] {
         &self.inputs
     }
 
-    /// The SQL type of the values.
+    /// The SQL type of the result.
     #[must_use]
     pub fn ty(&self) -> SqlType {
         self.ty
@@ -100,14 +100,14 @@ impl BatchExpr {
     /// The values over `rows` rows.
     ///
     /// # Errors
-    /// What computing one of them raises.
+    /// Errors of computing any of the values.
     pub fn evaluate(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef, SqlError> {
         if columns.len() < self.inputs.len() {
             return Err(SqlError::internal("an expression lacks a column"));
         }
-        // DataFusion's planner asks what NULLs would give, and brings them in a type of their own.
-        let lies_otherwise = |(column, lies): (&ArrayRef, &DataType)| column.data_type() != lies;
-        if columns.iter().zip(&self.input_types).any(lies_otherwise) {
+        // DataFusion's planner evaluates expressions over NULLs, whose Arrow type is Null.
+        let differs = |(column, expected): (&ArrayRef, &DataType)| column.data_type() != expected;
+        if columns.iter().zip(&self.input_types).any(differs) {
             return Err(SqlError::internal(
                 "a column lies otherwise than its expression expects",
             ));
@@ -123,7 +123,7 @@ impl BatchExpr {
     }
 }
 
-/// Values that are computed once in an execution.
+/// Values that are computed once per execution.
 struct Once {
     count: usize,
     present: Mutex<(u64, Arc<[OnceLock<ArrayRef>]>)>,
@@ -137,7 +137,7 @@ impl Once {
         }
     }
 
-    /// Those of the execution of this number.
+    /// The values of the execution with this number.
     fn of(&self, execution: u64) -> Arc<[OnceLock<ArrayRef>]> {
         if self.count == 0 {
             return Arc::default();

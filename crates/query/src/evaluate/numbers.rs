@@ -1,5 +1,5 @@
-//! Arithmetic of integers and floats: one loop over slices, then, only if something went wrong in it, a
-//! second that asks in which row, since rows with NULL compute nonsense.
+//! Integer and float arithmetic: one loop over slices, which only records whether any row failed. If so, a
+//! second loop searches for the row, because rows with NULL compute arbitrary values.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) struct FloatArithmetic {
 
 impl IntegerArithmetic {
     pub(super) fn choose(op: Arithmetic, left: &SqlType, right: &SqlType, result: &SqlType) -> Option<Self> {
-        // Ordered from smallint to bigint.
+        // The types are ordered from smallint to bigint.
         (left.is_integer() && right.is_integer() && left.max(right) == result).then(|| IntegerArithmetic {
             op,
             ty: *result,
@@ -144,7 +144,7 @@ fn widened(operand: &Operand, data_type: &DataType) -> Result<Operand, SqlError>
     })
 }
 
-/// NULLs of a result that is NULL where an argument is; `None` if all of it is.
+/// The NULLs of a result that is NULL where an argument is; `None` if all of it is NULL.
 pub(super) fn common_nulls(left: &Operand, right: &Operand) -> Option<Option<NullBuffer>> {
     let nulls = |operand: &Operand| match operand {
         Operand::Many(array) => Some(array.nulls().cloned()),
@@ -155,8 +155,8 @@ pub(super) fn common_nulls(left: &Operand, right: &Operand) -> Option<Option<Nul
     Some(NullBuffer::union(left.as_ref(), right.as_ref()))
 }
 
-/// Applies `op` to all pairs. Where it says that its result is wrong and neither argument is NULL, `error`
-/// says how.
+/// Applies `op` to all pairs. Where it reports a wrong result and neither argument is NULL, `error` makes the
+/// error.
 fn zipped<T: ArrowPrimitiveType>(
     left: &Operand,
     right: &Operand,
@@ -204,7 +204,7 @@ fn zipped<T: ArrowPrimitiveType>(
     Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls)))
 }
 
-/// Integers whose arithmetic says whether it went wrong.
+/// Integer arithmetic that reports errors.
 trait Overflowing: Copy {
     fn add(self, other: Self) -> (Self, bool);
     fn subtract(self, other: Self) -> (Self, bool);
@@ -233,7 +233,7 @@ macro_rules! overflowing {
             fn divide(self, other: Self) -> (Self, bool) {
                 self.checked_div(other).map_or((0, true), |value| (value, false))
             }
-            /// The least number has remainder 0 by -1: nothing went wrong.
+            /// The smallest integer modulo -1 is 0 and no error.
             #[inline(always)]
             fn remainder(self, other: Self) -> (Self, bool) {
                 if other == 0 { (0, true) } else { (self.wrapping_rem(other), false) }
@@ -248,7 +248,7 @@ macro_rules! overflowing {
 
 overflowing!(i16, i32, i64);
 
-/// Floats whose arithmetic fails as PostgreSQL's does.
+/// Float arithmetic with PostgreSQL's errors.
 trait Floating: Copy {
     fn result(self, op: Arithmetic, other: Self) -> Self;
     fn checked(self, op: Arithmetic, other: Self) -> (Self, bool);

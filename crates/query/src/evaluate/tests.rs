@@ -1,5 +1,5 @@
-//! Columns against single values: random expressions over random columns with NULLs give what
-//! [`weft_expression::evaluate`] gives row by row, errors included.
+//! Compares columnar with scalar evaluation: random expressions over random columns with NULLs give
+//! the results of [`weft_expression::evaluate`] row by row, errors included.
 
 use proptest::prelude::*;
 use weft_expression::functions::{functions, infix_operators};
@@ -16,7 +16,7 @@ pub(crate) fn nothing() -> Arc<ExecutionContext> {
     Arc::new(ExecutionContext::single(execution))
 }
 
-/// Draws from a seed.
+/// Random choices from a seed.
 struct Draw(u64);
 
 impl Draw {
@@ -34,7 +34,7 @@ const MONEY: SqlType = SqlType::Numeric(Some(NumericSpec {
 }));
 const NUMERIC: SqlType = SqlType::Numeric(None);
 
-/// The columns: id is the place.
+/// The types of the columns; a column's id is its position.
 const COLUMNS: [SqlType; 11] = [
     SqlType::Bool,
     SqlType::Bool,
@@ -53,7 +53,7 @@ fn data_type(ty: &SqlType) -> DataType {
     column_type(ty)
 }
 
-/// What expressions are made of: types without modifier.
+/// The types of expressions, without modifiers.
 const TYPES: [SqlType; 6] = [
     SqlType::Bool,
     SqlType::Int4,
@@ -252,7 +252,7 @@ fn condition(draw: &mut Draw, depth: usize) -> Expr {
     Expr::new(op, SqlType::Bool, arguments)
 }
 
-/// The values row by row, or that a row fails.
+/// The values row by row, or the error of a row.
 fn singly(expr: &Expr, rows: &[Vec<Value>]) -> Result<Vec<Value>, SqlError> {
     let compiled = Compiled::new(expr, &|id| Some(id.0 as usize))?;
     let execution = nothing().execution();
@@ -299,7 +299,7 @@ proptest! {
             .collect();
         match (singly(&expr, &rows), columnwise(&expr, &rows)) {
             (Ok(expected), Ok(found)) => prop_assert_eq!(found, expected, "{:?} over {:?}", expr, rows),
-            // Which of several rows' errors comes first is nobody's promise.
+            // Which of several rows' errors is raised is unspecified.
             (Err(_), Err(_)) => {}
             (expected, found) => {
                 prop_assert!(false, "{expected:?} against {found:?} of {expr:?} over {rows:?}");
@@ -318,7 +318,7 @@ fn infix(symbol: &str, left: Expr, right: Expr) -> Expr {
     Expr::new(Op::Call(entry), ty, vec![left, right])
 }
 
-/// An error in a branch that no row takes never appears, constant or not.
+/// An error in a branch that no row takes is never raised, constant or not.
 #[test]
 fn what_is_not_needed_is_not_computed() {
     let column = || Expr::column(ColumnId(2), SqlType::Int4);
@@ -366,7 +366,7 @@ fn depth_costs_no_stack() {
     assert_eq!(columnwise(&sum, &[row]).unwrap(), [Value::Int4(20_005)]);
 }
 
-/// How long `a + b * 2 > c` takes beside bare kernels; prints, run by hand.
+/// Measures `a + b * 2 > c` against bare kernels; prints, run by hand.
 #[test]
 #[ignore = "measures"]
 fn arithmetic_is_as_fast_as_kernels() {

@@ -1,4 +1,4 @@
-//! Functions of text that have a loop of their own: `lower`, `upper` and LIKE with one pattern for all rows.
+//! Vectorised text functions: `lower`, `upper` and LIKE with one pattern for all rows.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use weft_types::SqlError;
 
 use super::machine::{Operand, arrow_error};
 
-/// What can be computed over whole columns of text, if the arguments allow it.
+/// A function that can be computed over whole columns of text, if the arguments allow it.
 pub(super) enum TextWork {
-    /// Collation C: ASCII letters only, so that lengths stay.
+    /// Collation C: only ASCII letters change, so that lengths are kept.
     Lower,
     Upper,
     Like {
@@ -30,7 +30,7 @@ impl TextWork {
         {
             return None;
         }
-        // Blanks at the end of char(n) are no part of what is held, but of what LIKE sees.
+        // Trailing blanks of char(n) are not stored, but LIKE sees them.
         if arguments
             .iter()
             .any(|(ty, _)| matches!(ty, weft_types::SqlType::Char(_)))
@@ -46,7 +46,7 @@ impl TextWork {
         }
     }
 
-    /// `None` where these arguments need another way.
+    /// `None` if these arguments need the fallback.
     pub(super) fn compute(&self, arguments: &[Operand]) -> Result<Option<ArrayRef>, SqlError> {
         match (self, arguments) {
             (TextWork::Lower, [Operand::Many(array)]) => {
@@ -57,7 +57,7 @@ impl TextWork {
             }
             (TextWork::Like { negated }, [Operand::Many(texts), Operand::One(pattern)]) => {
                 let plain = pattern.as_string::<i32>();
-                // Arrow knows backslashes, but not the error of one at the end.
+                // Arrow supports backslashes, but does not raise the error for one at the end.
                 if plain.is_null(0) || plain.value(0).contains('\\') {
                     return Ok(None);
                 }
@@ -74,7 +74,7 @@ impl TextWork {
     }
 }
 
-/// Maps bytes in place: offsets and NULLs stay.
+/// Maps bytes in place; offsets and NULLs are kept.
 fn mapped(array: &ArrayRef, map: fn(&mut [u8])) -> Result<ArrayRef, SqlError> {
     let texts = array.as_string::<i32>();
     let mut bytes = texts.value_data().to_vec();

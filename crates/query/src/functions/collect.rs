@@ -1,10 +1,10 @@
-//! Any aggregate of the table, as DataFusion calls it.
+//! Wraps any aggregate of the table as a DataFusion aggregate.
 //!
-//! Without DISTINCT and ORDER BY every row goes to the aggregate's own accumulator ([`Feeding`]), and its
-//! state from phase to phase if it has one. Otherwise all rows are kept as bytes: the sort key, the
-//! arguments' key, the arguments. They travel between phases as they are, and are sorted, freed of
-//! repetitions and fed when the value is asked for ([`Keeping`]). DISTINCT without ORDER BY sorts by the
-//! arguments, as PostgreSQL does.
+//! Without DISTINCT and ORDER BY every row is passed to the aggregate's own accumulator ([`Feeding`]), whose
+//! state, if it has one, is passed between phases. Otherwise all rows are kept as bytes: the sort key, the
+//! arguments' key, the arguments. Phases exchange them unchanged; they are sorted, deduplicated and
+//! accumulated when the value is requested ([`Keeping`]). DISTINCT without ORDER BY sorts by the arguments,
+//! as PostgreSQL does.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -38,26 +38,26 @@ pub struct RowOrder {
     pub nulls_first: bool,
 }
 
-/// A call: its columns are the arguments, then the sort keys.
+/// A call; its columns are the arguments, followed by the sort keys.
 #[derive(Clone)]
 pub struct Collected {
-    /// Tells the calls of one lowering apart.
+    /// Unique number of the call within its lowering.
     pub number: u32,
-    /// Which aggregate.
+    /// The aggregate.
     pub entry: &'static AggregateEntry,
-    /// Types of the arguments.
+    /// Argument types.
     pub arguments: Vec<SqlType>,
-    /// Type of the value.
+    /// Result type.
     pub ty: SqlType,
     /// DISTINCT
     pub distinct: bool,
     /// ORDER BY
     pub order: Vec<RowOrder>,
-    /// What it is computed in.
+    /// Context in which it is computed.
     pub context: Arc<ExecutionContext>,
 }
 
-/// The call as an aggregate of DataFusion's.
+/// The call as a DataFusion aggregate.
 pub fn collect(call: Collected) -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::new_from_impl(Collect {
         call,
@@ -151,7 +151,7 @@ impl AggregateUDFImpl for Collect {
     }
 }
 
-/// Every row to the aggregate's accumulator.
+/// Passes every row to the aggregate's accumulator.
 struct Feeding {
     call: Collected,
     own: Mutex<Box<dyn OwnAccumulator>>,
@@ -229,15 +229,15 @@ impl Accumulator for Feeding {
 
 /// One row of a [`Keeping`].
 struct Kept {
-    /// Orders the rows.
+    /// The sort key.
     sort: Vec<u8>,
-    /// Equal for equal arguments; empty without DISTINCT.
+    /// The key for DISTINCT: equal for equal arguments; empty without DISTINCT.
     distinct: Vec<u8>,
     /// The arguments, encoded.
     arguments: Vec<u8>,
 }
 
-/// Keeps the rows until the value is asked for.
+/// Keeps the rows until the value is requested.
 struct Keeping {
     call: Collected,
     converters: Option<(RowConverter, RowConverter)>,
@@ -280,7 +280,7 @@ impl Keeping {
         self.rows.push(row);
     }
 
-    /// The sort key and the key of equality of every row.
+    /// The sort key and the equality key of every row.
     fn keys(&mut self, arguments: &[ArrayRef], keys: &[ArrayRef]) -> Result<(Option<Rows>, Option<Rows>)> {
         let mut sort_columns = Vec::new();
         let mut sort_fields = Vec::new();

@@ -1,4 +1,5 @@
-//! Some value of a group: of keys that are equal and yet look different (1.0 and 1.00) one is shown.
+//! Some value of a group: chooses one of several keys that are equal but displayed differently (1.0 and
+//! 1.00).
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Expr, Signature, Volatility};
 
-/// The first value of `column` that is seen, NULL only if there is no other.
+/// The first value of `column` that is not NULL; NULL if there is none.
 pub fn first(column: Expr) -> Expr {
     Arc::new(AggregateUDF::new_from_impl(First {
         signature: Signature::any(1, Volatility::Immutable),

@@ -1,9 +1,9 @@
-//! Our expressions and aggregates as DataFusion's functions.
+//! Our expressions and aggregates as DataFusion functions.
 //!
 //! ```text
-//!   scalar     an expression over columns; order keys; one representation for numerics of several
-//!   collect    any aggregate of the table: row by row, or all rows kept, sorted and without repetition
-//!   sums       sum and average of integers, numerics and floats, many groups at a time
+//!   scalar     an expression over columns; order keys; conversion between representations of numeric
+//!   collect    any aggregate of the table: row by row, or all rows kept, sorted and deduplicated
+//!   sums       sum and average of integers, numerics and floats, vectorised over groups
 //!   single     the value of the only row
 //!   first      some value of a group whose values are all equal
 //! ```

@@ -1,7 +1,7 @@
-//! Scalar functions that the lowering makes: each is one computation of ours over columns.
+//! Scalar functions that lowering creates: each computes one of our expressions over columns.
 //!
-//! Two functions are equal if they have the same number. Numbers are given once per lowering, so that
-//! DataFusion may compare plans, and never takes two expressions for one that are not.
+//! Two functions are equal if they have the same number. Numbers are unique within a lowering, so that
+//! DataFusion can compare plans and never mistakes two different expressions for the same.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -25,9 +25,9 @@ use crate::evaluate::BatchExpr;
 pub enum Computation {
     /// An expression; the arguments are its inputs, in order.
     Expression(BatchExpr),
-    /// Bytes whose order is PostgreSQL's order of the one argument.
+    /// Keys with PostgreSQL's order of the one argument.
     OrderKey(SqlType),
-    /// Bytes that are equal where all arguments are, NULL equal to NULL; never NULL.
+    /// A key that is equal if all arguments are, NULL being equal to NULL; never NULL.
     RowKey,
     /// The one argument in another Arrow type of the same SQL type.
     Converted(SqlType, DataType),
@@ -54,7 +54,7 @@ struct Computed {
     signature: Signature,
 }
 
-/// Makes the function number `number`, shown as `name`, with values of the Arrow type `ty`.
+/// Makes the function `number`, displayed as `name`, with values of the Arrow type `ty`.
 pub fn computed(
     name: String,
     number: u32,
@@ -75,7 +75,7 @@ pub fn computed(
 }
 
 impl Computed {
-    /// What has no argument is one value for all rows; without rows nobody looks at it.
+    /// A function without arguments is one scalar for all rows; without rows it is not computed.
     fn one_value(&self, rows: usize) -> Result<ColumnarValue> {
         if rows == 0 {
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from(&self.ty)?));

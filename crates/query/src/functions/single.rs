@@ -1,4 +1,4 @@
-//! The value of the only row: NULL for none, 21000 for more. Checks scalar subqueries.
+//! The value of the only row: NULL for no rows, 21000 for several. Checks scalar subqueries.
 
 use std::sync::Arc;
 

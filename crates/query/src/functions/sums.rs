@@ -1,8 +1,8 @@
-//! `sum` and `avg` of integers, numerics and double precision, for many groups at a time.
+//! `sum` and `avg` of integers, numerics and double precision, with vectorised accumulators for many groups.
 //!
-//! Sums of integers and decimals are exact in 128 bits; what leaves them, and NaN, goes on as a numeric
-//! beside them. An average is the exact sum, divided once at the end as numerics are divided. Sums of floats
-//! add in the order of the rows.
+//! Sums of integers and decimals are exact in 128 bits; a sum that overflows, and NaN, continue as a separate
+//! numeric. An average is the exact sum, divided once at the end by the rules of numeric division. Sums of
+//! floats are added in row order.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -29,7 +29,7 @@ use crate::columns::{mantissa, put_mantissa};
 use crate::errors::external;
 use crate::schema::DECIMAL_NAN;
 
-/// What is summed and what becomes of the sum.
+/// The argument and the result of the aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SumKind {
     /// smallint or integer to bigint.
@@ -38,13 +38,13 @@ pub enum SumKind {
     NumericSum,
     /// Integers or numerics to their average, a numeric.
     NumericAverage,
-    /// double precision.
+    /// double precision to its sum.
     FloatSum,
-    /// double precision, the average.
+    /// double precision to its average.
     FloatAverage,
 }
 
-/// The sum or average as an aggregate of DataFusion's.
+/// The sum or average as a DataFusion aggregate.
 pub fn sums(kind: SumKind) -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::new_from_impl(Sum {
         kind,
@@ -129,7 +129,7 @@ impl AggregateUDFImpl for Sum {
     }
 }
 
-/// An aggregation without keys: all rows are group 0.
+/// An aggregation without keys: all rows belong to group 0.
 struct OneGroup {
     groups: Mutex<Box<dyn GroupsAccumulator>>,
     zeros: Vec<usize>,
@@ -148,7 +148,7 @@ impl OneGroup {
         zeros
     }
 
-    /// Makes the group there even without rows.
+    /// Creates the group even if there are no rows.
     fn present(&mut self) -> Result<()> {
         self.groups.get_mut().merge_batch(&[], &[], 1)
     }
@@ -189,7 +189,7 @@ impl Accumulator for OneGroup {
     }
 }
 
-/// Calls `each` with the group and the value of every row that counts.
+/// Calls `each` with the group and the value of every row that is not NULL or filtered out.
 fn each_value<T: ArrowPrimitiveType>(
     array: &PrimitiveArray<T>,
     groups: &[usize],
@@ -219,11 +219,11 @@ struct ExactSums {
     kind: SumKind,
     /// Sums of decimals of `scale`.
     sums: Vec<i128>,
-    /// Whether the sum in 128 bits is a sum of something: the scale of nothing does not show.
+    /// Whether the 128-bit sum contains a value: the scale of an empty sum is not displayed.
     held: Vec<bool>,
     counts: Vec<i64>,
     scale: u16,
-    /// What a group has beside: numbers of other scales, those beyond 128 bits, NaN.
+    /// Additional numerics of groups: values of other scales, overflowed sums, NaN.
     others: HashMap<usize, Numeric>,
 }
 
@@ -236,7 +236,7 @@ impl ExactSums {
         }
     }
 
-    /// From now on sums are of this scale.
+    /// Converts the sums to a new scale.
     fn rescale(&mut self, scale: u16) -> Result<(), SqlError> {
         if scale == self.scale {
             return Ok(());
@@ -328,7 +328,7 @@ impl ExactSums {
         }
     }
 
-    /// Adds a numeric in its stored form that stands for `rows` rows.
+    /// Adds a stored numeric, which is the sum of `rows` rows.
     fn add_stored(&mut self, group: usize, bytes: &[u8], rows: i64) -> Result<(), SqlError> {
         let number = mantissa(bytes);
         if let Some((_, scale)) = number
@@ -336,7 +336,7 @@ impl ExactSums {
             && self.others.is_empty()
             && !self.held.contains(&true)
         {
-            // The first number decides which scale goes the fast way.
+            // The first number determines the scale of the fast path.
             self.scale = scale;
         }
         let (Some(sum), Some(held), Some(count)) = (
@@ -383,7 +383,7 @@ impl ExactSums {
         Ok(())
     }
 
-    /// Takes the first groups away.
+    /// Removes the first groups.
     fn drop_groups(&mut self, emit: EmitTo) {
         emit.take_needed(&mut self.sums);
         emit.take_needed(&mut self.held);
@@ -536,7 +536,7 @@ impl GroupsAccumulator for ExactSums {
     }
 }
 
-/// Every row as a group of its own.
+/// A state in which every row is a group of its own.
 fn state_of_rows(kind: SumKind, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
     let rows = values.first().map_or(0, |array| array.len());
     let groups: Vec<usize> = (0..rows).collect();
@@ -555,7 +555,7 @@ struct FloatSums {
 impl FloatSums {
     fn resize(&mut self, groups: usize) {
         if self.sums.len() < groups {
-            // The sum of nothing: -0 is what changes no number when added to it. A mean begins with 0.
+            // The empty sum is -0, which changes no number when added to it. An average begins with 0.
             self.sums.resize(groups, if self.average { 0.0 } else { -0.0 });
             self.counts.resize(groups, 0);
         }

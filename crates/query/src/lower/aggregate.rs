@@ -1,11 +1,11 @@
-//! GROUP BY: keys and arguments are computed below, so that the aggregation itself names columns only.
+//! GROUP BY. Keys and arguments are computed below the aggregation, which therefore only names columns.
 //!
-//! A key whose Arrow equality is not PostgreSQL's (1.0 = 1.00) is grouped by its bytes, and the group's value
-//! is that of one of its rows. Each grouping set is an aggregation of its own over one shared input.
+//! A key whose Arrow equality is not PostgreSQL's (1.0 = 1.00) is grouped by its order key, and the group's
+//! value is taken from one of its rows. Each grouping set is a separate aggregation over a shared input.
 //!
-//! With a domain, its columns are keys, too. A binding without rows then has no group; where PostgreSQL gives
-//! one row for no rows (no GROUP BY, or the empty grouping set), the binding is put back, with the values
-//! that the aggregates have over nothing.
+//! With a domain, its columns are also keys. A binding without rows then has no group; where PostgreSQL
+//! returns one row for an empty input (no GROUP BY, or the empty grouping set), the binding is added again,
+//! with the values that the aggregates have over an empty input.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::functions::first::first;
 use crate::order::fixed_column;
 use crate::schema::field_name;
 
-/// A key of an aggregation: the column that holds its value, and the one that is grouped by.
+/// A key of an aggregation: the column of its value, and the column to group by.
 #[derive(Clone, Copy)]
 pub(crate) struct Key {
     pub(crate) output: ColumnId,
@@ -32,8 +32,7 @@ pub(crate) struct Key {
     pub(crate) by: ColumnId,
 }
 
-/// The one row that the least or greatest value of an indexed column is in: it comes first in the index's
-/// order.
+/// min or max of an indexed column as a one-row relation: the first row in the index's order.
 fn only_extreme(input: &Relation, call: &AggregateCall) -> Option<Relation> {
     let descending = match call.aggregate.name {
         "min" => false,
@@ -154,7 +153,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Adds the columns that are grouped by where they are not the values themselves.
+    /// Adds the columns to group by where they differ from the value columns.
     pub(crate) fn keyed(
         &mut self,
         plan: LogicalPlan,
@@ -179,7 +178,7 @@ impl Lowering<'_> {
         Ok((self.extended(plan, items)?, keyed))
     }
 
-    /// One grouping set: the aggregation, then all outputs in one order, whatever the set.
+    /// One grouping set: the aggregation, then all outputs in the same order for every set.
     #[expect(clippy::too_many_arguments, reason = "the parts of one aggregation")]
     fn grouping_set(
         &mut self,
@@ -227,7 +226,7 @@ impl Lowering<'_> {
         projected(plan, items)
     }
 
-    /// The aggregation: a column for every key and call, and for the marker, which is never NULL.
+    /// The aggregation, with a column for every key and call, and for the marker, which is never NULL.
     pub(crate) fn grouped(
         &mut self,
         plan: LogicalPlan,
@@ -270,7 +269,7 @@ impl Lowering<'_> {
         projected(LogicalPlan::Aggregate(aggregate), items)
     }
 
-    /// Bindings of the domain without a group get one.
+    /// Adds a group for each binding of the domain that has none.
     fn with_empty_bindings(
         &mut self,
         groups: LogicalPlan,
@@ -288,7 +287,7 @@ impl Lowering<'_> {
         projected(plan, items)
     }
 
-    /// The value of a call, or that over no rows where the marker is NULL.
+    /// The value of a call, or its value over an empty input where the marker is NULL.
     pub(crate) fn over_nothing(
         &mut self,
         call: &PlannedCall,

@@ -1,4 +1,4 @@
-//! Calls of aggregates: DataFusion's own where it gives PostgreSQL's answer, else one of
+//! Aggregate calls: DataFusion's own aggregates where they return PostgreSQL's result, otherwise those of
 //! [`crate::functions`].
 
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use super::{Lowering, column};
 use crate::functions::collect::{Collected, RowOrder, collect};
 use crate::functions::sums::{SumKind, sums};
 
-/// A call over columns.
+/// A planned call; its inputs are columns.
 pub(crate) struct PlannedCall {
     pub(crate) output: ColumnId,
     pub(crate) ty: SqlType,
     pub(crate) expr: PlanExpr,
-    /// Its value over no rows.
+    /// Its value over an empty input.
     pub(crate) empty: Value,
 }
 
 impl Lowering<'_> {
-    /// Plans one call; `order` is that of the input's rows.
+    /// Plans one call; `order` is the order of the input's rows.
     pub(crate) fn planned_call(
         &mut self,
         call: &AggregateCall,
@@ -43,7 +43,7 @@ impl Lowering<'_> {
             None => None,
             Some(filter) => Some(column(self.held(filter, plan, items)?)),
         };
-        // Arguments that can fail are computed only in rows that the filter lets through.
+        // Arguments that can fail are computed only for rows that the filter accepts.
         let mut arguments = Vec::with_capacity(call.arguments.len());
         for argument in &call.arguments {
             let guarded = match &call.filter {
@@ -78,7 +78,8 @@ impl Lowering<'_> {
         Ok(planned(call, function, columns, filter, empty))
     }
 
-    /// The call as a function that keeps or feeds rows: its columns are the arguments, then the sort keys.
+    /// The call as a function that keeps or accumulates rows; its columns are the arguments, followed by the
+    /// sort keys.
     fn collected(
         &mut self,
         call: &AggregateCall,
@@ -142,15 +143,15 @@ fn guarded(filter: &weft_expression::Expr, argument: &weft_expression::Expr) -> 
     )
 }
 
-/// A faster way than row by row.
+/// A faster implementation than row by row.
 enum Native {
     /// `count(*)`
     Rows,
-    /// A function of DataFusion's.
+    /// An aggregate of DataFusion.
     Of(Arc<AggregateUDF>),
-    /// One over distinct values.
+    /// An aggregate of DataFusion over distinct values.
     Distinct(Arc<AggregateUDF>),
-    /// A sum or an average of ours.
+    /// One of our sums or averages.
     Sum(SumKind),
 }
 

@@ -1,4 +1,4 @@
-//! DISTINCT, and DISTINCT ON: the first row of each in the input's order.
+//! DISTINCT, and DISTINCT ON: the first row of each group in the input's order.
 
 use datafusion::logical_expr::LogicalPlan;
 use weft_binder::relation::{Relation, SortKey};
@@ -33,7 +33,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Each row once.
+    /// Removes duplicate rows.
     pub(crate) fn distinct_rows(&mut self, plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
         let columns = columns_of(&plan);
         let pairs: Vec<(ColumnId, ColumnId)> = columns.iter().map(|id| (*id, *id)).collect();
@@ -61,7 +61,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The keys of a sort that DISTINCT may keep, because they are columns of its rows.
+/// Sort keys that DISTINCT can keep, because they are columns of its rows.
 fn sorted_by(input: &Relation) -> Option<&[SortKey]> {
     match input {
         Relation::Sort { keys, .. } => Some(keys),

@@ -1,4 +1,4 @@
-//! Expressions in plans: columns, literals, and opaque functions for all the rest.
+//! Expressions in plans: columns, literals, and opaque functions for everything else.
 
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -14,7 +14,7 @@ use crate::evaluate::BatchExpr;
 use crate::functions::scalar::{Computation, computed};
 use crate::schema::arrow_type;
 
-/// Projections upon each other through which filters move.
+/// Maximum number of stacked projections through which filters are pushed.
 const LEVELS_MAX: u32 = 3;
 
 impl Lowering<'_> {
@@ -29,7 +29,7 @@ impl Lowering<'_> {
         self.opaque(expr, plan)
     }
 
-    /// An expression as one function over columns.
+    /// An expression as a single function over columns.
     pub(crate) fn opaque(&mut self, expr: &Expr, plan: &LogicalPlan) -> Result<PlanExpr, SqlError> {
         let volatility = if is_volatile(expr) {
             Volatility::Volatile
@@ -39,11 +39,11 @@ impl Lowering<'_> {
         self.opaque_as(expr, plan, volatility)
     }
 
-    /// An expression of a projection.
+    /// An item of a projection.
     ///
-    /// DataFusion puts what a projection computes in the place of its columns when it moves a filter below
-    /// it. Where columns are used twice by each of many projections, that would grow without bound: it does
-    /// not for functions that it takes for volatile.
+    /// When DataFusion pushes a filter below a projection, it replaces the projection's columns by their
+    /// expressions. If each of many projections uses its columns twice, the result grows exponentially.
+    /// Functions that DataFusion considers volatile are not inlined.
     pub(crate) fn projected_item(
         &mut self,
         id: ColumnId,
@@ -90,8 +90,8 @@ impl Lowering<'_> {
         )))
     }
 
-    /// The value of an expression without columns, if it is the same in every execution of the plan and there
-    /// is one.
+    /// The value of an expression without columns, if it is the same in every execution of the plan and
+    /// computing it does not fail.
     pub(crate) fn literal(&self, expr: &Expr) -> Result<Option<ScalarValue>, SqlError> {
         if self.waits(expr) {
             return Ok(None);
@@ -99,13 +99,13 @@ impl Lowering<'_> {
         self.present_literal(expr)
     }
 
-    /// Whether an expression without columns has a value only when the plan runs.
+    /// Whether an expression without columns can only be evaluated when the plan runs.
     pub(crate) fn waits(&self, expr: &Expr) -> bool {
         self.context.repeats() && varies(expr)
     }
 
-    /// The value of an expression without columns in this execution, if it always has the same in it and has
-    /// one.
+    /// The value of an expression without columns in this execution, if it is stable and computing it does
+    /// not fail.
     pub(crate) fn present_literal(&self, expr: &Expr) -> Result<Option<ScalarValue>, SqlError> {
         if expr.columns().next().is_some() || is_volatile(expr) {
             return Ok(None);
@@ -121,13 +121,13 @@ impl Lowering<'_> {
             Ok(array) => ScalarValue::try_from_array(&array, 0)
                 .map(Some)
                 .map_err(sql_error),
-            // An error is one only where the expression is reached.
+            // An error is raised only if the expression is reached.
             Err(_) if is_fallible(expr) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// An expression whose Arrow order and equality are PostgreSQL's: itself, or bytes made of it.
+    /// An expression whose Arrow order and equality are PostgreSQL's: itself or its order key.
     pub(crate) fn ordered(
         &mut self,
         value: PlanExpr,
@@ -142,7 +142,7 @@ impl Lowering<'_> {
         Ok(self.order_key(value, ty))
     }
 
-    /// Bytes whose order is that of the value.
+    /// The order key of a value.
     pub(crate) fn order_key(&mut self, value: PlanExpr, ty: SqlType) -> PlanExpr {
         let number = self.next_function();
         let function = computed(
@@ -155,7 +155,7 @@ impl Lowering<'_> {
         PlanExpr::ScalarFunction(ScalarFunction::new_udf(function, vec![value]))
     }
 
-    /// The bytes of a row: equal where all values are, NULL equal to NULL.
+    /// A key of a row: equal if all values are, NULL being equal to NULL.
     pub(crate) fn row_key(&mut self, values: Vec<PlanExpr>) -> PlanExpr {
         let number = self.next_function();
         let function = computed(
@@ -168,7 +168,7 @@ impl Lowering<'_> {
         PlanExpr::ScalarFunction(ScalarFunction::new_udf(function, values))
     }
 
-    /// The same value in another Arrow type of its SQL type.
+    /// The value in another Arrow type of its SQL type.
     pub(crate) fn converted(
         &mut self,
         value: PlanExpr,
@@ -186,7 +186,7 @@ impl Lowering<'_> {
         PlanExpr::ScalarFunction(ScalarFunction::new_udf(function, vec![value]))
     }
 
-    /// Two expressions of one type made comparable by Arrow's equality and order.
+    /// Makes two expressions of one type comparable by Arrow's equality and order.
     pub(crate) fn comparable(
         &mut self,
         left: PlanExpr,
@@ -205,7 +205,7 @@ impl Lowering<'_> {
     }
 }
 
-/// AND of expressions; `None` for none.
+/// The conjunction of expressions; `None` if there are none.
 pub(crate) fn all_of(conjuncts: Vec<Expr>) -> Option<Expr> {
     match conjuncts.len() {
         0 | 1 => conjuncts.into_iter().next(),

@@ -1,8 +1,8 @@
 //! Filters and joins.
 //!
-//! Keys of joins are found by DataFusion's own rule among the conjuncts of the condition, which are in the
-//! form that it looks for ([`super::predicate`]). Joins on domain columns, which take NULL for equal to NULL,
-//! are made here with their keys.
+//! DataFusion's own rule extracts join keys from the conjuncts of the condition, which have the form that it
+//! expects ([`super::predicate`]). Joins on domain columns, which are null-safe, are made here with their
+//! keys.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::errors::sql_error;
 use crate::schema::field_name;
 
 impl Lowering<'_> {
-    /// A filter; what it asks of subqueries below goes to [`crate::unnest`].
+    /// A filter; conjuncts on subqueries below it are handled by [`crate::unnest`].
     pub(crate) fn filter(
         &mut self,
         input: &Relation,
@@ -27,7 +27,7 @@ impl Lowering<'_> {
         domain: Option<&Domain>,
     ) -> Result<LogicalPlan, SqlError> {
         let mut conjuncts = conjuncts(predicate);
-        // Filters that lie on each other are one, in their order.
+        // Adjacent filters are combined in their order.
         let mut input = input;
         while let Relation::Filter {
             input: below,
@@ -42,7 +42,7 @@ impl Lowering<'_> {
         self.restricted(input, conjuncts, domain)
     }
 
-    /// Rows of a relation for which all conjuncts are true.
+    /// A relation, filtered by all conjuncts.
     pub(crate) fn restricted(
         &mut self,
         relation: &Relation,
@@ -61,7 +61,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A join of two relations as it is written: [`crate::order`] could not take it apart.
+    /// A join of two relations as written, for relations that [`crate::order`] cannot reorder.
     pub(crate) fn join(
         &mut self,
         kind: JoinKind,
@@ -107,7 +107,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A join of sides without a column in common.
+    /// A join of sides without common columns.
     pub(crate) fn joined(
         &mut self,
         kind: JoinKind,
@@ -139,7 +139,7 @@ impl Lowering<'_> {
         made_join(kind, left, right, keys, filter)
     }
 
-    /// A join of two sides that both hold the domain's columns: rows of one binding meet.
+    /// A join of two sides that both contain the domain's columns: it joins rows of the same binding.
     fn joined_within(
         &mut self,
         kind: JoinKind,
@@ -155,7 +155,7 @@ impl Lowering<'_> {
             .chain(columns_of(&right))
             .filter(|id| !copies.contains(id) && !domain.columns.contains(id))
             .collect();
-        // In rows that only the right side gives, the left's domain columns are NULL.
+        // In rows that only the right side produces, the left side's domain columns are NULL.
         let marked = matches!(kind, JoinKind::Right | JoinKind::Full);
         let mut left = left;
         let mut mark = None;
@@ -181,7 +181,7 @@ impl Lowering<'_> {
         projected(joined, items)
     }
 
-    /// The plan with some of its columns under fresh names, which are returned.
+    /// Adds copies of some columns under fresh ids, which are returned.
     pub(crate) fn with_copies(
         &mut self,
         plan: LogicalPlan,
@@ -202,9 +202,8 @@ impl Lowering<'_> {
         Ok((projected(plan, items)?, copies))
     }
 
-    /// Pairs of keys of a join that takes NULL for equal to NULL. The keys are never NULL themselves: columns
-    /// that may be go together as the bytes of a row. So no rule of DataFusion's can take them for what they
-    /// are not.
+    /// The key pairs of a null-safe join. The keys themselves are never NULL: nullable columns are combined
+    /// into a row key. DataFusion's rules can therefore not misinterpret them.
     pub(crate) fn null_safe_keys(
         &mut self,
         left_plan: &LogicalPlan,
@@ -231,7 +230,7 @@ impl Lowering<'_> {
     }
 }
 
-/// All pairs of rows.
+/// The cross join.
 pub(crate) fn crossed(left: LogicalPlan, right: LogicalPlan) -> Result<LogicalPlan, SqlError> {
     let is_one = |plan: &LogicalPlan| {
         matches!(plan, LogicalPlan::EmptyRelation(empty) if empty.produce_one_row)

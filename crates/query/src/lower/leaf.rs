@@ -1,4 +1,4 @@
-//! Relations without inputs: rows of tables, given rows, VALUES.
+//! Leaf relations: rows of tables, given rows, VALUES.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ impl Lowering<'_> {
         rows_plan("values", columns, &computed)
     }
 
-    /// VALUES whose expressions name columns from around: one projection of the domain for every row.
+    /// VALUES whose expressions name outer columns: one projection of the domain per row.
     fn values_within(
         &mut self,
         columns: &[(ColumnId, SqlType)],
@@ -100,7 +100,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The value that an expression without columns has in this execution.
+    /// The value of an expression without columns in this execution.
     pub(crate) fn value_of(&mut self, expr: &Expr) -> Result<Value, SqlError> {
         if let Some(value) = expr.as_constant() {
             return Ok(value.clone());
@@ -123,7 +123,7 @@ fn table_plan(name: &str, provider: Arc<dyn TableProvider>) -> Result<LogicalPla
     let source = provider_as_source(provider);
     let name = datafusion::common::TableReference::bare(name.to_owned());
     let scan = TableScanBuilder::new(name, source).build().map_err(sql_error)?;
-    // Columns are known by their own names alone.
+    // Columns have unqualified names.
     let columns = scan.projected_schema.columns();
     let items = columns.into_iter().map(|column| {
         let name = column.name.clone();
@@ -133,7 +133,7 @@ fn table_plan(name: &str, provider: Arc<dyn TableProvider>) -> Result<LogicalPla
     projected(LogicalPlan::TableScan(scan), items)
 }
 
-/// Rows that are there.
+/// A plan of constant rows.
 pub(crate) fn rows_plan(
     name: &str,
     columns: &[(ColumnId, SqlType)],

@@ -1,8 +1,8 @@
 //! ORDER BY, LIMIT and OFFSET.
 //!
-//! A sort's order is seen only by what stands directly above it: LIMIT, DISTINCT ON, aggregates that depend
-//! on the order of rows, the result. Where rows of several bindings of a domain are mixed, or rows are
-//! numbered, those ask [`Lowering::order_of`] for the keys instead.
+//! Only the parent of a sort observes its order: LIMIT, DISTINCT ON, order-dependent aggregates, the result.
+//! Where rows of several bindings of a domain are mixed, or rows are numbered, the parent obtains the sort
+//! keys from [`Lowering::order_of`] instead.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl Lowering<'_> {
         projected(sorted, columns.into_iter().map(column).collect())
     }
 
-    /// The keys that a relation's rows are sorted by, over its own columns; empty if they have no order.
+    /// The sort keys of a relation's rows, over its own columns; empty if they are unordered.
     pub(crate) fn order_of(&self, relation: &Relation) -> Vec<SortKey> {
         let mut relation = relation;
         let mut renames: Vec<&[weft_binder::relation::Item]> = Vec::new();
@@ -68,7 +68,7 @@ impl Lowering<'_> {
         let mut keys = keys.clone();
         for items in renames.into_iter().rev() {
             let kept = keys.iter().position(|key| renamed(&key.expr, items).is_none());
-            // Keys behind one that the projection drops order nothing by themselves.
+            // Keys after one that the projection drops do not define an order.
             keys.truncate(kept.unwrap_or(keys.len()));
             for key in &mut keys {
                 if let Some(expr) = renamed(&key.expr, items) {
@@ -79,7 +79,8 @@ impl Lowering<'_> {
         keys
     }
 
-    /// A relation whose rows' order is known by its own columns, adding those that it drops; and that order.
+    /// Makes the order of a relation's rows expressible by its own columns: adds sort columns that it drops.
+    /// Returns the relation and the order.
     pub(crate) fn with_order(&mut self, relation: &Relation) -> (Relation, Vec<SortKey>) {
         let Relation::Project { input, items } = relation else {
             return (relation.clone(), self.order_of(relation));
@@ -144,7 +145,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A count of rows; NULL is none.
+    /// A row count; `None` for NULL.
     fn row_count(&mut self, expr: &Expr, state: SqlState, clause: &str) -> Result<Option<i64>, SqlError> {
         match self.value_of(expr)? {
             Value::Null => Ok(None),
@@ -184,8 +185,7 @@ impl Lowering<'_> {
         projected(plan, columns.into_iter().map(column).collect())
     }
 
-    /// Rows up to the last one of LIMIT, and those that the keys do not tell from it: their rank is not
-    /// beyond.
+    /// The rows up to the last one of LIMIT, plus its peers: the rows whose rank does not exceed the limit.
     fn with_ties(
         &mut self,
         plan: LogicalPlan,
@@ -218,7 +218,7 @@ impl Lowering<'_> {
     }
 }
 
-/// An expression over a projection's input as one over its output, if the projection keeps it.
+/// Rewrites an expression over a projection's input to one over its output, if the projection keeps it.
 fn renamed(expr: &Expr, items: &[weft_binder::relation::Item]) -> Option<Expr> {
     if expr.columns().next().is_none() {
         return Some(expr.clone());

@@ -1,4 +1,4 @@
-//! Lowering: a typed relation as a DataFusion plan.
+//! Lowering: translates a typed relation into a DataFusion plan.
 //!
 //! ```text
 //!   Relation --walk--> LogicalPlan
@@ -8,16 +8,16 @@
 //!     Apply               joins                                                      (crate::unnest)
 //! ```
 //!
-//! A relation under an `Apply` may name columns of the rows around it. It is lowered with a [`Domain`]: the
-//! distinct bindings of those columns. Its plan then holds the domain's columns too, under their own names,
-//! and computes for every binding at once what the relation is for that binding ("Unnesting Arbitrary
-//! Queries", Neumann and Kemper, 2015). Whatever does not name a domain column is lowered alone and joined.
+//! A relation under an `Apply` may name outer columns. It is lowered with a [`Domain`]: the distinct bindings
+//! of those columns. Its plan then also contains the domain's columns, under their own ids, and computes the
+//! relation for all bindings at once ("Unnesting Arbitrary Queries", Neumann and Kemper, 2015). Parts that
+//! name no domain column are lowered independently and joined.
 //!
 //! Invariants:
-//! 1. The plan of a relation has exactly its columns and those of its domain, but for relations without
+//! 1. The plan of a relation has exactly its columns and those of its domain, except for relations without
 //!    columns.
-//! 2. Only columns and literals, native comparisons, and functions of [`crate::functions`] occur in a plan:
-//!    no rule of DataFusion's about types or functions has anything to work on.
+//! 2. A plan contains only columns, literals, native comparisons, and functions of [`crate::functions`]: no
+//!    rule of DataFusion about types or functions applies to it.
 
 pub(crate) mod aggregate;
 pub(crate) mod calls;
@@ -57,25 +57,25 @@ use crate::source::ReadSource;
 
 pub use output::final_projection;
 
-/// What relations beyond tables are made of.
+/// The source of relations other than tables.
 pub trait Environment: Send + Sync {
-    /// The rows of a relation of `pg_catalog` or `information_schema`: of each row the columns at `columns`.
+    /// The rows of a relation of `pg_catalog` or `information_schema`; `columns` are the positions to return.
     ///
     /// # Errors
     /// If there is no such relation.
     fn rows(&self, schema: &str, name: &str, columns: &[usize]) -> Result<Vec<Vec<Value>>, SqlError>;
 }
 
-/// The distinct bindings of columns that a subquery takes from around it.
+/// The distinct bindings of the outer columns that a subquery names.
 #[derive(Clone)]
 pub struct Domain {
-    /// One row a binding; the columns under their own names.
+    /// One row per binding; the columns keep their ids.
     pub plan: LogicalPlan,
     /// The columns.
     pub columns: Vec<ColumnId>,
 }
 
-/// What an execution lowers from.
+/// The state of lowering a query.
 pub struct Lowering<'a> {
     pub(crate) query: &'a Query,
     pub(crate) context: Arc<ExecutionContext>,
@@ -85,21 +85,21 @@ pub struct Lowering<'a> {
     pub(crate) stop: Arc<StopSignal>,
     /// Types of the columns of everything lowered so far.
     pub(crate) types: HashMap<ColumnId, SqlType>,
-    /// Which relation made a column.
+    /// The relation that made each column.
     pub(crate) makers: HashMap<ColumnId, u32>,
     /// How often expressions and relations of the query name a column.
     pub(crate) uses: HashMap<ColumnId, u32>,
-    /// How often the query names each shared relation, and the plan of those that were lowered.
+    /// How often the query names each shared relation, and its plan if it has been lowered.
     pub(crate) shared: Vec<(u32, Option<LogicalPlan>)>,
-    /// Inside the term of a recursive relation: plans there run many times.
+    /// Whether this is inside the term of a recursive relation, whose plans run many times.
     pub(crate) in_term: bool,
-    /// Plans that are computed once, each after those that it holds.
+    /// Plans that are computed once, each after those that it contains.
     pub(crate) onces: Vec<Arc<Once>>,
-    /// The rows of recursive relations' steps, by number.
+    /// The working tables of recursive relations, by number.
     pub(crate) working: HashMap<usize, Arc<WorkingTable>>,
-    /// The plan is good for this execution alone: it was made by what is so only now.
+    /// Whether the plan is valid only for this execution, because it depends on its values.
     pub(crate) only_now: bool,
-    /// By how many projections upon each other a column was computed.
+    /// The number of stacked projections by which each column was computed.
     pub(crate) levels: HashMap<ColumnId, u32>,
     next_column: u32,
     next_function: u32,
@@ -107,7 +107,7 @@ pub struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    /// For one execution of `query`.
+    /// Lowering for one execution of `query`.
     pub fn new(
         query: &'a Query,
         context: Arc<ExecutionContext>,
@@ -139,7 +139,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The plan of a relation. With a domain it holds the domain's columns too.
+    /// Lowers a relation. With a domain, its plan also contains the domain's columns.
     pub fn lower(&mut self, relation: &Relation, domain: Option<&Domain>) -> Result<LogicalPlan, SqlError> {
         self.stop.verdict(Instant::now())?;
         if let Some(domain) = domain
@@ -196,7 +196,7 @@ impl<'a> Lowering<'a> {
             Relation::Sort { input, keys } => {
                 let plan = self.lower(input, domain)?;
                 match domain {
-                    // Rows of several bindings have no order; who needs it asks `limit::order_of`.
+                    // Rows of several bindings have no order; a parent that needs it calls `limit::order_of`.
                     Some(_) => Ok(plan),
                     None => self.sort(plan, keys),
                 }
@@ -216,7 +216,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// A column that nothing else has.
+    /// A new column id.
     pub(crate) fn fresh(&mut self, ty: SqlType) -> ColumnId {
         let id = ColumnId(self.next_column);
         self.next_column = self.next_column.saturating_add(1);
@@ -229,7 +229,7 @@ impl<'a> Lowering<'a> {
         self.next_function
     }
 
-    /// Notes the columns that one relation makes.
+    /// Records the columns that one relation makes.
     pub(crate) fn made(&mut self, columns: impl IntoIterator<Item = (ColumnId, SqlType)>) {
         self.next_maker = self.next_maker.saturating_add(1);
         for (id, ty) in columns {
@@ -243,9 +243,8 @@ impl<'a> Lowering<'a> {
         ty.ok_or_else(|| SqlError::internal(format!("column c{} is not made before it is used", id.0)))
     }
 
-    /// Projections that lie on each other as one, as far as that computes nothing twice.
-    ///
-    /// DataFusion would do so, too, in a time that grows with the cube of their number.
+    /// Combines adjacent projections as far as that computes nothing twice. DataFusion would do this too, but
+    /// in a time cubic in their number.
     fn one_projection<'r>(
         input: &'r Relation,
         items: &'r [Item],
@@ -283,7 +282,7 @@ impl<'a> Lowering<'a> {
         Ok((input, items))
     }
 
-    /// Only `items`, and the domain's columns.
+    /// A projection to `items` and the domain's columns.
     fn project(
         &mut self,
         plan: LogicalPlan,
@@ -302,7 +301,7 @@ impl<'a> Lowering<'a> {
         projected(plan, columns)
     }
 
-    /// All columns of a plan, and further ones.
+    /// A projection to all columns of a plan plus `items`.
     pub(crate) fn extended(
         &mut self,
         plan: LogicalPlan,
@@ -321,7 +320,8 @@ impl<'a> Lowering<'a> {
         projected(plan, columns)
     }
 
-    /// The plan's column that holds `expr`, adding to `items` what must be computed first.
+    /// The plan's column with the value of `expr`; an expression that must be computed first is added to
+    /// `items`.
     pub(crate) fn held(
         &mut self,
         expr: &Expr,
@@ -337,7 +337,7 @@ impl<'a> Lowering<'a> {
         Ok(id)
     }
 
-    /// A relation of the query's `shared`.
+    /// Lowers a relation of the query's `shared`.
     fn shared_relation(
         &mut self,
         number: usize,
@@ -352,7 +352,7 @@ impl<'a> Lowering<'a> {
         let (Some(shared), Some((count, plan))) = (query.shared.get(number), self.shared.get(number)) else {
             return Err(SqlError::internal("a shared relation that is not there"));
         };
-        // Inside a recursive term a plan runs many times: a shared relation there is computed once even so.
+        // Inside a recursive term a plan runs many times, but a shared relation is computed once even there.
         if let Some(plan) = plan {
             return Ok(plan.clone());
         }
@@ -361,7 +361,7 @@ impl<'a> Lowering<'a> {
         let plan = match &shared.body {
             SharedBody::Plain(relation) => {
                 let plan = self.lower(relation, None)?;
-                // One that is named once stays part of the plan, where filters reach it.
+                // A relation that is named once is inlined, so that filters can be pushed into it.
                 if once {
                     plan
                 } else {
@@ -389,7 +389,7 @@ impl<'a> Lowering<'a> {
         Ok(plan)
     }
 
-    /// The plan under other names: pairs of a column's name in the plan and here.
+    /// Renames columns; `columns` are pairs of a column's id in the plan and its new id.
     pub(crate) fn renamed(
         &mut self,
         plan: LogicalPlan,
@@ -412,7 +412,7 @@ pub(crate) fn column(id: ColumnId) -> PlanExpr {
     PlanExpr::Column(Column::new_unqualified(field_name(id)))
 }
 
-/// The column that a field's name stands for.
+/// The column id that a field name encodes.
 pub(crate) fn column_id(name: &str) -> Option<ColumnId> {
     name.strip_prefix('c')?.parse().ok().map(ColumnId)
 }
@@ -431,7 +431,7 @@ pub(crate) fn arrow_of(schema: &DFSchema, id: ColumnId) -> Result<DataType, SqlE
     Ok(field.data_type().clone())
 }
 
-/// A projection; without columns the plan as it is.
+/// A projection; the plan itself if there are no columns.
 pub(crate) fn projected(plan: LogicalPlan, columns: Vec<PlanExpr>) -> Result<LogicalPlan, SqlError> {
     if columns.is_empty() {
         return Ok(plan);

@@ -1,4 +1,4 @@
-//! Relations that DataFusion has no operator for.
+//! Relations for which DataFusion has no operator.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::once::Once;
 use crate::recursion::{Recursion, WorkingTable, recursive, working};
 
 impl Lowering<'_> {
-    /// A plan that is computed once, however many plans hold it. In the term of a recursive relation, which
-    /// runs many times over different rows, the plan as it is.
+    /// Makes a plan that is computed once, however often it is used. In the term of a recursive relation,
+    /// which runs many times over different rows, returns the plan unchanged.
     pub(crate) fn materialized(&mut self, plan: LogicalPlan, name: &str) -> Result<LogicalPlan, SqlError> {
         if self.in_term || plan.schema().fields().is_empty() {
             return Ok(plan);

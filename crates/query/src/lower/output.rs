@@ -1,4 +1,4 @@
-//! The top of a plan: the result's columns by position.
+//! The root projection of a plan: the result's columns by position.
 
 use datafusion::logical_expr::LogicalPlan;
 use weft_binder::relation::Output;
@@ -6,10 +6,10 @@ use weft_types::SqlError;
 
 use super::{column, projected};
 
-/// The columns of the result, in order. A column may be there twice.
+/// Projects the columns of the result, in order. A column may occur twice.
 ///
 /// # Errors
-/// If the plan lacks one.
+/// If the plan lacks a column.
 pub fn final_projection(plan: LogicalPlan, output: &[Output]) -> Result<LogicalPlan, SqlError> {
     let columns = output.iter().enumerate();
     let columns = columns.map(|(at, output)| column(output.column).alias(format!("o{at}")));

@@ -1,9 +1,9 @@
-//! Predicates: split at AND, so that joins find their keys and scans their ranges.
+//! Predicates, split into conjuncts so that joins find their keys and scans their ranges.
 //!
-//! A conjunct that can fail must not see rows that a conjunct before it excludes: `a <> 0 AND 1 / a > 2`. It
-//! goes as one opaque function together with those before it that name no other relations; so it moves to
-//! where they move, and [`weft_expression`] computes it only where they are true. What PostgreSQL leaves
-//! open, the order of conjuncts over different relations, is open here, too.
+//! A conjunct that can fail, as in `a <> 0 AND 1 / a > 2`, must not be evaluated for rows that an earlier
+//! conjunct rejects. It is combined into one opaque function with the earlier conjuncts that name no other
+//! relations. DataFusion pushes them down together, and [`weft_expression`] evaluates it only where the
+//! earlier ones are true. As in PostgreSQL, the order of conjuncts over different relations is unspecified.
 
 use std::collections::BTreeSet;
 
@@ -21,21 +21,22 @@ use crate::arrays::{array_of_values, needs_order_key};
 use crate::errors::sql_error;
 use crate::evaluate::BatchExpr;
 
-/// More conjuncts inside the branches of one OR are not searched for what the branches have in common.
+/// ORs whose branches have more conjuncts than this are not analysed for common conjuncts.
 const COMMON_MAX: usize = 256;
 
-/// Lists of so many items at most that are known only when the plan runs are comparisons, one an item; longer
-/// ones have the values of this execution.
+/// Lists whose values are known only when the plan runs become one comparison per item up to this length;
+/// longer ones use the values of this execution.
 const SPELT_OUT_MAX: usize = 16;
 
-/// Larger conditions of ANDs and ORs, in nodes, are one opaque function, through which no scan sees its keys.
+/// Conditions of ANDs and ORs with more nodes become one opaque function, from which scans cannot derive
+/// ranges.
 const SHOWN_NODES_MAX: usize = 4096;
 
-/// How deep ANDs and ORs are looked into.
+/// Maximum nesting of ANDs and ORs that is analysed.
 const SHOWN_DEPTH_MAX: usize = 8;
 
 impl Lowering<'_> {
-    /// Rows of a plan for which all conjuncts are true.
+    /// A plan, filtered by all conjuncts.
     pub(crate) fn filtered(
         &mut self,
         plan: LogicalPlan,
@@ -50,8 +51,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// The conjunction of `conjuncts` over the columns of `plan`; `None` for none. Cheap ones come first,
-    /// otherwise they keep their order, as PostgreSQL arranges them (its `order_qual_clauses`).
+    /// The conjunction of `conjuncts` over the columns of `plan`; `None` if there are none. Cheap ones are
+    /// first, otherwise their order is kept, like PostgreSQL's `order_qual_clauses`.
     pub(crate) fn condition(
         &mut self,
         mut conjuncts: Vec<Expr>,
@@ -63,7 +64,7 @@ impl Lowering<'_> {
             .iter()
             .map(|conjunct| self.makers_of(conjunct))
             .collect();
-        // The last conjunct that can fail, of every set of relations.
+        // The last conjunct that can fail, for every set of relations.
         let mut guarded: Vec<(&BTreeSet<u32>, usize)> = Vec::new();
         for (at, conjunct) in conjuncts.iter().enumerate() {
             self.decided_once(conjunct)?;
@@ -93,8 +94,8 @@ impl Lowering<'_> {
         Ok(parts.into_iter().reduce(PlanExpr::and))
     }
 
-    /// A condition that names no column is computed once, before rows: its error is one even where there are
-    /// none.
+    /// Evaluates a condition without columns once, before any row is read: its error is raised even if there
+    /// are no rows.
     fn decided_once(&mut self, conjunct: &Expr) -> Result<(), SqlError> {
         if conjunct.columns().next().is_some() || is_volatile(conjunct) || !is_fallible(conjunct) {
             return Ok(());
@@ -111,7 +112,7 @@ impl Lowering<'_> {
             .collect()
     }
 
-    /// One conjunct, in a form that DataFusion understands where that form means the same.
+    /// Translates one conjunct, to a native DataFusion expression if that has the same semantics.
     fn conjunct(&mut self, expr: &Expr, plan: &LogicalPlan) -> Result<PlanExpr, SqlError> {
         if let Some(native) = self.native(expr, plan)? {
             return Ok(native);
@@ -127,7 +128,7 @@ impl Lowering<'_> {
         self.scalar(expr, plan)
     }
 
-    /// Equality of expressions over different relations: the key of a join.
+    /// An equality of expressions over different relations: a join key.
     fn key_pair(&mut self, left: &Expr, right: &Expr, plan: &LogicalPlan) -> Result<PlanExpr, SqlError> {
         let ty = left.ty();
         let left = self.scalar(left, plan)?;
@@ -186,7 +187,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// AND or OR of conditions that are all shown.
+    /// AND or OR of conditions if all of them have a native form.
     fn joined_natives(
         &mut self,
         expr: &Expr,
@@ -267,7 +268,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// A constant as a literal of a column's Arrow type, if the type has it and compares it rightly.
+    /// A constant as a literal of a column's Arrow type, if the type can represent it and compares it
+    /// correctly.
     fn literal_for(
         &mut self,
         expr: &Expr,
@@ -282,7 +284,7 @@ impl Lowering<'_> {
             if expr.columns().next().is_some() || is_volatile(expr) {
                 return Ok(None);
             }
-            // Its type is known; whether a value fits another type is not.
+            // Its type is known, but not whether its value fits another type.
             let batch = BatchExpr::new(expr, &[], &self.context)?;
             if batch.data_type() == *arrow {
                 return self.opaque(expr, plan).map(Some);
@@ -292,7 +294,7 @@ impl Lowering<'_> {
         self.present_literal_for(expr, ty, arrow)
     }
 
-    /// The same by the value that the constant has in this execution.
+    /// Like [`Lowering::literal_for`], using the constant's value in this execution.
     fn present_literal_for(
         &self,
         expr: &Expr,
@@ -336,7 +338,7 @@ impl Lowering<'_> {
         let arrow = arrow_of(plan.schema(), id)?;
         let mut list = Vec::new();
         let items: Vec<Expr> = arguments.collect();
-        // DataFusion takes what names no column for known while it plans.
+        // DataFusion treats expressions without columns as constants at planning time.
         let waits = items.iter().any(|item| self.waits(item));
         let spelt_out = waits && items.len() <= SPELT_OUT_MAX;
         self.only_now |= waits && !spelt_out;
@@ -372,13 +374,13 @@ impl Lowering<'_> {
     }
 }
 
-/// A literal that is not NULL. DataFusion, which keeps the narrowest of several bounds of one column, drops
-/// `a > NULL` beside `a > 1`.
+/// A literal that is not NULL. DataFusion keeps only the narrowest of several bounds of one column and would
+/// drop `a > NULL` next to `a > 1`.
 fn known(literal: Option<PlanExpr>) -> Option<PlanExpr> {
     literal.filter(|literal| !matches!(literal, PlanExpr::Literal(value, _) if value.is_null()))
 }
 
-/// Whether a condition fails on some row. What names no column has been computed before: [`crate::fold`].
+/// Whether a condition can fail for a row. Parts without columns have already been computed: [`crate::fold`].
 fn may_fail(expr: &Expr, depth: usize) -> bool {
     if !is_fallible(expr) {
         return false;
@@ -397,8 +399,8 @@ fn may_fail(expr: &Expr, depth: usize) -> bool {
     arguments.iter().any(|argument| may_fail(argument, depth - 1))
 }
 
-/// The column that an expression is, a conversion left out of account that changes no value: to a wider
-/// integer, or between kinds of text that compare alike.
+/// The column that an expression reads, ignoring conversions that change no value: to a wider integer, or
+/// between text types that compare alike.
 fn seen_through(expr: &Expr) -> Option<ColumnId> {
     let [
         Node {
@@ -434,7 +436,7 @@ fn integer(scalar: &ScalarValue) -> Option<i64> {
     }
 }
 
-/// An integer constant as one of a column's type; `None` if the type does not have it.
+/// An integer constant in a column's type; `None` if it is out of range.
 fn narrowed(number: i64, arrow: &DataType) -> Option<PlanExpr> {
     let scalar = match arrow {
         DataType::Int16 => ScalarValue::Int16(Some(i16::try_from(number).ok()?)),
@@ -445,7 +447,7 @@ fn narrowed(number: i64, arrow: &DataType) -> Option<PlanExpr> {
     Some(PlanExpr::Literal(scalar, None))
 }
 
-/// How many functions and operators are called for a row: PostgreSQL's measure of what a condition costs.
+/// The number of functions and operators evaluated per row, which is PostgreSQL's cost of a condition.
 fn cost(expr: &Expr) -> usize {
     let calls = |node: &&Node| {
         matches!(
@@ -478,7 +480,7 @@ fn exact_literal(value: &Value, ty: &SqlType, arrow: &DataType) -> Result<Option
     Ok(Some(PlanExpr::Literal(literal, None)))
 }
 
-/// A chain of one operator, of small depth.
+/// A balanced tree of one operator.
 fn balanced(mut parts: Vec<PlanExpr>, operator: Operator) -> Option<PlanExpr> {
     while parts.len() > 1 {
         let mut pairs = Vec::with_capacity(parts.len().div_ceil(2));
@@ -514,8 +516,8 @@ pub(crate) fn may_be_null(expr: &PlanExpr, plan: &LogicalPlan) -> bool {
     expr.nullable(plan.schema()).unwrap_or(true)
 }
 
-/// The conjuncts of a predicate, in order; of an OR also those that all its branches have in common, before
-/// it.
+/// The conjuncts of a predicate, in order; the conjuncts that all branches of an OR share are put before the
+/// OR.
 pub(crate) fn conjuncts(predicate: &Expr) -> Vec<Expr> {
     let mut found = Vec::new();
     let mut stack = vec![predicate.clone()];
@@ -532,7 +534,7 @@ pub(crate) fn conjuncts(predicate: &Expr) -> Vec<Expr> {
     found
 }
 
-/// What all branches of an OR demand and cannot fail at.
+/// The infallible conjuncts that all branches of an OR share.
 fn common(or: &Expr) -> Vec<Expr> {
     let branches: Vec<Vec<Expr>> = or
         .clone()

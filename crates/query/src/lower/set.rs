@@ -1,7 +1,7 @@
 //! UNION, INTERSECT, EXCEPT.
 //!
 //! Rows are compared null-safely. With ALL, equal rows are numbered on both sides: the third 7 of one side
-//! meets the third 7 of the other.
+//! matches the third 7 of the other.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The inputs with the same names, in the same order, of the same Arrow types.
+    /// Gives the inputs the same columns in the same order and of the same Arrow types.
     fn aligned(
         &mut self,
         plans: Vec<LogicalPlan>,
@@ -102,7 +102,8 @@ impl Lowering<'_> {
         };
         let columns = columns_of(&left);
         let (left, right, mut keys) = if all {
-            // DataFusion forgets that constants of several branches are none when it looks for an order.
+            // When DataFusion derives an order, it treats constants of several branches as constant after a
+            // union.
             let left = self.materialized(left, "rows of a set operation")?;
             let right = self.materialized(right, "rows of a set operation")?;
             let (left, number) = self.numbered(left, Rank::Row, &columns, &[])?;

@@ -1,4 +1,4 @@
-//! Relations by hand, run over small tables.
+//! Hand-written relations, run over small tables.
 
 use weft_binder::relation::{AggregateCall, JoinKind, Relation, SetOp, SortKey};
 use weft_expression::functions::aggregates;

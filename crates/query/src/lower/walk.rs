@@ -1,4 +1,4 @@
-//! Looking through relations without recursion: their parts, the columns that they name and make.
+//! Iterative traversal of relations: their parts, and the columns that they name and make.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,14 +9,14 @@ use weft_binder::relation::{
 use weft_expression::{Arg, ColumnId, Entry, Expr, Op, Volatility};
 use weft_types::SqlType;
 
-/// What a query names.
+/// Counts of the names in a query.
 #[derive(Debug, Default)]
 pub struct Survey {
     /// How often each column is named.
     pub uses: HashMap<ColumnId, u32>,
     /// How often each shared relation is named.
     pub shared: Vec<u32>,
-    /// The greatest id of all columns.
+    /// The greatest column id.
     pub greatest: u32,
 }
 
@@ -115,7 +115,7 @@ pub fn named_of(relation: &Relation, columns: &[ColumnId]) -> Vec<ColumnId> {
     columns.iter().copied().filter(|id| named.contains(id)).collect()
 }
 
-/// Whether an expression can fail or, evaluated twice, differ.
+/// Whether an expression can fail, or is volatile.
 #[must_use]
 pub fn is_fallible(expr: &Expr) -> bool {
     let nodes = expr.nodes();
@@ -138,7 +138,7 @@ fn is_good_pattern(pattern: &Op) -> bool {
     matches!(pattern, Op::Constant(weft_types::Value::Text(text)) if !text.ends_with('\\'))
 }
 
-/// Whether a cast can fail: only those between types of which one holds all values of the other cannot.
+/// Whether a cast can fail: it cannot if every value of the source type is a value of the target type.
 fn cast_can_fail(from: &SqlType, to: &SqlType) -> bool {
     use SqlType as T;
     !matches!(
@@ -161,25 +161,26 @@ fn cast_can_fail(from: &SqlType, to: &SqlType) -> bool {
     )
 }
 
-/// Whether an expression without columns may have another value in another execution of the same query.
+/// Whether an expression without columns may have a different value in another execution of the same query.
 #[must_use]
 pub fn varies(expr: &Expr) -> bool {
     expr.nodes().iter().any(|node| match &node.op {
         Op::Parameter(_) => true,
         Op::Call(entry) => entry.volatility != Volatility::Immutable || sees_zone(entry),
-        // Casts to and from texts know the session's zone, and names of its catalog.
+        // Casts to and from text depend on the session's time zone, and names of catalog objects on its
+        // catalog.
         Op::Cast { from, .. } => !(from.is_number() && node.ty.is_number()),
         _ => false,
     })
 }
 
-/// What PostgreSQL calls immutable may know the session's zone all the same.
+/// Functions that PostgreSQL declares immutable may nevertheless depend on the session's time zone.
 fn sees_zone(entry: &Entry) -> bool {
     let zoned = |arg: &Arg| matches!(arg, Arg::Is(SqlType::TimestampTz) | Arg::Any | Arg::AnyElement);
     entry.arguments.iter().any(zoned)
 }
 
-/// Whether an expression has another value with every call.
+/// Whether an expression may have a different value at each evaluation.
 #[must_use]
 pub fn is_volatile(expr: &Expr) -> bool {
     expr.nodes().iter().any(|node| match &node.op {
@@ -191,17 +192,17 @@ pub fn is_volatile(expr: &Expr) -> bool {
 /// One node of a relation.
 #[derive(Default)]
 pub struct Part<'r> {
-    /// Its expressions; ends of frames are the last.
+    /// Its expressions; frame bounds are last.
     pub exprs: Vec<&'r Expr>,
-    /// How many of them are ends of frames.
+    /// The number of frame bounds.
     pub bounds: usize,
-    /// Without this its rows are none: the condition of a filter or of an inner join.
+    /// The condition of a filter or an inner join: if it is never true, the node has no rows.
     pub condition: Option<&'r Expr>,
-    /// Columns that it names outside expressions.
+    /// Columns that it names outside of expressions.
     pub named: Vec<ColumnId>,
     /// Columns that it makes.
     pub made: Vec<ColumnId>,
-    /// Types of those that it makes by expressions, where they say the type.
+    /// Columns that it computes by expressions with a known type, and their types.
     pub types: Vec<(ColumnId, SqlType)>,
     /// The shared relation that it names.
     pub shared: Option<usize>,
@@ -317,7 +318,7 @@ fn part(relation: &Relation) -> Part<'_> {
     part
 }
 
-/// A relation without inputs.
+/// The part of a relation without inputs.
 fn leaf_part<'r>(relation: &'r Relation, part: &mut Part<'r>) {
     match relation {
         Relation::Values { columns, rows } => {
@@ -424,7 +425,7 @@ pub fn columns_made(relation: &Relation) -> Vec<ColumnId> {
     made
 }
 
-/// An expression with columns replaced by expressions.
+/// Substitutes expressions for columns.
 #[must_use]
 pub fn substituted(expr: &Expr, by: &HashMap<ColumnId, Expr>) -> Expr {
     let mut stack: Vec<Expr> = Vec::new();
@@ -442,20 +443,20 @@ pub fn substituted(expr: &Expr, by: &HashMap<ColumnId, Expr>) -> Expr {
     stack.pop().unwrap_or_else(|| expr.clone())
 }
 
-/// How large a query is.
+/// The size of a query.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Size {
-    /// Levels of its relations; each window is one.
+    /// The depth of its relations; each window is a level.
     pub depth: usize,
-    /// Windows, all together.
+    /// The total number of windows.
     pub windows: usize,
-    /// Relations and nodes of their expressions, sixteen of these for one.
+    /// The number of relations, plus one for every sixteen nodes of their expressions.
     pub nodes: usize,
-    /// Nodes of the largest expression, which may be as deep.
+    /// The nodes of the largest expression, whose depth may be the same.
     pub expression: usize,
 }
 
-/// How large a query is.
+/// Measures a query.
 #[must_use]
 pub fn size(query: &Query) -> Size {
     let mut size = Size::default();

@@ -15,16 +15,16 @@ use crate::errors::sql_error;
 use crate::schema::{arrow_type, field_name};
 use crate::window::{Bound, Call};
 
-/// How rows are numbered.
+/// How rows are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rank {
-    /// One by one.
+    /// row_number: consecutive numbers.
     Row,
-    /// One more than there are rows before the row's peers.
+    /// rank: one more than the number of rows before the row's peers.
     Rank,
 }
 
-/// How many windows the calls have: each becomes an operator.
+/// The number of windows of the calls; each becomes an operator.
 pub(super) fn count(calls: &[WindowCall]) -> usize {
     let mut firsts: Vec<&WindowCall> = Vec::new();
     for call in calls {
@@ -52,7 +52,7 @@ impl Lowering<'_> {
                 call.partition.push(Expr::column(*id, self.type_of(*id)?));
             }
         }
-        // Calls of the same partition and order go together: one sort for all of them.
+        // Calls with the same partition and order keys are grouped: one sort serves all of them.
         let mut windows: Vec<Vec<WindowCall>> = Vec::new();
         for call in calls {
             let same = |window: &&mut Vec<WindowCall>| {
@@ -73,7 +73,7 @@ impl Lowering<'_> {
         projected(plan, keep.into_iter().map(column).collect())
     }
 
-    /// Calls that share partition and order; further columns of the plan stay.
+    /// Calls that share partition and order keys; the other columns of the plan are kept.
     fn one_window(&mut self, plan: LogicalPlan, calls: &[WindowCall]) -> Result<LogicalPlan, SqlError> {
         let Some(first) = calls.first() else {
             return Ok(plan);
@@ -159,7 +159,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// The plan with one more column, the number of each row within its partition.
+    /// Adds a column with the number of each row within its partition.
     pub(crate) fn numbered(
         &mut self,
         plan: LogicalPlan,
@@ -199,13 +199,13 @@ impl Lowering<'_> {
         let number = self.fresh(SqlType::Int8);
         let mut items: Vec<PlanExpr> = columns.into_iter().map(column).collect();
         let counted = PlanExpr::Column(datafusion::common::Column::new_unqualified(name));
-        // DataFusion counts in unsigned numbers.
+        // DataFusion's numbers are unsigned.
         let signed = datafusion::logical_expr::cast(counted, arrow_type(&SqlType::Int8));
         items.push(signed.alias(field_name(number)));
         Ok((projected(LogicalPlan::Window(window), items)?, number))
     }
 
-    /// A column by whose Arrow order and equality its values can be compared.
+    /// A column whose Arrow order and equality are those of the values of `id`.
     fn natural(
         &mut self,
         id: ColumnId,

@@ -1,36 +1,36 @@
-//! Relations that are joined, and what their conditions say about pairs of them.
+//! The join graph: relations, and what their conditions imply for pairs of them.
 //!
-//! A set of relations is a number with a bit for each. Columns that are equal to each other form a class:
-//! `a = b AND b = c` is one of three columns, and says `a = c`, too. Two sets of relations meet by one column
-//! of each for every class that both have. An equality of other expressions is a class of two.
+//! A set of relations is a bit mask. Columns that are equal to each other form a class: `a = b AND b = c` is
+//! a class of three columns and implies `a = c`. Two sets of relations are joined on one column of each for
+//! every class that has columns in both. An equality of other expressions is a class of two.
 
 use weft_expression::{ColumnId, CompareOp, Expr, Op};
 use weft_types::SqlType;
 
 use super::guess::Guess;
 
-/// Relations by their bits.
+/// A set of relations as a bit mask.
 pub(crate) type Set = u64;
 
-/// Cost of building a row into a hash table, of a pair of rows that are compared, of a lookup in an index;
-/// reading a row costs 1.
+/// Cost of inserting a row into a hash table, of comparing a pair of rows, of an index lookup; reading a row
+/// costs 1.
 const BUILD_COST: f64 = 1.5;
 const PAIR_COST: f64 = 0.3;
 const LOOKUP_COST: f64 = 6.0;
 
-/// A join looks rows up by so many keys at most.
+/// Maximum number of keys that a join looks up.
 const LOOKUPS_MAX: f64 = crate::key_range::RANGES_MAX as f64;
 
-/// Values of expressions that are compared with expressions.
+/// Assumed distinct values of the sides of an equality of computed expressions.
 const COMPUTED_VALUES: f64 = 10.0;
 
-/// The share of pairs that a condition leaves which is no equality.
+/// Assumed selectivity of a condition that is not an equality.
 const CONDITION_SHARE: f64 = 1.0 / 3.0;
 
 /// One relation.
 pub(crate) struct Member {
     pub(crate) guess: Guess,
-    /// It is attached by an outer join: after these relations.
+    /// For a relation that an outer join adds: the relations that must be joined before it.
     pub(crate) attached: Option<Set>,
 }
 
@@ -43,9 +43,9 @@ pub(crate) struct Side {
 /// Expressions that are equal to each other.
 pub(crate) struct Class {
     pub(crate) sides: Vec<Side>,
-    /// They equal a constant.
+    /// They are equal to a constant.
     pub(crate) fixed: bool,
-    /// It is of the condition of an outer join.
+    /// It belongs to the condition of an outer join.
     pub(crate) of_outer: bool,
 }
 
@@ -54,11 +54,11 @@ pub(crate) struct Class {
 pub(crate) struct Graph {
     pub(crate) members: Vec<Member>,
     pub(crate) classes: Vec<Class>,
-    /// The relations of every other condition.
+    /// The relations of each other condition.
     pub(crate) others: Vec<Set>,
 }
 
-/// A join of some relations.
+/// A join of a set of relations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joined {
     pub(crate) set: Set,
@@ -66,16 +66,16 @@ pub(crate) struct Joined {
     pub(crate) cost: f64,
 }
 
-/// How two joins are joined.
+/// A join of two sets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) joined: Joined,
-    /// The first of both is the one that is built into a hash table.
+    /// The first set is the build side.
     pub(crate) first_is_built: bool,
 }
 
 impl Graph {
-    /// What equals a column that is a key by itself has no more values than that.
+    /// Limits the distinct values of columns that are equal to a single-column key to those of the key.
     pub(crate) fn limit_by_keys(&mut self) {
         for class in &self.classes {
             let single = |side: &Side| Some((side.set.trailing_zeros() as usize, side.expr.as_column()?));
@@ -94,7 +94,7 @@ impl Graph {
         }
     }
 
-    /// One relation alone.
+    /// A single relation.
     pub(crate) fn alone(&self, at: usize) -> Option<Joined> {
         let guess = &self.members.get(at)?.guess;
         Some(Joined {
@@ -104,7 +104,7 @@ impl Graph {
         })
     }
 
-    /// Whether a condition ties two sets to each other.
+    /// Whether a condition connects two sets.
     pub(crate) fn tied(&self, left: Set, right: Set) -> bool {
         let both = left | right;
         let spans = |set: Set| set & !both == 0 && set & left != 0 && set & right != 0;
@@ -115,14 +115,15 @@ impl Graph {
             || attached(right, left)
     }
 
-    /// What a relation waits for that an outer join attaches, if the set is such a relation alone.
+    /// For a set of one relation that an outer join adds: the relations that must be joined before it.
     pub(crate) fn attached(&self, set: Set) -> Option<Set> {
         let alone = set.count_ones() == 1;
         let member = self.members.get(set.trailing_zeros() as usize);
         member.filter(|_| alone).and_then(|member| member.attached)
     }
 
-    /// The join of two sets; `None` if one of them is attached to what the other does not have.
+    /// The join of two sets; `None` if one is added by an outer join and the other lacks a relation that it
+    /// requires.
     pub(crate) fn step(&self, a: Joined, b: Joined) -> Option<Step> {
         let kept = match (self.attached(a.set), self.attached(b.set)) {
             (None, None) => 0.0,
@@ -156,7 +157,8 @@ impl Graph {
         })
     }
 
-    /// What it costs to build a hash table of one side and to read the other, by an index where that helps.
+    /// The cost of building a hash table of one side and reading the other, through an index if that is
+    /// cheaper.
     fn hash_cost(&self, build: Joined, probe: Joined) -> f64 {
         let read = probe.cost + probe.rows;
         let read = match self.looked_up(build, probe) {
@@ -166,7 +168,7 @@ impl Graph {
         build.cost + build.rows * BUILD_COST + read
     }
 
-    /// What it costs to look a table's rows up by the keys of another side.
+    /// The cost of looking up a table's rows by the keys of the other side.
     fn looked_up(&self, build: Joined, probe: Joined) -> Option<f64> {
         if probe.set.count_ones() != 1 || build.rows > LOOKUPS_MAX {
             return None;
@@ -177,7 +179,7 @@ impl Graph {
         Some(build.rows * (LOOKUP_COST + each))
     }
 
-    /// The columns of one relation that equal something of other ones.
+    /// The columns of one relation that are equal to an expression of the others.
     fn columns_met(&self, of: Set, others: Set) -> Vec<ColumnId> {
         let met = self.classes.iter().filter(|class| class.meets(of, others));
         met.filter_map(|class| {
@@ -187,7 +189,7 @@ impl Graph {
         .collect()
     }
 
-    /// The share of pairs for which all equalities between both sets hold, and whether there is one.
+    /// The selectivity of all equalities between both sets, and whether there are any.
     fn share_of_classes(&self, a: Set, b: Set) -> (f64, bool) {
         let met: Vec<&Class> = self.classes.iter().filter(|class| class.meets(a, b)).collect();
         if met.is_empty() {
@@ -202,12 +204,13 @@ impl Graph {
         (1.0 / values, true)
     }
 
-    /// How many values the classes' columns have together on one side.
+    /// The number of distinct combinations of the classes' columns on one side.
     fn values(&self, of: Set, classes: &[&Class]) -> f64 {
         let mut open: Vec<&Class> = classes.to_vec();
         let mut values = 1.0;
         while !open.is_empty() {
-            // The relation that has most of them, again and again: a key is seen whole.
+            // Repeatedly take the relation with most of the columns, so that a composite key is seen as a
+            // whole.
             let mut best: (usize, Option<usize>) = (0, None);
             for at in bits(of) {
                 let count = open.iter().filter(|class| class.side(1 << at).is_some()).count();
@@ -224,7 +227,7 @@ impl Graph {
             let mut columns = Vec::new();
             open.retain(|class| match class.side(1 << at) {
                 None => true,
-                // Of what is computed nothing is known; the other side may say more.
+                // There are no statistics for computed expressions; the other side may have some.
                 Some(side) => {
                     columns.extend(side.expr.as_column());
                     false
@@ -240,12 +243,12 @@ impl Graph {
 }
 
 impl Class {
-    /// Whether its sides are columns.
+    /// Whether all its sides are columns, and it is not of an outer join.
     pub(crate) fn is_plain(&self) -> bool {
         !self.of_outer && self.sides.iter().all(|side| side.expr.as_column().is_some())
     }
 
-    /// The side that a set holds all columns of.
+    /// The side whose columns are all in a set.
     pub(crate) fn side(&self, of: Set) -> Option<&Side> {
         self.sides.iter().find(|side| side.set & !of == 0)
     }
@@ -255,7 +258,7 @@ impl Class {
     }
 }
 
-/// The numbers of a set's relations.
+/// The indexes of a set's relations.
 pub(crate) fn bits(mut set: Set) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let at = set.trailing_zeros();
@@ -264,7 +267,7 @@ pub(crate) fn bits(mut set: Set) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Two expressions as an equality.
+/// An equality of two expressions.
 pub(crate) fn equality(a: &Expr, b: &Expr) -> Expr {
     let equal = Op::Compare(CompareOp::Eq);
     Expr::binary(equal, SqlType::Bool, a.clone(), b.clone())

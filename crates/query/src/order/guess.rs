@@ -1,9 +1,9 @@
-//! How many rows a relation is expected to have, and which columns tell them apart.
+//! Estimates how many rows a relation has, and which columns are keys.
 //!
-//! Nothing is known of values. What is known is how many rows a table has and which of its columns are a key:
-//! so many values these columns have together. A part of a key has few values rather than many, because where
-//! only that is compared rows multiply: of n columns, j have as many values as the rows' (j/n)²-th power. All
-//! other columns are taken to have the square root.
+//! There are no statistics of values, only the row counts of tables and their declared keys: a key has as
+//! many distinct values as the table has rows. For a part of a key few distinct values are assumed rather
+//! than many, because a join on only that part multiplies rows: j of n key columns have as many values as the
+//! row count to the power of (j/n)². Any other column is assumed to have the square root of the row count.
 
 use weft_binder::relation::{Relation, Scan, SharedBody};
 use weft_expression::{ColumnId, CompareOp, Expr, Op};
@@ -12,44 +12,44 @@ use crate::lower::Lowering;
 use crate::lower::predicate::conjuncts;
 use crate::lower::walk::columns_made;
 
-/// Rows of a relation of which nothing is known.
+/// Assumed rows of a relation without an estimate.
 const UNKNOWN_ROWS: f64 = 1000.0;
 
-/// Rows that a set-returning function gives.
+/// Assumed rows that a set-returning function returns.
 const FUNCTION_ROWS: f64 = 10.0;
 
-/// How far a guess looks into a relation: what lies deeper is unknown, so that guesses at every level of a
-/// query stay linear.
+/// How deep an estimate descends into a relation; deeper relations have no estimate, so that estimates at
+/// every level of a query remain linear.
 const DEPTH_MAX: usize = 12;
 
-/// Shares of rows for which a predicate is true.
+/// Assumed selectivities of predicates.
 const RANGE_SHARE: f64 = 1.0 / 3.0;
 const PATTERN_SHARE: f64 = 0.1;
 const NULL_SHARE: f64 = 0.05;
 const UNKNOWN_SHARE: f64 = 1.0 / 3.0;
 
-/// Time to read a row that is not wanted, in times that a wanted one takes.
+/// Cost of reading a row that is then discarded, relative to one that is returned.
 const SCAN_COST: f64 = 0.5;
 
-/// What is expected of a relation.
+/// The estimate of a relation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guess {
     /// Rows before predicates.
     base: f64,
-    /// The share of them that predicates leave, equality with constants left out.
+    /// The selectivity of predicates, except equalities with constants.
     share: f64,
-    /// Columns that equal a constant.
+    /// Columns that are equal to a constant.
     fixed: Vec<ColumnId>,
-    /// Columns that tell all rows apart.
+    /// Columns that are unique together.
     keys: Vec<Vec<ColumnId>>,
     /// Columns of ordered indexes.
     indexes: Vec<Vec<ColumnId>>,
-    /// Columns that have no more than so many values.
+    /// Upper bounds for the distinct values of columns.
     limits: Vec<(ColumnId, f64)>,
 }
 
 impl Guess {
-    /// So many rows that these columns tell apart.
+    /// `rows` rows in which each of `keys` is unique.
     pub(crate) fn of(rows: f64, keys: Vec<Vec<ColumnId>>) -> Guess {
         Guess {
             base: rows.max(1.0),
@@ -59,12 +59,12 @@ impl Guess {
         }
     }
 
-    /// Rows that are left.
+    /// Rows that satisfy the predicates.
     pub(crate) fn rows(&self) -> f64 {
         (self.fixed_base() * self.share).max(1.0)
     }
 
-    /// What it costs to read them.
+    /// The cost of reading them.
     pub(crate) fn cost(&self) -> f64 {
         if self.led(&[]) {
             return self.fixed_base();
@@ -76,30 +76,31 @@ impl Guess {
         (self.base / self.distinct(&self.fixed)).max(1.0)
     }
 
-    /// Values of `columns` together, in the rows whose fixed columns are as they are.
+    /// Distinct combinations of `columns` among the rows with the given fixed columns.
     pub(crate) fn values(&self, columns: &[ColumnId]) -> f64 {
         let mut all = self.fixed.clone();
         all.extend(columns);
         (self.distinct(&all) / self.distinct(&self.fixed)).max(1.0)
     }
 
-    /// How many values a column has at most, if it is a key by itself.
+    /// The maximum number of values of a column, if it is a key on its own.
     pub(crate) fn key_values(&self, column: ColumnId) -> Option<f64> {
         self.keys.iter().any(|key| *key == [column]).then_some(self.base)
     }
 
-    /// A column has no more than so many values.
+    /// Limits the distinct values of a column.
     pub(crate) fn limit(&mut self, column: ColumnId, values: f64) {
         self.limits.push((column, values));
     }
 
-    /// Whether an index finds the rows that have one value of each of `columns`: rows that it reads then.
+    /// Rows that an index reads to find one value of each of `columns`; `None` if no index applies.
     pub(crate) fn looked_up(&self, columns: &[ColumnId]) -> Option<f64> {
         self.led(columns)
             .then(|| (self.fixed_base() / self.values(columns)).sqrt().max(1.0))
     }
 
-    /// Whether the first column of an index is fixed or among `columns`, and one of these is used.
+    /// Whether some index has a prefix of columns that are fixed or among `columns`, including one of
+    /// `columns` unless that is empty.
     fn led(&self, columns: &[ColumnId]) -> bool {
         self.indexes.iter().any(|index| {
             let known = |id: &&ColumnId| self.fixed.contains(id) || columns.contains(id);
@@ -108,7 +109,7 @@ impl Guess {
         })
     }
 
-    /// Values of columns together.
+    /// Distinct combinations of columns.
     fn distinct(&self, columns: &[ColumnId]) -> f64 {
         let mut columns = columns.to_vec();
         columns.sort_unstable();
@@ -135,7 +136,7 @@ impl Guess {
         self.base.powf(exponent).min(most).max(1.0)
     }
 
-    /// Takes a predicate into account that names its columns only.
+    /// Applies a predicate that names only its columns.
     pub(crate) fn restrict(&mut self, conjunct: &Expr) {
         match fixed_column(conjunct) {
             Some(id) => self.fixed.push(id),
@@ -143,7 +144,7 @@ impl Guess {
         }
     }
 
-    /// The share of rows for which a predicate is true.
+    /// The selectivity of a predicate.
     fn share_of(&self, predicate: &Expr) -> f64 {
         let mut shares: Vec<f64> = Vec::new();
         for (at, node) in predicate.nodes().iter().enumerate() {
@@ -171,7 +172,7 @@ impl Guess {
     }
 }
 
-/// The first column that the arguments of a node are.
+/// The first argument of a node that is a column.
 fn column_of(expr: &Expr, at: usize) -> Vec<ColumnId> {
     let roots = expr.argument_roots(at).into_iter();
     let columns = roots.filter_map(|root| match expr.nodes().get(root).map(|node| &node.op) {
@@ -181,7 +182,7 @@ fn column_of(expr: &Expr, at: usize) -> Vec<ColumnId> {
     columns.take(1).collect()
 }
 
-/// The column that equals a constant.
+/// The column that a predicate equates to a constant.
 pub(crate) fn fixed_column(conjunct: &Expr) -> Option<ColumnId> {
     if conjunct.root().op != Op::Compare(CompareOp::Eq) {
         return None;
@@ -195,7 +196,7 @@ pub(crate) fn fixed_column(conjunct: &Expr) -> Option<ColumnId> {
 }
 
 impl Lowering<'_> {
-    /// What is expected of a relation.
+    /// The estimate of a relation.
     pub(crate) fn guess(&self, relation: &Relation) -> Guess {
         self.guess_within(relation, DEPTH_MAX)
     }
@@ -290,7 +291,7 @@ impl Lowering<'_> {
             column.map(|(_, id, _)| *id)
         };
         let indexes = || scan.table.indexes.iter();
-        // A key whose columns are not all read cannot be bound whole.
+        // A key with columns that are not read can never be bound completely.
         let whole = |index: &&std::sync::Arc<weft_store::IndexDef>| index.unique;
         let missing = ColumnId(u32::MAX);
         let of = |position: &usize| named(position).unwrap_or(missing);
@@ -304,7 +305,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The same under other names.
+/// The estimate with renamed columns.
 fn renamed(guess: &Guess, renames: &[(ColumnId, ColumnId)]) -> Guess {
     let name = |id: &ColumnId| {
         let to = renames.iter().find(|(from, _)| from == id);
@@ -313,7 +314,7 @@ fn renamed(guess: &Guess, renames: &[(ColumnId, ColumnId)]) -> Guess {
     let whole = |columns: &Vec<ColumnId>| columns.iter().map(name).collect::<Option<Vec<_>>>();
     let mut keys: Vec<Vec<ColumnId>> = guess.keys.iter().filter_map(whole).collect();
     let fixed: Vec<ColumnId> = guess.fixed.clone();
-    // What is fixed below needs no name: the rest of a key tells rows apart.
+    // Columns that are fixed below need no name: the rest of the key is still unique.
     for key in &guess.keys {
         let rest: Vec<ColumnId> = key.iter().filter(|id| !fixed.contains(id)).copied().collect();
         if rest.len() < key.len() {

@@ -1,17 +1,18 @@
-//! In which order relations are joined, and which side of a join is looked up.
+//! Chooses the order in which relations are joined, and the build side of each join.
 //!
 //! ```text
 //!   Join and Filter     flattened: relations, and the conditions over them         (mod)
-//!   conditions          classes of equal columns, and what else they say            (graph)
-//!   rows                by tables' sizes and declared keys                          (guess)
-//!   order               every order of a few relations, the cheapest pair of many   (search)
-//!   plan                joins in that order; every condition as deep as it can be   (plan)
+//!   conditions          classes of equal columns, and all other conditions          (graph)
+//!   rows                estimated from row counts and declared keys                 (guess)
+//!   order               exhaustive for a few relations, greedy for many             (search)
+//!   plan                joins in that order, every condition as deep as possible    (plan)
 //! ```
 //!
-//! A relation that an outer join adds to others may be joined later than it is written, after all that its
-//! condition names: no condition of the others can name it. Where a condition above is never true for its
-//! NULLs the join is an inner one. A relation that holds columns of the rows around a subquery (see
-//! [`crate::lower`]) is one of the relations; if none does, the domain itself is.
+//! A relation that an outer join adds to others may be joined later than written, once all relations that its
+//! condition names have been joined, because no condition of the others can name it. If a condition above is
+//! never true for its NULLs, the join is an inner join. If the relations refer to columns of the rows around
+//! a subquery (see [`crate::lower`]), one of the relations provides these columns; if none does, the domain
+//! itself is added.
 
 mod graph;
 mod guess;
@@ -36,24 +37,24 @@ pub(crate) use guess::fixed_column;
 use graph::{Class, Graph, Member, Set, Side, bits, equality};
 use guess::Guess;
 
-/// Relations that are ordered together; what has more stays together as it is written.
+/// Maximum number of relations that are ordered together; beyond it joins stay as written.
 const TOGETHER_MAX: usize = 60;
 
-/// Bindings of a subquery's columns from around: nothing is known of their number.
+/// Assumed number of bindings of a subquery's outer columns; it is not known.
 const DOMAIN_ROWS: f64 = 1000.0;
 
-/// Larger ORs are not searched for what they say about one relation.
+/// Larger ORs are not analysed for implied conditions on one relation.
 const IMPLIED_NODES_MAX: usize = 1024;
 
-/// One of the relations that are joined.
+/// One of the joined relations.
 struct Leaf<'r> {
     /// `None`: the domain.
     relation: Option<&'r Relation>,
     /// The condition of the outer join that adds it.
     outer: Option<Vec<Expr>>,
-    /// It holds the domain's columns.
+    /// It contains the domain's columns.
     depends: bool,
-    /// Conditions that name its columns alone.
+    /// Conditions that name only its columns.
     own: Vec<Expr>,
 }
 
@@ -61,13 +62,13 @@ struct Leaf<'r> {
 #[derive(Default)]
 struct Flat<'r> {
     leaves: Vec<Leaf<'r>>,
-    /// Sides of joins that are still to be looked at.
+    /// Sides of joins that have not been visited yet.
     promised: usize,
     conjuncts: Vec<Expr>,
 }
 
 impl Lowering<'_> {
-    /// Rows of joined relations for which all conjuncts are true.
+    /// The joined relations, filtered by all conjuncts.
     pub(crate) fn joined_relations(
         &mut self,
         relation: &Relation,
@@ -94,7 +95,7 @@ impl Lowering<'_> {
         plan::Builder::new(graph, flat, pool, domain).build(self, &tree)
     }
 
-    /// A relation that is no join of relations that can be ordered.
+    /// A relation that is not part of a reorderable join.
     fn leaf(
         &mut self,
         relation: Option<&Relation>,
@@ -217,7 +218,7 @@ impl<'r> Flat<'r> {
         }
     }
 
-    /// Which relation holds a column.
+    /// Maps each column to the relation that provides it.
     fn holders(&self, domain: Option<&Domain>) -> HashMap<ColumnId, usize> {
         let mut holders = HashMap::new();
         for (at, leaf) in self.leaves.iter().enumerate() {
@@ -230,7 +231,7 @@ impl<'r> Flat<'r> {
         holders
     }
 
-    /// An outer join whose NULLs a condition refuses is an inner one.
+    /// Converts outer joins whose NULLs a condition rejects to inner joins.
     fn inner_where_null_is_refused(&mut self, holders: &HashMap<ColumnId, usize>) {
         let mut at = 0;
         while let Some(conjunct) = self.conjuncts.get(at) {
@@ -248,8 +249,9 @@ impl<'r> Flat<'r> {
         }
     }
 
-    /// Classes of equal columns, and the other conditions over several relations or none. Conditions over one
-    /// relation go to it; those that compare a column of a class with a constant go to all that have one.
+    /// Classifies conditions: returns the classes of equal columns, and the other conditions over several
+    /// relations or none. Conditions over one relation move to it; comparisons of a class's column with a
+    /// constant move to every relation with a column of that class.
     fn sorted(&mut self, holders: &HashMap<ColumnId, usize>) -> (Vec<Class>, Vec<(Set, Expr)>) {
         let mut classes: Vec<Class> = Vec::new();
         let mut pool = Vec::new();
@@ -261,7 +263,7 @@ impl<'r> Flat<'r> {
             } else if set.count_ones() == 1 {
                 single.push((set.trailing_zeros() as usize, conjunct));
             } else if let Some(sides) = class_of(&conjunct, holders) {
-                // A side over several relations may be whole only when the other side has been joined.
+                // A side over several relations may be complete only after the other side has been joined.
                 if sides.iter().any(|side| side.set.count_ones() > 1) {
                     pool.push((set, conjunct));
                 }
@@ -273,15 +275,15 @@ impl<'r> Flat<'r> {
         }
         for (at, conjunct) in single {
             if !self.is_added(at) {
-                self.travel(at, &conjunct, &mut classes, holders);
+                self.propagate(at, &conjunct, &mut classes, holders);
             }
             match self.leaves.get_mut(at) {
-                // A condition on a relation that an outer join adds sees its NULLs.
+                // A condition on a relation that an outer join adds applies to its NULLs too.
                 Some(leaf) if leaf.outer.is_none() => leaf.own.push(conjunct),
                 _ => pool.push((1 << at, conjunct)),
             }
         }
-        // Columns of one relation that are in one class are equal.
+        // Columns of one relation in the same class are equal.
         for class in &classes {
             for (place, side) in class.sides.iter().enumerate() {
                 let first = class.sides.iter().take(place).find(|other| other.set == side.set);
@@ -299,8 +301,8 @@ impl<'r> Flat<'r> {
         self.leaves.get(at).is_some_and(|leaf| leaf.outer.is_some())
     }
 
-    /// What is known of a column is known of all that equal it.
-    fn travel(
+    /// Applies a condition on a column to all columns that are equal to it.
+    fn propagate(
         &mut self,
         from: usize,
         conjunct: &Expr,
@@ -334,7 +336,7 @@ impl<'r> Flat<'r> {
                 leaf.own.push(renamed);
             }
         }
-        // What an outer join adds meets such rows only as equal them.
+        // The relation that an outer join adds is matched only by such rows.
         for leaf in &mut self.leaves {
             let Some(on) = &mut leaf.outer else { continue };
             let met = on.iter().filter_map(|condition| met_column(condition, &equal));
@@ -346,7 +348,8 @@ impl<'r> Flat<'r> {
     }
 }
 
-/// What an OR over several relations says about one of them, if each branch says something that cannot fail.
+/// The condition that an OR over several relations implies for one of them, if each branch implies an
+/// infallible one.
 fn implied(or: &Expr, about: usize, holders: &HashMap<ColumnId, usize>) -> Option<Expr> {
     if or.root().op != Op::Or || or.nodes().len() > IMPLIED_NODES_MAX {
         return None;
@@ -356,7 +359,7 @@ fn implied(or: &Expr, about: usize, holders: &HashMap<ColumnId, usize>) -> Optio
         let own = branch
             .iter()
             .filter(|part| set_of(part, holders) == 1 << about && !is_fallible(part));
-        // What they have in common is a condition of its own.
+        // A conjunct that all branches share is a separate condition.
         let own = own.filter(|part| !branches.iter().all(|branch| branch.contains(part)));
         all_of(own.cloned().collect())
     };
@@ -364,7 +367,7 @@ fn implied(or: &Expr, about: usize, holders: &HashMap<ColumnId, usize>) -> Optio
     Some(Expr::new(Op::Or, SqlType::Bool, said?))
 }
 
-/// The columns that a condition compares: it is not true where one of them is NULL.
+/// The columns that a condition compares: it is not true if one of them is NULL.
 fn compared_columns(conjunct: &Expr) -> impl Iterator<Item = ColumnId> + '_ {
     let compares = matches!(conjunct.root().op, Op::Compare(_));
     let roots = match compares {
@@ -379,7 +382,7 @@ fn compared_columns(conjunct: &Expr) -> impl Iterator<Item = ColumnId> + '_ {
         })
 }
 
-/// The one column that a comparison or a list names, if nothing is computed of it.
+/// The only column of a comparison or IN list, if it is used without computation.
 fn compared_with_constants(conjunct: &Expr) -> Option<Expr> {
     let mut columns = conjunct.columns();
     let id = columns.next()?;
@@ -392,7 +395,7 @@ fn compared_with_constants(conjunct: &Expr) -> Option<Expr> {
     Some(Expr::column(id, node.ty))
 }
 
-/// The other column of an equality with one of `columns`.
+/// The column that an equality equates with one of `columns`.
 fn met_column(condition: &Expr, columns: &[Expr]) -> Option<Expr> {
     if condition.root().op != Op::Compare(CompareOp::Eq) || condition.nodes().len() != 3 {
         return None;
@@ -424,7 +427,7 @@ fn class_of(conjunct: &Expr, holders: &HashMap<ColumnId, usize>) -> Option<Vec<S
     (a.set != 0 && b.set != 0 && a.set & b.set == 0).then(|| vec![a, b])
 }
 
-/// Adds an equality, to the classes that have one of its columns.
+/// Adds an equality and merges the classes that share one of its columns.
 fn add_class(classes: &mut Vec<Class>, sides: Vec<Side>) {
     let plain = sides.iter().all(|side| side.expr.as_column().is_some());
     let mut class = Class {

@@ -1,8 +1,8 @@
-//! The plan of joins in an order that is found.
+//! Builds the plan of joins for a chosen order.
 //!
-//! Conditions over one relation are filters on it. Every other one is part of the first join that has all its
-//! columns, or a filter above where that is an outer join. Conditions without columns, and those that differ
-//! with every call, come last; the former also guard what could fail.
+//! Conditions over one relation are filters on it. Every other condition is part of the first join that has
+//! all its columns, or a filter above that join if it is an outer join. Conditions without columns and
+//! volatile ones are applied last; the former also guard conditions that can fail.
 
 use datafusion::common::JoinType;
 use datafusion::logical_expr::LogicalPlan;
@@ -16,11 +16,11 @@ use crate::lower::join::crossed;
 use crate::lower::walk::{is_fallible, is_volatile};
 use crate::lower::{Domain, Lowering};
 
-/// What a plan is made from.
+/// Builds the plan.
 pub(super) struct Builder<'b> {
     graph: Graph,
     flat: Flat<'b>,
-    /// Conditions over several relations, each with these; it is taken when it has been used.
+    /// Conditions over several relations, with the sets of these; each is taken when it is used.
     pool: Vec<(Set, Option<Expr>)>,
     domain: Option<&'b Domain>,
     /// Conditions without columns.
@@ -45,9 +45,9 @@ impl<'b> Builder<'b> {
         }
     }
 
-    /// The plan of the whole order.
+    /// Builds the plan for the whole order.
     pub(super) fn build(mut self, lowering: &mut Lowering<'_>, tree: &Tree) -> Result<LogicalPlan, SqlError> {
-        // Relations are lowered as they are written: shared ones, and numbers of columns, follow that.
+        // Relations are lowered in written order, which determines shared relations and column numbers.
         let mut leaves = Vec::with_capacity(self.flat.leaves.len());
         for at in 0..self.flat.leaves.len() {
             leaves.push(Some(self.leaf(lowering, at)?));
@@ -113,14 +113,14 @@ impl<'b> Builder<'b> {
         lowering.joined_as(JoinType::Inner, left, right, Vec::new(), over)
     }
 
-    /// The conditions that these relations are enough for.
+    /// Takes the conditions that need only these relations.
     fn taken(&mut self, set: Set) -> Vec<Expr> {
         let ready = self.pool.iter_mut().filter(|(of, _)| *of != 0 && of & !set == 0);
         ready.filter_map(|(_, conjunct)| conjunct.take()).collect()
     }
 }
 
-/// Conditions that can fail, behind those that decide before all rows.
+/// Puts the guards before conditions that can fail.
 fn guarded(conjuncts: Vec<Expr>, guards: &[Expr]) -> Vec<Expr> {
     if guards.is_empty() || !conjuncts.iter().any(is_fallible) {
         return conjuncts;

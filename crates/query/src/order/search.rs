@@ -1,20 +1,21 @@
-//! The order in which relations are joined.
+//! Searches for the join order.
 //!
-//! Up to ten relations: the best of all orders, from smaller sets to larger ones (the idea is of "Dynamic
-//! Programming Strikes Back"; the sets are so few that every split is looked at). More: the cheapest pair is
-//! joined, again and again. Sets that no condition ties are joined only when nothing else is left.
+//! For up to ten relations: the best of all orders, by dynamic programming from smaller sets to larger ones
+//! (as in "Dynamic Programming Strikes Back"; with so few relations every split is examined). For more:
+//! greedily, the cheapest pair first. Sets that no condition connects are joined only when nothing else is
+//! left.
 
 use super::graph::{Graph, Joined, Set, bits};
 
-/// So many relations at most are ordered by looking at every order.
+/// Maximum number of relations that are ordered exhaustively.
 const EVERY_ORDER_MAX: usize = 10;
 
-/// The order of joins.
+/// A join order.
 #[derive(Clone, Debug)]
 pub(crate) enum Tree {
     /// A relation.
     Leaf(usize),
-    /// The side that is built into a hash table, and the other.
+    /// The build side and the probe side.
     Join(Box<Tree>, Box<Tree>),
 }
 
@@ -38,7 +39,7 @@ pub(crate) fn order(graph: &Graph) -> Option<Tree> {
     greedy(graph)
 }
 
-/// The best join of one set: the sides that it is made of, the built one first.
+/// The best join of one set, and its two sides, build side first.
 #[derive(Clone, Copy)]
 struct Best {
     joined: Joined,
@@ -58,7 +59,7 @@ fn of_all(graph: &Graph) -> Option<Tree> {
             continue;
         }
         let mut found: Option<Best> = None;
-        // Each split once: the part with the lowest relation first.
+        // Each split is examined once: the part with the lowest relation is first.
         let lowest = set & set.wrapping_neg();
         let rest = set & !lowest;
         let mut other = rest;
@@ -101,13 +102,14 @@ fn made(best: &[Option<Best>], set: Set) -> Option<Tree> {
     }
 }
 
-/// A join that is there already.
+/// A part that is already joined.
 struct Part {
     joined: Joined,
     tree: Tree,
 }
 
-/// What joining two parts costs beyond what both cost: ties before all else, and which is built.
+/// The price of joining two parts: whether it is a cross join, the additional cost, whether the first part is
+/// the build side.
 type Price = Option<(bool, f64, bool)>;
 
 fn greedy(graph: &Graph) -> Option<Tree> {
@@ -122,7 +124,7 @@ fn greedy(graph: &Graph) -> Option<Tree> {
         let cost = step.joined.cost - a.joined.cost - b.joined.cost;
         Some((untied, cost, step.first_is_built))
     };
-    // The price of a part with each one before it.
+    // The price of each part with each of those before it.
     let mut prices: Vec<Vec<Price>> = (0..parts.len())
         .map(|at| {
             parts

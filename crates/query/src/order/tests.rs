@@ -1,4 +1,4 @@
-//! Which order is found for graphs by hand.
+//! Join orders of hand-written graphs.
 
 use weft_expression::{ColumnId, Expr};
 use weft_types::SqlType;
@@ -11,7 +11,7 @@ fn column(id: u32) -> Expr {
     Expr::column(ColumnId(id), SqlType::Int4)
 }
 
-/// A table whose first column, of a number, is its key.
+/// A table whose first column, numbered `key`, is its key.
 fn table(rows: f64, key: u32) -> Member {
     Member {
         guess: Guess::of(rows, vec![vec![ColumnId(key)]]),
@@ -19,7 +19,7 @@ fn table(rows: f64, key: u32) -> Member {
     }
 }
 
-/// Columns, each with its table, that are equal.
+/// A class of equal columns, each with its table.
 fn class(columns: &[(usize, u32)]) -> Class {
     let side = |(at, id): &(usize, u32)| Side {
         expr: column(*id),
@@ -41,7 +41,7 @@ fn shown(tree: &Tree) -> String {
 
 #[test]
 fn a_small_table_that_is_named_last_is_joined_first() {
-    // Sales, customers of theirs, and the customers' country, of which one is wanted.
+    // Sales, their customers, and the customers' countries, one of which is selected.
     let mut country = table(25.0, 30);
     let wanted = super::graph::equality(
         &column(31),
@@ -61,7 +61,7 @@ fn a_small_table_that_is_named_last_is_joined_first() {
 
 #[test]
 fn equal_columns_join_without_a_condition_of_their_own() {
-    // a = b AND b = c: a meets c.
+    // a = b AND b = c: a is joined to c.
     let graph = Graph {
         members: vec![table(10.0, 10), table(1e6, 20), table(20.0, 30)],
         classes: vec![class(&[(0, 10), (1, 21), (2, 30)])],

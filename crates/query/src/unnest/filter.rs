@@ -1,5 +1,5 @@
-//! A filter above subqueries: what does not ask for a subquery's answer goes below it, and a conjunct that is
-//! nothing but the answer makes the subquery a semi or an anti join.
+//! A filter above subqueries. Conjuncts that do not use a subquery's result are applied below it, and a
+//! conjunct that consists of the result turns the subquery into a semi or anti join.
 
 use std::collections::HashSet;
 
@@ -16,14 +16,14 @@ use crate::lower::walk::{columns_made, expr_names, is_fallible, is_volatile};
 use crate::lower::{Domain, Lowering, column, columns_of, projected};
 
 impl Lowering<'_> {
-    /// Rows of an `Apply` for which all conjuncts are true.
+    /// An `Apply`, filtered by all conjuncts.
     pub(crate) fn filtered_apply(
         &mut self,
         relation: &Relation,
         conjuncts: Vec<Expr>,
         domain: Option<&Domain>,
     ) -> Result<LogicalPlan, SqlError> {
-        // From the topmost subquery down: which conjuncts stay with it.
+        // From the topmost subquery down: the conjuncts that must stay above it.
         let mut layers = Vec::new();
         let mut rest = conjuncts;
         let mut relation = relation;
@@ -86,7 +86,7 @@ impl Lowering<'_> {
         self.filtered(plan, conjuncts)
     }
 
-    /// Rows for which the subquery has a row that passes the test, or has none.
+    /// The rows for which some row of the subquery passes the test, or for which none does.
     fn selected(
         &mut self,
         plan: LogicalPlan,
@@ -124,7 +124,7 @@ impl Lowering<'_> {
         projected(joined, own.into_iter().map(column).collect())
     }
 
-    /// Rows for which a quantified test is true (`positive`), or false.
+    /// The rows for which a quantified test is true (`positive`) or false.
     fn selected_by_test(
         &mut self,
         plan: LogicalPlan,
@@ -134,11 +134,11 @@ impl Lowering<'_> {
         positive: bool,
     ) -> Result<LogicalPlan, SqlError> {
         let test = if all { negated(test) } else { test.clone() };
-        // ANY is true, or ALL is false: some row passes the test.
+        // ANY is true or ALL is false: some row passes the test.
         if positive != all {
             return self.selected(plan, subquery, Purpose::Test, conjuncts(&test), true);
         }
-        // No row passes the test, and for none it is unknown.
+        // No row passes the test, and it is unknown for none.
         let own = columns_of(&plan);
         let mut subquery_join = self.subquery_join(plan, subquery, Purpose::Test)?;
         let (Some(sides), true, true) = (
@@ -198,7 +198,7 @@ pub(super) fn outputs(subquery: &Relation, kind: &Apply) -> HashSet<ColumnId> {
     }
 }
 
-/// Whether a conjunct is nothing but a subquery's answer (true) or its negation (false).
+/// Whether a conjunct is just a subquery's result (true) or its negation (false).
 fn wanted(conjunct: &Expr, answer: Option<ColumnId>) -> Option<bool> {
     if conjunct.as_column() == answer {
         return Some(true);

@@ -1,12 +1,12 @@
-//! A subquery that aggregates the rows which equal something of the row around it: the rows are grouped by
-//! what is compared, once, and each row around takes its group.
+//! Subqueries that aggregate the rows which match the outer row by equality: the rows are grouped by the
+//! compared columns once, and each outer row is joined to its group.
 //!
 //! ```text
 //!   (SELECT f(sum(x)) FROM s WHERE s.k = t.k AND p)
 //!   t LEFT JOIN (SELECT k, sum(x), count(*) FROM s WHERE p GROUP BY k) g ON g.k = t.k      then f
 //! ```
 //!
-//! Groups of other keys are computed in vain, so an aggregate's arguments must not be able to fail.
+//! Groups without an outer row are computed needlessly, so an aggregate's arguments must not be able to fail.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,18 +23,18 @@ use crate::lower::walk::{expr_names, is_fallible, substituted};
 use crate::lower::{Lowering, column, columns_of, projected};
 use crate::schema::field_name;
 
-/// What stands above the aggregation of a subquery.
+/// What a subquery has above its aggregation.
 struct Above<'r> {
     input: &'r Relation,
     calls: &'r [AggregateCall],
-    /// The subquery's columns, over those of the calls.
+    /// The subquery's columns, as expressions over the results of the calls.
     values: HashMap<ColumnId, Expr>,
     /// HAVING
     conditions: Vec<Expr>,
 }
 
 impl Lowering<'_> {
-    /// The plan with the columns of the subquery's row, if the subquery has this form.
+    /// Joins the subquery's row to the plan, if the subquery has this form.
     pub(crate) fn grouped_row(
         &mut self,
         left: &LogicalPlan,
@@ -132,7 +132,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Takes a subquery apart down to its aggregation.
+/// Decomposes a subquery down to its aggregation.
 fn above<'r>(subquery: &'r Relation, columns: &[(ColumnId, ColumnId, SqlType)]) -> Option<Above<'r>> {
     let mut values: HashMap<ColumnId, Expr> = columns
         .iter()
@@ -176,7 +176,7 @@ fn above<'r>(subquery: &'r Relation, columns: &[(ColumnId, ColumnId, SqlType)]) 
     }
 }
 
-/// An equality between the inside and the outside: both, in this order.
+/// The inner and the outer side of an equality between both.
 fn key_pair(conjunct: Expr, outer: &HashSet<ColumnId>) -> Option<(Expr, Expr)> {
     if conjunct.root().op != Op::Compare(CompareOp::Eq) {
         return None;

@@ -1,16 +1,16 @@
-//! Subqueries become joins.
+//! Unnests subqueries: turns them into joins.
 //!
 //! ```text
-//!   uses no outer column                    lowered alone
-//!   names it only in filters near the top  those become the join's condition                 (pull_up)
-//!   aggregates rows chosen by equality     grouped by what is compared                       (grouped)
+//!   names no outer column                  lowered independently
+//!   names it only in filters near the top  these become the join's condition                 (pull_up)
+//!   aggregates rows chosen by equality     grouped by the compared columns                   (grouped)
 //!   anything else                          computed for all distinct bindings at once, and
 //!                                          joined back on them                               (Domain)
 //! ```
 //!
-//! EXISTS, IN, ANY and ALL are mark joins, or semi and anti joins where a filter only wants the rows. Whether
-//! a test was unknown for some row is a mark of its own, so that NOT IN and ALL give NULL where PostgreSQL
-//! does.
+//! EXISTS, IN, ANY and ALL are mark joins, or semi and anti joins if a filter only needs the matching rows.
+//! Whether a test was unknown for some row is a second mark, so that NOT IN and ALL return NULL where
+//! PostgreSQL does.
 //!
 //! Source: "Unnesting Arbitrary Queries", Neumann and Kemper, 2015.
 
@@ -36,7 +36,7 @@ use crate::lower::{Domain, Lowering, column, columns_of, projected};
 use crate::schema::field_name;
 use pull_up::Purpose;
 
-/// A subquery beside the rows that it belongs to: rows meet where keys are equal and conditions true.
+/// A subquery to be joined to the rows that it belongs to: keys must be equal and conditions true.
 pub(crate) struct SubqueryJoin {
     pub(crate) left: LogicalPlan,
     pub(crate) right: LogicalPlan,
@@ -45,7 +45,7 @@ pub(crate) struct SubqueryJoin {
 }
 
 impl Lowering<'_> {
-    /// A relation with a subquery for each of its rows.
+    /// A relation with a subquery evaluated for each of its rows.
     pub(crate) fn apply(
         &mut self,
         input: &Relation,
@@ -81,7 +81,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Whether nobody asks for a subquery's answer, and computing it changes nothing.
+    /// Whether the subquery's result is unused, and computing it has no effects.
     fn is_unused(&self, subquery: &Relation, kind: &Apply) -> bool {
         let asked = |id: &ColumnId| self.uses.get(id).is_some_and(|uses| *uses > 0);
         let alone = !matches!(kind, Apply::Lateral { .. });
@@ -95,7 +95,7 @@ impl Lowering<'_> {
         unused
     }
 
-    /// The subquery's plan, and how its rows belong to those of `left`.
+    /// The subquery's plan, and how its rows join to those of `left`.
     pub(crate) fn subquery_join(
         &mut self,
         left: LogicalPlan,
@@ -134,7 +134,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// The distinct bindings of some columns of a plan, which is computed once for both.
+    /// The distinct bindings of some columns of a plan; the plan is computed once for both.
     pub(crate) fn domain_of(
         &mut self,
         plan: LogicalPlan,
@@ -153,7 +153,7 @@ impl Lowering<'_> {
         ))
     }
 
-    /// The left side with one more column: whether a row of the right side meets it.
+    /// Adds a mark column to the left side: whether a row of the right side matches.
     pub(crate) fn marked(
         &mut self,
         subquery_join: SubqueryJoin,
@@ -166,7 +166,7 @@ impl Lowering<'_> {
         let joined = if subquery_join.keys.is_empty() && on.is_empty() {
             return self.any_row(subquery_join.left, subquery_join.right, output);
         } else {
-            // The mark is qualified by a column of the right side: rows without columns get one.
+            // The mark is qualified by a column of the right side, so a side without columns gets one.
             let mut right = subquery_join.right;
             if columns_of(&right).is_empty() {
                 let id = self.fresh(SqlType::Bool);
@@ -190,7 +190,7 @@ impl Lowering<'_> {
         projected(joined, items)
     }
 
-    /// The left side with one more column: whether the right side has a row.
+    /// Adds a column to the left side: whether the right side has a row.
     fn any_row(
         &mut self,
         left: LogicalPlan,
@@ -246,7 +246,7 @@ impl Lowering<'_> {
         projected(joined, items.map(column).collect())
     }
 
-    /// Columns of the only row of a subquery, NULL if there is none.
+    /// Adds the columns of a subquery's only row, NULL if it has none.
     fn row_of(
         &mut self,
         left: LogicalPlan,
@@ -282,7 +282,7 @@ impl Lowering<'_> {
         projected(joined, own.into_iter().chain(outputs).map(column).collect())
     }
 
-    /// The only row of a plan, or of each binding in it.
+    /// The only row of a plan, or of each binding in `by`.
     fn single_row(
         &mut self,
         plan: LogicalPlan,
@@ -305,7 +305,7 @@ impl Lowering<'_> {
 }
 
 impl Lowering<'_> {
-    /// `ARRAY(SELECT ...)`: the aggregate over the subquery's rows, and the empty array for none.
+    /// `ARRAY(SELECT ...)`: an aggregate over the subquery's rows, or an empty array if there are none.
     fn array(
         &mut self,
         left: LogicalPlan,
@@ -352,7 +352,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The type of a column of a relation's rows, where an expression computes it.
+/// The type of a column that an expression in the relation computes.
 fn type_made(relation: &Relation, column: ColumnId) -> Option<SqlType> {
     let mut found = None;
     visit(relation, &mut |part| {
@@ -362,7 +362,7 @@ fn type_made(relation: &Relation, column: ColumnId) -> Option<SqlType> {
     found
 }
 
-/// Whether a subquery always gives exactly one row.
+/// Whether a subquery always returns exactly one row.
 fn gives_one_row(relation: &Relation) -> bool {
     let mut relation = relation;
     loop {

@@ -1,4 +1,4 @@
-//! Filters of a subquery that name columns from around it, as the condition of a join with it.
+//! Pulls up the filters of a subquery that name outer columns, as the condition of a join with it.
 
 use std::collections::HashSet;
 
@@ -11,22 +11,22 @@ use crate::lower::expression::all_of;
 use crate::lower::predicate::conjuncts;
 use crate::lower::walk::{expr_names, names_one_of};
 
-/// What the subquery's rows are wanted for.
+/// What the subquery's rows are used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Whether there is one: neither columns nor repetition nor order matter.
+    /// Whether there is one: columns, duplicates and order are irrelevant.
     Exists,
-    /// Whether a test is true for one: repetition and order do not matter.
+    /// Whether a test is true for one: duplicates and order are irrelevant.
     Test,
-    /// Themselves; their order does not matter.
+    /// The rows themselves; their order is irrelevant.
     Rows,
 }
 
-/// A relation that names nothing from around, and the conditions that did.
+/// A relation that names no outer columns, and the conditions pulled out of it.
 type Pulled = (Relation, Vec<Expr>);
 
 impl Lowering<'_> {
-    /// Takes the filters that name `outer` columns out of a subquery; `None` if it names them elsewhere.
+    /// Pulls the filters that name `outer` columns out of a subquery; `None` if it names them elsewhere.
     pub(crate) fn pull_up(
         &mut self,
         subquery: &Relation,
@@ -101,7 +101,7 @@ fn pulled(relation: &Relation, outer: &HashSet<ColumnId>, purpose: Purpose) -> O
     }
 }
 
-/// Below a filter or a join columns matter.
+/// Below a filter or a join, columns are relevant.
 fn inside(purpose: Purpose) -> Purpose {
     match purpose {
         Purpose::Exists => Purpose::Test,
@@ -154,7 +154,7 @@ fn filtered(input: Relation, conjuncts: Vec<Expr>) -> Relation {
     }
 }
 
-/// The items, and the columns that the pulled conditions name.
+/// The items, plus the inner columns that the pulled conditions name.
 fn with_columns(items: &[Item], on: &[Expr], outer: &HashSet<ColumnId>) -> Vec<Item> {
     let mut items = items.to_vec();
     let mut there: HashSet<ColumnId> = items.iter().map(|(id, _)| *id).collect();
@@ -169,7 +169,7 @@ fn with_columns(items: &[Item], on: &[Expr], outer: &HashSet<ColumnId>) -> Vec<I
     items
 }
 
-/// Whether LIMIT with this count leaves a row of those that are there.
+/// Whether LIMIT with this count keeps a row of a non-empty input.
 fn keeps_a_row(count: Option<&Expr>) -> bool {
     match count {
         None => true,

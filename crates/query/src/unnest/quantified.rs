@@ -1,7 +1,7 @@
-//! IN, ANY and ALL, with three values.
+//! IN, ANY and ALL with three-valued logic.
 //!
-//! `test ANY` is true if the test is true for some row, else NULL if it is unknown for some, else false.
-//! `ALL` is the negation of ANY over the negated test.
+//! `test ANY` is true if the test is true for some row, otherwise NULL if it is unknown for some, otherwise
+//! false. `ALL` is the negation of ANY over the negated test.
 
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan};
@@ -16,7 +16,7 @@ use crate::lower::predicate::{conjuncts, may_be_null};
 use crate::lower::{Lowering, column, columns_of, projected};
 use crate::schema::field_name;
 
-/// A comparison of something of the left side with something of the subquery.
+/// The sides of a comparison of a left expression with a subquery expression.
 pub(crate) struct Sides {
     pub(crate) left: Expr,
     pub(crate) right: Expr,
@@ -114,14 +114,14 @@ impl Lowering<'_> {
         Ok((plan, unknown))
     }
 
-    /// Whether an expression over a plan may be NULL, as far as that is known.
+    /// Whether an expression over a plan may be NULL; conservative.
     pub(crate) fn nullable(&mut self, expr: &Expr, plan: &LogicalPlan) -> Result<bool, SqlError> {
         let value = self.scalar(expr, plan)?;
         Ok(may_be_null(&value, plan))
     }
 }
 
-/// The sides of a test that is one comparison between both.
+/// The sides of a test that is a single comparison between both.
 pub(crate) fn sides(test: &Expr, subquery_join: &SubqueryJoin) -> Option<Sides> {
     let Op::Compare(_) = test.root().op else {
         return None;
@@ -138,7 +138,7 @@ pub(crate) fn sides(test: &Expr, subquery_join: &SubqueryJoin) -> Option<Sides> 
     }
 }
 
-/// NOT of a test, as a comparison where it is one.
+/// The negation of a test; a comparison is negated by its operator.
 pub(crate) fn negated(test: &Expr) -> Expr {
     let ty = SqlType::Bool;
     match test.root().op {

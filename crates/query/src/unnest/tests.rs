@@ -1,8 +1,8 @@
-//! Statements with subqueries over the small tables, and PostgreSQL's answers.
+//! Statements with subqueries over the fixture's tables, with PostgreSQL's answers.
 
 use crate::fixture::answer;
 
-/// `answers.txt`: a statement, its rows sorted and each behind `= `, an empty line.
+/// `answers.txt`: a statement, its rows sorted and each prefixed with `= `, an empty line.
 #[test]
 fn answers_are_those_of_postgresql() {
     let only = std::env::var("WEFT_STATEMENT").ok();

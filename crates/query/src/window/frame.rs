@@ -1,4 +1,4 @@
-//! Which rows of a partition a frame holds, and aggregates over frames.
+//! Determines the rows of each frame, and computes aggregates over frames.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::session::ExecutionContext;
 
 /// The frames of all rows of a partition.
 pub(super) struct Frames {
-    /// Without exclusions.
+    /// The frame of each row, before exclusion.
     ranges: Vec<Range<usize>>,
     /// The peers of each row.
     peers: Vec<Range<usize>>,
@@ -59,7 +59,7 @@ impl Frames {
         })
     }
 
-    /// The rows of a row's frame, in order.
+    /// The ranges of a row's frame, in order.
     pub(super) fn pieces(&self, row: usize) -> Vec<Range<usize>> {
         let frame = self.ranges.get(row).cloned().unwrap_or(0..0);
         let peers = self.peers.get(row).cloned().unwrap_or(row..row + 1);
@@ -84,7 +84,7 @@ impl Frames {
         }
     }
 
-    /// Whether frames begin with the partition and only grow.
+    /// Whether all frames start at the partition's first row and only grow.
     fn only_grow(&self) -> bool {
         self.exclude == FrameExclusion::None
             && self.ranges.iter().all(|range| range.start == 0)
@@ -92,7 +92,7 @@ impl Frames {
     }
 }
 
-/// Finds the ends of frames.
+/// Computes the bounds of frames.
 struct Ends<'a> {
     unit: FrameUnit,
     count: usize,
@@ -103,7 +103,7 @@ struct Ends<'a> {
 }
 
 impl Ends<'_> {
-    /// Of every row the first place of the frame (`start`), or the place behind its last.
+    /// For every row, the first position of its frame (`start`) or the position after its last.
     fn all(&self, bound: Bound, rows: &RecordBatch, start: bool) -> Result<Vec<usize>, SqlError> {
         match bound {
             Bound::Unbounded => Ok(vec![if start { 0 } else { self.count }; self.count]),
@@ -140,7 +140,7 @@ impl Ends<'_> {
             .collect()
     }
 
-    /// So many rows or groups away.
+    /// The bound at an offset of rows or peer groups.
     fn counted(&self, row: usize, offset: i64, start: bool) -> usize {
         let rows = self.unit == FrameUnit::Rows;
         let own = if rows {
@@ -163,7 +163,7 @@ impl Ends<'_> {
         }
     }
 
-    /// The first row not before a boundary key, or the first behind it. NULL is a peer of NULL only.
+    /// The first row not before a boundary key (`start`), or the first after it. NULL is a peer only of NULL.
     fn boundary(&self, row: usize, boundary: &ValueRef<'_>, start: bool) -> usize {
         let Some((keys, descending)) = &self.key else {
             return self.current(row, start);
@@ -174,7 +174,7 @@ impl Ends<'_> {
                 .get(row)
                 .map_or(row, |peers| if start { peers.start } else { peers.end });
         }
-        // NULLs stand together at one end; the other keys are sorted.
+        // NULLs are contiguous at one end; the other keys are sorted.
         let first = self
             .groups
             .first()

@@ -1,7 +1,7 @@
-//! The values of a call on their way into a column.
+//! Collects the values of a call before they become a column.
 //!
-//! They are copies, held as they are and once more in the column, and a long text may be that of many rows:
-//! so they take room before they are there. Long columns of them can be ended.
+//! The values are copies and exist twice, here and in the column, and many rows may contain the same long
+//! text: memory is therefore reserved before each value is added. Collecting them can be interrupted.
 
 use datafusion::execution::memory_pool::MemoryReservation;
 use weft_types::interrupt::Pace;
@@ -9,7 +9,7 @@ use weft_types::{SqlError, SqlType, Value};
 
 use crate::errors::sql_error;
 
-/// Values, one a row.
+/// Values, one per row.
 pub(super) struct Values<'r> {
     values: Vec<Value>,
     room: &'r MemoryReservation,
@@ -17,7 +17,7 @@ pub(super) struct Values<'r> {
 }
 
 impl<'r> Values<'r> {
-    /// None yet, of so many.
+    /// An empty collection for `count` values.
     pub(super) fn new(count: usize, room: &'r MemoryReservation) -> Values<'r> {
         Values {
             values: Vec::with_capacity(count),
@@ -26,12 +26,12 @@ impl<'r> Values<'r> {
         }
     }
 
-    /// The value of the next row.
+    /// Appends the value of the next row.
     ///
     /// # Errors
-    /// 53200 without room for it, 57014 when the statement shall end.
+    /// 53200 if there is no memory for it, 57014 when the statement is stopped.
     pub(super) fn push(&mut self, value: Value) -> Result<(), SqlError> {
-        let bytes = beside(&value);
+        let bytes = heap_bytes(&value);
         self.pace.step(4 + bytes / 16)?;
         if bytes > 0 {
             self.room.try_grow(bytes.saturating_mul(2)).map_err(sql_error)?;
@@ -46,8 +46,8 @@ impl<'r> Values<'r> {
     }
 }
 
-/// Bytes of a value that lie elsewhere.
-fn beside(value: &Value) -> usize {
+/// Heap bytes of a value.
+fn heap_bytes(value: &Value) -> usize {
     match value {
         Value::Text(text) => text.len(),
         Value::Bytea(bytes) => bytes.len(),

@@ -1,4 +1,4 @@
-//! Numbers and casts as PostgreSQL computes them.
+//! Arithmetic and casts with PostgreSQL's results.
 
 use crate::fixture::{Db, numeric};
 use weft_types::SqlType;

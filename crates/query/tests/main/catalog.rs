@@ -1,4 +1,4 @@
-//! The system catalog's tables.
+//! The tables of the system catalogs.
 
 use crate::fixture::bank;
 

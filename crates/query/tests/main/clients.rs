@@ -1,10 +1,10 @@
-//! What clients send by themselves, word for word, and what they must be told.
+//! The literal queries that clients send on their own, with the expected results.
 //!
 //! psql 15.18 (`psql -E`), pgbench 15.18, psycopg 3, tokio-postgres 0.7, the PostgreSQL JDBC driver.
 
 use crate::fixture::{Db, bank};
 
-/// (command, query, rows). `@accounts@` stands for the oid of the table accounts.
+/// (command, query, rows). `@accounts@` is replaced by the oid of the table accounts.
 const PSQL: &[(&str, &str, &str)] = &[
     (
         r#"\d"#,

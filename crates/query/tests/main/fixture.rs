@@ -15,13 +15,13 @@ use weft_query::{
 use weft_store::{Catalog, CatalogOp, ColumnDef, DefaultExpr, IndexDef, IndexMethod, Store, TableDef};
 use weft_types::{NumericSpec, SqlError, SqlState, SqlType, TimeZone, Value, format_text, parse_text};
 
-/// Start of every test's transaction: 2024-05-06 07:08:09.123456 UTC, since 2000 began.
+/// Start of every test's transaction: 2024-05-06 07:08:09.123456 UTC, in microseconds since 2000.
 pub const NOW_MICROS: i64 = 1_714_979_289_123_456 - 946_684_800_000_000;
 
-/// What the session's settings are.
+/// The session's settings.
 const SETTINGS: [(&str, &str); 2] = [("search_path", "\"$user\", public"), ("server_version", "15.0")];
 
-/// A session whose clock stands still and that has no sequences.
+/// A session with a fixed clock and no sequences.
 struct StandingSession;
 
 fn no_sequence<T>() -> Result<T, SqlError> {
@@ -124,7 +124,7 @@ impl Db {
         }
     }
 
-    /// Applies one definition, alone in its batch.
+    /// Applies one definition in its own batch.
     pub fn apply(&self, op: CatalogOp) {
         let batch = BatchId(self.store.boundary().0 + 1);
         let mut writer = self.store.begin_batch(batch);
@@ -133,7 +133,7 @@ impl Db {
         self.store.publish(batch);
     }
 
-    /// A table with columns "name type" and a primary key over the named columns.
+    /// Creates a table with a primary key over the columns at `key`.
     pub fn table(&self, name: &str, columns: &[(&str, SqlType)], key: &[usize]) -> TableId {
         let id = self.store.catalog().next_object_id();
         let columns = columns
@@ -156,7 +156,7 @@ impl Db {
         TableId(id)
     }
 
-    /// A secondary index.
+    /// Creates a secondary index.
     pub fn index(&self, name: &str, table: TableId, columns: &[usize]) {
         let id = IndexId(self.store.catalog().next_object_id());
         self.apply(CatalogOp::CreateIndex(IndexDef {
@@ -170,7 +170,7 @@ impl Db {
         }));
     }
 
-    /// Rows as text, one value per column; `NULL` is NULL.
+    /// Inserts rows given as text, one value per column; `NULL` is NULL.
     pub fn insert(&self, table: TableId, rows: &[&[&str]]) {
         let catalog = self.store.catalog();
         let definition = catalog.table_by_id(table).unwrap();
@@ -207,7 +207,7 @@ impl Db {
         Arc::new(self.store.snapshot())
     }
 
-    /// The settings of one statement: its session sees the newest definitions.
+    /// The settings of one statement, whose session uses the newest definitions.
     pub fn seeing(&self, settings: &QuerySettings) -> QuerySettings {
         QuerySettings {
             session: Arc::new(SessionView {
@@ -278,7 +278,7 @@ impl Db {
             .run(&query, self.source(), params, &settings, &self.environment())
     }
 
-    /// The plan of a query without parameters, one line an operator.
+    /// The plan of a query without parameters, one line per operator.
     pub fn explain(&self, sql: &str) -> String {
         let query = self.query(sql, &[]).unwrap();
         let reading = Reading {
@@ -294,7 +294,7 @@ impl Db {
             .join("\n")
     }
 
-    /// Rows with their values as text; NULL is `NULL`.
+    /// The rows of a query, with values as text; NULL is `NULL`.
     pub fn try_rows(&self, sql: &str) -> Result<Vec<Vec<String>>, SqlError> {
         rows_of(self.run(sql, &[], &[])?)
     }
@@ -304,7 +304,7 @@ impl Db {
             .unwrap_or_else(|error| panic!("{sql}\n{error:?}"))
     }
 
-    /// Rows as one string: values joined by `|`, rows by newline.
+    /// The rows as one string: values separated by `|`, rows by newlines.
     pub fn text(&self, sql: &str) -> String {
         let rows: Vec<String> = self.rows(sql).iter().map(|row| row.join("|")).collect();
         rows.join("\n")
@@ -322,7 +322,7 @@ impl Db {
             .collect()
     }
 
-    /// The SQLSTATE that a query fails with.
+    /// The SQLSTATE with which a query fails.
     pub fn state(&self, sql: &str) -> &'static str {
         match self.try_rows(sql) {
             Ok(rows) => panic!("{sql} gave {rows:?}"),
@@ -362,7 +362,7 @@ pub fn numeric(precision: u16, scale: i16) -> SqlType {
     SqlType::Numeric(Some(NumericSpec { precision, scale }))
 }
 
-/// accounts(id, owner, balance, memo), lines(a, b), with rows; as the captured psql session had them.
+/// accounts(id, owner, balance, memo) and lines(a, b) with rows, as in the captured psql session.
 pub fn bank() -> Db {
     let db = Db::new();
     let id = TableId(db.store.catalog().next_object_id());

@@ -1,4 +1,4 @@
-//! A query executed again has the plan of the execution before, and the answers of its own.
+//! A repeated query reuses the plan of its previous execution, with its own results.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn int4(n: i32) -> Value {
     Value::Int4(n)
 }
 
-/// Runs a query of parameters of one type with one value after the other, twice.
+/// Runs a query whose parameters have one type with each value, twice.
 #[track_caller]
 fn gives(sql: &str, ty: SqlType, cases: &[(Value, &str)]) {
     let db = bank();

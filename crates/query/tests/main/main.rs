@@ -1,4 +1,4 @@
-//! Queries over a store in memory.
+//! Queries over an in-memory store.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

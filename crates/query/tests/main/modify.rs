@@ -9,7 +9,7 @@ use weft_types::{SqlError, Value};
 
 use crate::fixture::{Db, bank, rows_of, shown};
 
-/// What evaluations borrow.
+/// The values that evaluations borrow.
 struct With {
     settings: QuerySettings,
     environment: Arc<dyn Environment>,

@@ -1,4 +1,4 @@
-//! The same expression more than once: as often it is answered, under PostgreSQL's name each time.
+//! Repeated expressions: each occurrence is returned, under PostgreSQL's column name.
 
 use weft_types::{SqlType, Value};
 
@@ -155,7 +155,7 @@ fn columns_beside_a_star_that_has_them_too() {
             "1|1|1",
         ),
         ("SELECT count(*) FROM (SELECT *, a FROM lines) s", "count", "4"),
-        // Who names a column from without finds that of the table which is not put out as a whole.
+        // An outer reference to the column finds that of the table that is not expanded by `*`.
         (
             "SELECT s.id FROM (SELECT l.*, x.id FROM lines l JOIN accounts x ON l.a = x.id) s \
              ORDER BY 1 LIMIT 1",

@@ -1,4 +1,4 @@
-//! Every type through Arrow and back, batches, cancellation, memory.
+//! Round trips of every type through Arrow; batches, cancellation, memory.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -116,7 +116,7 @@ fn many_chunks_and_batches() {
     );
 }
 
-/// Counts the rows that scans and range reads hand out.
+/// Counts the rows that scans and range reads visit.
 struct Counting {
     inner: Arc<dyn ReadSource>,
     rows: Arc<std::sync::atomic::AtomicUsize>,
@@ -154,7 +154,7 @@ impl ReadSource for Counting {
     }
 }
 
-/// The rows of a query, and how many rows of tables it read.
+/// The rows of a query, and how many table rows it read.
 fn counted(db: &Db, sql: &str) -> (Vec<Vec<String>>, usize) {
     let rows = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let source = Counting {
@@ -187,7 +187,7 @@ fn joins_by_key_read_only_the_keys_they_need() {
     assert!(read <= 20, "the join read {read} rows");
 }
 
-/// 20,000 rows with a key of two columns.
+/// 20,000 rows with a two-column key.
 fn pairs(db: &Db) {
     let types = [("a", SqlType::Int4), ("b", SqlType::Int4), ("c", SqlType::Int4)];
     let pairs = db.table("pairs", &types, &[0, 1]);
@@ -350,12 +350,12 @@ fn a_query_over_its_memory_ends_with_53200() {
         db.state("SELECT count(*) FROM (SELECT DISTINCT pad, id FROM numbers) s JOIN numbers n USING (pad)"),
         "53200"
     );
-    // As many values as there are pairs of rows.
+    // As many values as pairs of rows.
     assert_eq!(
         db.state("SELECT count(s) FROM (SELECT array_agg(id) OVER (ORDER BY id) AS s FROM numbers) w"),
         "53200"
     );
-    // One long text, and as many copies of it as there are rows.
+    // One long text, copied once per row.
     for call in ["first_value(t)", "lag(t, i - 1)", "nth_value(t, 1)"] {
         let texts =
             "SELECT i, repeat('x', CASE i WHEN 1 THEN 30000 ELSE 1 END) AS t FROM generate_series(1, 100) i";

@@ -291,7 +291,7 @@ fn parameters() {
         ),
         [["2"]]
     );
-    // A parameter wider than the key still finds its row.
+    // A parameter of a wider type than the key still finds its row.
     assert_eq!(get(sql, &[Value::Int8(3)], &[Some(SqlType::Int8)]), [["ann"]]);
     assert_eq!(
         get(sql, &[Value::Int8(1 << 40)], &[Some(SqlType::Int8)]),

@@ -1,4 +1,4 @@
-//! Heavy queries end when they are told to, and leave room for others.
+//! Heavy queries stop on request and yield to others.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,16 +8,16 @@ use weft_types::{SqlError, SqlType, Value};
 
 use crate::fixture::{Db, rows_of};
 
-/// Eight thousand billion combinations, none of which qualifies.
+/// Eight trillion combinations, none of which qualifies.
 const ENDLESS: &str = "SELECT count(*) FROM c a, c b, c d WHERE a.id + b.id + d.id = -1";
 
-/// The same as a join by key in which all rows have one key.
+/// The same as an equi-join in which all rows have the same key.
 const ENDLESS_BY_KEY: &str = "SELECT count(*) FROM c a JOIN c b ON a.one = b.one JOIN c d ON b.one = d.one WHERE a.id + b.id + d.id = -1";
 
 /// As many combinations, all of which qualify.
 const ENDLESS_SUM: &str = "SELECT sum(a.id) FROM c a, c b, c d";
 
-/// One table of 20,000 rows, and few threads for everybody.
+/// A table of 20,000 rows, and few threads.
 fn crowded(threads: usize) -> Db {
     let db = Db::with_options(EngineOptions {
         threads,
@@ -43,7 +43,7 @@ fn session(db: &Db) -> QuerySettings {
     }
 }
 
-/// A small query of another session, and how long it took.
+/// Runs a small query of another session and returns its latency.
 fn count(db: &Db) -> Duration {
     let started = Instant::now();
     let rows = rows_of(start(db, "SELECT count(*) FROM c", &session(db))).unwrap();
@@ -51,7 +51,7 @@ fn count(db: &Db) -> Duration {
     started.elapsed()
 }
 
-/// Another session's query answers promptly.
+/// Checks that another session's query is answered promptly.
 fn assert_free(db: &Db) {
     let busy = count(db);
     assert!(busy < Duration::from_secs(2), "answered after {busy:?}");
@@ -67,8 +67,7 @@ fn run_until_canceled(db: &Db, sql: &str) -> SqlError {
     });
     let error = stream.next_batch().unwrap_err();
     canceler.join().unwrap();
-    // As a session does before its next statement: the request must not be forgotten by operators that still
-    // run.
+    // Like a session before its next statement: operators that still run must not forget the request.
     settings.cancel.reset();
     error
 }
@@ -138,7 +137,7 @@ fn a_small_query_does_not_wait_for_a_heavy_one() {
 #[test]
 fn two_heavy_queries_share_one_thread() {
     let db = crowded(1);
-    // One of ten million pairs.
+    // One of ten million pairs qualifies.
     let sql = "SELECT a.id, b.id FROM c a, c b WHERE a.id < 500 AND a.id * 7 + b.id = 5";
     let mut first = start(&db, sql, &session(&db));
     let mut second = start(&db, sql, &session(&db));
