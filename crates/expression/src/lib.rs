@@ -1,5 +1,4 @@
-//! Expressions: what a function, an operator, a cast or an aggregate means, once, for every way of
-//! computing it.
+//! Expressions: the one definition of functions, operators, casts and aggregates, shared by all evaluators.
 //!
 //! ```text
 //!   table      one Entry a function or operator: types, volatility, errors, the computation of a value
@@ -10,8 +9,8 @@
 //!   aggregate  the same for aggregates
 //! ```
 //!
-//! Nothing here knows tables, transactions or DataFusion. What varies (clock, session, sequences) comes
-//! through [`Session`].
+//! This crate knows no tables, transactions or DataFusion. Everything that varies (clock, session,
+//! sequences) is provided by [`Session`].
 
 pub mod aggregate;
 pub mod category;

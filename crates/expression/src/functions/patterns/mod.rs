@@ -1,4 +1,4 @@
-//! Matching of patterns (PostgreSQL 15, 9.7): LIKE, SIMILAR TO and regular expressions.
+//! Pattern matching (PostgreSQL 15, 9.7): LIKE, SIMILAR TO and regular expressions.
 //!
 //! ```text
 //!   like        LIKE, ILIKE and their escapes
