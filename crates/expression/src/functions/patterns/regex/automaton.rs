@@ -114,7 +114,7 @@ impl Automaton {
         })
     }
 
-    /// Calls `found` with the position of each match from the span's begin, the nearest first, until it returns
+    /// Calls `found` with the position of each match from the span's begin, nearest first, until it returns
     /// false.
     fn each(&self, text: &str, span: Span, found: impl FnMut(usize) -> bool) -> Result<(), SqlError> {
         self.walk(text, span, Anchored::Yes, found)
