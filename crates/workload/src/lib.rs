@@ -1,4 +1,4 @@
-//! YCSB, SmallBank, TPC-B, TPC-C and a checkable bank: generators, drivers and reports.
+//! YCSB, SmallBank, TPC-B, TPC-C and an auditable bank: generators, drivers and reports.
 //!
 //! ```text
 //! generators (no database)   zipf       skewed keys
@@ -18,7 +18,7 @@
 //! contenders                 embedded   the embedded database: batches, sessions, prepared statements
 //! ```
 //!
-//! A workload is a stream of requests that depends on a seed alone; a contender runs requests; the driver
+//! A workload is a stream of requests that depends only on a seed; a contender runs requests; the driver
 //! knows neither.
 
 pub mod assembly;
