@@ -1,4 +1,4 @@
-//! What ends a command early: a sentence for people and an exit code for scripts.
+//! Early termination of a command: a message for users and an exit code for scripts.
 //!
 //! | code | meaning                                                                     |
 //! |------|-----------------------------------------------------------------------------|
@@ -17,23 +17,23 @@ use weft_txn::EngineError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The environment refused.
+    /// An error of the environment.
     Environment(String),
-    /// The arguments make no sense together.
+    /// Invalid or inconsistent arguments.
     Usage(String),
-    /// The database broke a promise.
+    /// The database violated a guarantee.
     Check(String),
-    /// What is on disk cannot be a database of ours.
+    /// The files on disk are corrupt or not a Weft database.
     Corrupt(String),
 }
 
 impl Failure {
-    /// The environment refused while something was being done.
+    /// An error of the environment, with what was being done.
     pub fn doing(what: &str, error: impl fmt::Display) -> Self {
         Failure::Environment(format!("{what}: {error}"))
     }
 
-    /// The code that the process ends with.
+    /// The process's exit code.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Failure::Environment(_) => 1,

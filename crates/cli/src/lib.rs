@@ -1,5 +1,5 @@
-//! The `weft` command, as a library: so that the crash tests can use the same server process and bank client
-//! as the demo.
+//! The `weft` command as a library, so that the crash tests can use the same server process and
+//! bank client as the demo.
 //!
 //! ```text
 //! arguments        what the command line says
@@ -27,7 +27,7 @@ mod verify;
 use arguments::{BenchCommand, Command, WeftArguments};
 use failure::Failure;
 
-/// Runs what the command line asks for.
+/// Runs the command given by the arguments.
 pub fn run(arguments: WeftArguments) -> Result<(), Failure> {
     match arguments.command {
         Command::Demo(demo) => demo::run(&demo),
