@@ -7,11 +7,11 @@
 //! What a client records about a transfer depends on its outcome:
 //!
 //! ```text
-//! commit answered                                    acknowledged
-//! error answered: deadlock, serialization            rolled back, tried again
-//! error answered: anything else before COMMIT        refused
-//! connection died before COMMIT was sent (steps)     refused: nothing may be left of it
-//! connection died later, or the log failed           in doubt
+//! commit acknowledged                                acknowledged
+//! error returned: deadlock, serialization            rolled back, retried
+//! error returned: anything else before COMMIT        refused
+//! connection lost before COMMIT was sent (steps)     refused: no trace of it may remain
+//! connection lost later, or the log failed           in doubt
 //! ```
 
 use std::collections::BTreeMap;

@@ -5,10 +5,10 @@
 //! 2 load    a bank through COPY
 //! 3 run     transfers on several connections, half as one message, half in five round trips, while an
 //!           analytical query repeats over snapshots; every snapshot must show the same total
-//! 4 kill    SIGKILL to the child, in the middle of that
-//! 5 recover the same directory; every acknowledged transfer must be there, once, and nothing else
-//! 6 run     again on what was recovered, and check again
-//! 7 tell    throughput, latency, recovery time, and how to connect
+//! 4 kill    SIGKILL to the child during the load
+//! 5 recover the same directory; every acknowledged transfer must be there exactly once, and no other
+//! 6 run     again on the recovered database, and check again
+//! 7 report  throughput, latency, recovery time, and how to connect
 //! ```
 //!
 //! All of it uses the `postgres` driver: any program can do what the demo does.

@@ -3,8 +3,8 @@
 //! | code | meaning                                                                     |
 //! |------|-----------------------------------------------------------------------------|
 //! | 0    | done                                                                        |
-//! | 1    | could not be done: the environment refused (files, ports, a missing server) |
-//! | 2    | the command line makes no sense                                             |
+//! | 1    | an error of the environment (files, ports, a missing server)                |
+//! | 2    | the command line is invalid                                                 |
 //! | 3    | a check failed: money is missing, digests differ. Report it                 |
 //! | 4    | the database directory is corrupt or not a database                         |
 

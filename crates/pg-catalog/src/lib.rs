@@ -5,11 +5,11 @@
 //! oids; constraints and column defaults, which have no ids, get derived ones.
 //!
 //! ```text
-//!   layout                    which tables there are, their columns and types
+//!   layout                    the tables, their columns and types
 //!   rows, information_schema  their rows
 //!   functions                 functions over the catalog, entries of the table of functions
-//!   sequences                 functions over sequences that are named by their oids
-//!   view                      how such a function finds the catalog: SessionView
+//!   sequences                 functions over sequences given by oid
+//!   view                      the functions' access to the catalog: SessionView
 //!   types                     the built-in types
 //! ```
 

@@ -13,8 +13,8 @@
 //!   bytea                     likewise
 //!   uuid                      16 bytes
 //!   numeric                   class, exponent, digits: see `put_numeric`
-//!   oid and its kin           big endian
-//!   interval                  microseconds in all, months of 30 days: 16 bytes, sign bit flipped
+//!   oid and alias types       big endian
+//!   interval                  total microseconds, months of 30 days: 16 bytes, sign bit flipped
 //!   arrays                    items as columns, 0x00, number of dimensions (1 byte), then their lengths and
 //!                             their lower bounds as integers
 //!   records                   fields as columns, 0x00

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   row    | bitmap | a | b | ... | c | ...        key (a, b, c)
-//!   words  |  mask of bitmap, a, b  | mask of c |  as many as it takes, each of eight bytes
+//!   words  |  mask of bitmap, a, b  | mask of c |  as many as needed, eight bytes each
 //! ```
 //!
 //! Everything else (a row that is too short, NULL, a variable column) takes the general path of

@@ -4,7 +4,7 @@
 //! ```text
 //!   row    ... | a0 a1 a2 a3 | b0 b1 b2 b3 | ...        integers, little endian
 //!   pick       | -- a3 a2 a1 a0 -- b3 b2 b1 b0          bytes of the row, or none
-//!   flip       | 01 80 00 00 00 01 80 00 00 00          XOR: marks, and signs the other way round
+//!   flip       | 01 80 00 00 00 01 80 00 00 00          XOR: marks, and inverted sign bits
 //!   key        | 01 A3 a2 a1 a0 01 B3 b2 b1 b0
 //! ```
 //!

@@ -3,7 +3,7 @@
 //! ```text
 //! closed loop   client: start up to `window`; finish the oldest ... until half are done; start again; ...
 //!               latency = start to finish
-//! open loop     transactions are due at times that nobody's slowness moves (`open_loop`)
+//! open loop     transactions are due at fixed times, however slow the answers (`open_loop`)
 //!               latency = due to finish
 //! ```
 //!

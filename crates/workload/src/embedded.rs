@@ -1,7 +1,7 @@
 //! Contenders over the embedded database, and loading of their tables.
 //!
 //! ```text
-//! batch              OneShot            one program handed to the sequencer, many may be outstanding
+//! batch              OneShot            one program submitted to the sequencer, many may be outstanding
 //! two-phase locking  Interactive        an interactive SERIALIZABLE transaction, statement by statement
 //! one message        sessions::Message  one text of several statements through a session
 //! seven statements   sessions::Steps    BEGIN, five prepared statements, COMMIT through a session

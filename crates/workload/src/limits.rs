@@ -4,10 +4,10 @@
 //! reading it waits differently:
 //!
 //! ```text
-//!   dependent   the next key follows from this record: one wait after the other
-//!   plain       independent keys, one after the other: the processor overlaps what it can by itself
+//!   dependent   the next key depends on this record: one wait after another
+//!   plain       independent keys, one after another: only the processor overlaps waits
 //!   group n     n index slots are fetched, then n payloads, then all are read
-//!   AMAC n      n probes, each at its own stage: whose line has come goes on
+//!   AMAC n      n probes, each at its own stage: one continues when its line has arrived
 //! ```
 //!
 //! Sources: group prefetching, Chen et al. 2004; asynchronous memory access chaining, Kocberber et al.

@@ -6,8 +6,8 @@
 //! counts from the time at which a transaction was due.
 //!
 //! ```text
-//! due      |  |     |  | |    |      the process goes on through a stall
-//! started  |  |          |||  |      what came due meanwhile starts together: that is how batches grow
+//! due      |  |     |  | |    |      due times continue through a stall
+//! started  |  |          |||  |      late transactions start together: that is how batches grow
 //! latency  from due to finish
 //! ```
 //!

@@ -9,9 +9,9 @@
 //! | Balance          |  15 % | reads both accounts                                                   |
 //! | DepositChecking  |  15 % | checking += v                                                         |
 //! | TransactSavings  |  15 % | savings += v, rolled back if that would make them negative            |
-//! | Amalgamate       |  15 % | moves all of customer a to customer b's checking                      |
-//! | WriteCheck       |  15 % | checking -= v, and a penalty if both accounts together do not have it |
-//! | SendPayment      |  25 % | checking of a to checking of b, rolled back if a lacks it             |
+//! | Amalgamate       |  15 % | moves all of customer a's money to customer b's checking              |
+//! | WriteCheck       |  15 % | checking -= v, plus a penalty unless both accounts together cover v   |
+//! | SendPayment      |  25 % | from a's checking to b's checking, rolled back if a's is not enough   |
 //!
 //! To make it checkable, each account row has a `flow` in addition to its `balance`: the sum of the amounts
 //! that entered or left the bank through it. At any boundary the sum of all balances is the loaded sum plus

@@ -11,7 +11,7 @@
 //!              read; F's updates read the row first
 //! D            `accesses` reads near the newest key, or one insert
 //! E            `accesses` scans, or one insert
-//! an update writes one field, the same of every row it writes
+//! an update writes one field, the same in every row of the transaction
 //! ```
 //!
 //! Updates precede reads in a transaction, so that a transaction's shape is only (updates, reads, field),

@@ -1,13 +1,13 @@
 //! `weft bench lsm`: the key-value engine in isolation, second by second, with compaction by different
 //! executors or off; if built with the feature `peers`, compared with RocksDB.
 //!
-//! | metric | of the steady seconds |
+//! | metric | over the steady seconds |
 //! |---|---|
-//! | `throughput` | operations a second; ratio to RocksDB if it runs, else to `cpu` |
-//! | `jitter` | (largest - smallest) / median of the seconds; ratio to the own run with compaction off |
+//! | `throughput` | operations per second; ratio to RocksDB if it runs, otherwise to `cpu` |
+//! | `jitter` | (largest - smallest) / median of the seconds; ratio to the same engine with compaction off |
 //! | `latency_p50`, `latency_p999` | from call to return |
-//! | `debt_begin`, `compaction_debt` | bytes that should lie deeper, at the begin and at the end, as each engine counts |
-//! | `waited_share` | the part of the time that writers were made to wait; calm by throttling shows here |
+//! | `debt_begin`, `compaction_debt` | debt at start and end, as each engine counts it, in bytes |
+//! | `waited_share` | share of the time for which writers were delayed; reveals throttling |
 //! | `memory_max` | memtables and block cache; the budget is in the configuration |
 //! | `write_throughput` | of the other thread, in `read-while-writing` |
 //!

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! product        clients (closed or open loop) -> sequencer -> batches -> log
-//! the others     streams drawn beforehand -> crate protocols on the bare store
+//! other          streams drawn beforehand -> crate protocols on the bare store
 //! ```
 //!
 //! The product runs first, whatever the order on the command line: what runs on the bare store is not in

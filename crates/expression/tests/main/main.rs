@@ -4,7 +4,7 @@
 //! the expression in post-order:
 //!
 //! ```text
-//!   N          NULL of no type          u:text     a quoted constant of no type
+//!   N          an untyped NULL          u:text     an untyped quoted constant
 //!   l:type:v   CAST('v' AS type)        c:type     the last value cast
 //!   i:+        an infix operator        p:-        a prefix operator
 //!   f:name:2   a function of two arguments

@@ -2,7 +2,7 @@
 //! receives them.
 //!
 //! ```text
-//!   rows of the range --> sort --> one of each (DISTINCT) --> OFFSET, LIMIT --> without further columns
+//!   rows of the range --> sort --> DISTINCT --> OFFSET, LIMIT --> drop further columns
 //! ```
 //!
 //! A program reads a range in the order of an index. Any other order, and DISTINCT, are computed from the

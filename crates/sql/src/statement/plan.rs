@@ -4,11 +4,11 @@
 //! parameter types, catalog version) and shared between sessions. Six forms access tables or return rows:
 //!
 //! ```text
-//!   Constant   one row computed from parameters and the session alone: SELECT 1, SELECT now()
+//!   Constant   one row computed only from parameters and the session: SELECT 1, SELECT now()
 //!   Program    a point statement, or several: runs in the sequencer or against a session's overlay
 //!   Query      any other SELECT, VALUES or TABLE: run by the query engine
 //!   Modify     any other INSERT, UPDATE, DELETE: rows computed by the query engine, then applied
-//!   Ddl        operations on the catalog
+//!   Ddl        catalog operations
 //!   Copy       COPY .. FROM STDIN, COPY .. TO STDOUT
 //! ```
 //!

@@ -1,11 +1,11 @@
 //! Splitting the text of a date or timestamp into fields and interpreting each.
 //!
 //! ```text
-//! number  2024  20240131  101112            year, month or day by what is missing; run-together date or time
+//! number  2024  20240131  101112            year, month or day, whichever is missing; compact date or time
 //! date    2024-01-31  1/31/2024  31-Jan-2024   three parts with one delimiter
 //! time    10:11  10:11:12.5                 time of day
-//! zone    +05:30  -0800                     offset behind a date
-//! word    jan  pm  bc  z  america/new_york  as it says; weekdays and words like "at" are dropped
+//! zone    +05:30  -0800                     offset after a date
+//! word    jan  pm  bc  z  america/new_york  by its meaning; weekdays and words like "at" are ignored
 //! ```
 
 use super::{MICROS_PER_DAY, MICROS_PER_SECOND, days_from_civil};

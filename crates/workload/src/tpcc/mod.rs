@@ -4,8 +4,8 @@
 //! customers by number.
 //!
 //! ```text
-//! population    tables and first rows (1.3, 4.3)        random      NURand, names, texts (2.1.6, 4.3.2)
-//! source        which transaction, with what (2.4-2.8)  programs    the five as programs
+//! population    tables and initial rows (1.3, 4.3)     random      NURand, names, texts (2.1.6, 4.3.2)
+//! source        transactions and inputs (2.4-2.8)      programs    the five as programs
 //! conditions    the twelve, checked after each run (3.3.2)
 //! ```
 //!

@@ -5,7 +5,7 @@
 //! A program's locks are determined by its inputs. If a key depends on data, the program declares a range
 //! of keys with a prefix that it knows:
 //!
-//! | known only from data                     | declared instead                                           |
+//! | depends on data                          | declared instead                                           |
 //! |------------------------------------------|------------------------------------------------------------|
 //! | a new order's number (`d_next_o_id`)     | orders, new orders and order lines of the district, written |
 //! | the customer of a last name              | customers of the district, read or written                 |

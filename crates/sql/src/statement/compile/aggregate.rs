@@ -3,7 +3,7 @@
 //! ```text
 //!         each accumulator: 0 or NULL
 //!         loop over the rows: argument; NULL: next one; else into the accumulator
-//!         OUTROW, SET.., EMIT: one row, of what the accumulators hold
+//!         OUTROW, SET.., EMIT: one row, from the accumulators
 //! ```
 //!
 //! The minimum and maximum of an index's next column need no loop over the rows: each is the first value

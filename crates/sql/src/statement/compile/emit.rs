@@ -6,9 +6,9 @@
 //!   .. ON CONFLICT  KEY.., SEARCH, RET; found: (UPDATE) else INSERT     per row
 //!   UPDATE, DELETE  KEY.., SEARCH, RET, residual, COPYROW, SET.., UPDATE | REMOVE, RET, COUNT
 //!   SELECT by key   KEY.., SEARCH, RET, residual, OUTROW, SET.., EMIT
-//!   .. of several keys: the same for each
+//!   .. by several keys: the same for each
 //!   SELECT by range KEY.., KEY.., SCAN, RET, loop: residual, OUTROW, SET.., EMIT, NEXT
-//!   .. aggregates   the same with accumulators in the loop, and OUTROW, SET.., EMIT behind it
+//!   .. aggregates   the same with accumulators in the loop, and OUTROW, SET.., EMIT after it
 //! ```
 //!
 //! In a procedure, rows go into variables instead of results ([`Sink`]), counts into FOUND, and UPDATE and

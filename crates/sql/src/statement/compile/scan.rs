@@ -3,7 +3,7 @@
 //! ```text
 //!         KEY.., KEY.., SCAN, RET; none: done
 //!   more: residual; not true: next
-//!         what happens to a row
+//!         code for a row
 //!   next: NEXT; there is one: more
 //!   done:
 //! ```

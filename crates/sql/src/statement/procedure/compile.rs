@@ -1,9 +1,9 @@
 //! Compiles the syntax tree of a body to a program.
 //!
 //! ```text
-//!   inputs   the IN parameters, then what is computed from them when inputs are bound
-//!   s0       the one result row: OUT and INOUT parameters
-//!   s1       the shape of the workspace, where variables live that no register holds; never emitted
+//!   inputs   the IN parameters, then values computed from them when inputs are bound
+//!   s0       the only result row: OUT and INOUT parameters
+//!   s1       the shape of the workspace, for variables that do not fit into registers; never emitted
 //! ```
 //!
 //! A CALL inside a body is compiled inline, with the arguments in place of the parameters, so that known

@@ -1,11 +1,11 @@
 //! PostgreSQL's regular expressions, on finite automata.
 //!
 //! ```text
-//!   syntax    a pattern becomes a tree: advanced (ARE) and extended (ERE) forms, embedded options
-//!   class     sets of characters: bracket expressions, classes, both cases
-//!   tree      the tree, and which length of match each part of it prefers
-//!   automaton a tree becomes automata; the ends and beginnings of its matches
-//!   dissect   which part of the match each pair of parentheses took
+//!   syntax    parsing a pattern to a tree: advanced (ARE) and extended (ERE) forms, embedded options
+//!   class     character classes: bracket expressions, named classes, both cases
+//!   tree      the tree, and the match length that each node prefers
+//!   automaton automata of a tree, which find the ends and starts of its matches
+//!   dissect   assigning parts of a match to its capturing parentheses
 //! ```
 //!
 //! The leftmost match wins. Its length is not what a backtracking engine happens to find: an expression as
