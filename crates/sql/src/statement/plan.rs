@@ -15,7 +15,7 @@
 //! **Inputs.** A program runs on one row of *inputs*: first the parameters `$1..$n` with the types in
 //! `params`, then the [`HiddenInput`]s, computed once per execution from the parameters and the session.
 //! Hidden inputs hold everything that varies (clock, sequences, random numbers) and everything that does not
-//! depend on rows, so that a program's effect follows from its inputs alone. [`ProgramPlan::bind`] computes
+//! depend on rows, so that a program's effect depends only on its inputs. [`ProgramPlan::bind`] computes
 //! the row.
 
 use std::sync::Arc;

@@ -309,7 +309,7 @@ fn is_bounded(path: &Path) -> bool {
     }
 }
 
-/// Whether a path reads few rows, and those that LIMIT and OFFSET select.
+/// Whether a path reads few rows, and exactly those that LIMIT and OFFSET select.
 fn serves(choice: &Choice, limit: Option<&Scalar>, offset: Option<&Scalar>, locks: bool) -> bool {
     match &choice.path {
         Path::Key { .. } => return gives_one_row(limit, offset),
