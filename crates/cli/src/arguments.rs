@@ -1,4 +1,4 @@
-//! What the command line says. Nothing happens here.
+//! The command line's arguments. Nothing is executed here.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -159,7 +159,7 @@ pub struct BoundArguments {
     pub session_mb_max: Option<usize>,
 }
 
-/// None would do nothing.
+/// A count of at least one.
 fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 1..) => Ok(count),
@@ -356,7 +356,7 @@ pub struct StallArguments {
     pub load: LoadArguments,
 }
 
-/// At least one group of what is handed over at once.
+/// A count of at least one group of transactions submitted together.
 fn outstanding(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 64..=1_000_000) => Ok(count),
@@ -629,7 +629,7 @@ pub enum LsmUnit {
 }
 
 impl LsmUnit {
-    /// As on the command line.
+    /// The name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,17 +1,17 @@
-//! The bank of `weft_workload::bank` over PostgreSQL connections: load, transfer, read the books.
+//! The bank of `weft_workload::bank` over PostgreSQL connections: loading, transfers, reading the books.
 //!
-//! A transfer goes one of two ways. As a *message*, all five statements in one simple query: the server can
-//! run it as a one-shot program. In *steps*, BEGIN, three prepared statements, COMMIT, each a round trip: an
-//! interactive transaction under two-phase locking. Both kinds meet on the same accounts.
+//! There are two styles of transfers. A *message* sends all five statements in one simple query: the server
+//! can run it as a one-shot program. *Steps* are BEGIN, three prepared statements and COMMIT, each a round
+//! trip: an interactive transaction under two-phase locking. Both run concurrently on the same accounts.
 //!
-//! What a client remembers of a transfer follows from how it ended:
+//! What a client records about a transfer depends on its outcome:
 //!
 //! ```text
-//! commit answered                                    acknowledged
-//! error answered: deadlock, serialization            rolled back, tried again
-//! error answered: anything else before COMMIT        refused
-//! connection died before COMMIT was sent (steps)     refused: nothing may be left of it
-//! connection died later, or the log failed           in doubt
+//! commit acknowledged                                acknowledged
+//! error returned: deadlock, serialization            rolled back, retried
+//! error returned: anything else before COMMIT        refused
+//! connection lost before COMMIT was sent (steps)     refused: no trace of it may remain
+//! connection lost later, or the log failed           in doubt
 //! ```
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub enum Style {
     Steps,
 }
 
-/// Connects as `postgres`; retries nothing.
+/// Connects as `postgres`, without retries.
 pub fn connect(address: SocketAddr) -> Result<Client, Error> {
     let mut config = Config::new();
     config
@@ -50,7 +50,7 @@ pub fn connect(address: SocketAddr) -> Result<Client, Error> {
         .connect(NoTls)
 }
 
-/// Creates the tables and loads the accounts; `progress` hears how many are loaded.
+/// Creates the tables and loads the accounts; `progress` is called with the number loaded.
 pub fn load(client: &mut Client, accounts: i32, mut progress: impl FnMut(i32)) -> Result<(), Error> {
     for statement in bank::CREATE_TABLES {
         client.batch_execute(statement)?;
@@ -60,7 +60,7 @@ pub fn load(client: &mut Client, accounts: i32, mut progress: impl FnMut(i32)) -
     for id in 1..=accounts {
         lines.push_str(&bank::copy_line(id));
         if lines.len() > 32 << 10 || id == accounts {
-            // An error of the connection shows up at `finish`, with the server's words.
+            // A connection error is reported by `finish`, with the server's message.
             if writer.write_all(lines.as_bytes()).is_err() {
                 break;
             }
@@ -93,8 +93,8 @@ pub fn books(client: &mut Client) -> Result<(Vec<Transfer>, BTreeMap<i32, i64>),
     Ok((ledger, balances.collect::<Result<_, Error>>()?))
 }
 
-/// Compares the books with what clients remember, and settles what was in doubt; the number of transfers in
-/// doubt that are there.
+/// Compares the books with the clients' memory, and resolves transfers in doubt; returns how many of those
+/// are in the ledger.
 pub fn check_books(client: &mut Client, memory: &mut Memory) -> Result<usize, Failure> {
     let (ledger, balances) = books(client).map_err(|e| Failure::doing("reading the books", describe(&e)))?;
     let resolved = memory
@@ -104,7 +104,7 @@ pub fn check_books(client: &mut Client, memory: &mut Memory) -> Result<usize, Fa
     Ok(resolved)
 }
 
-/// An error of the driver with the server's words, if it has any.
+/// The server's message for an error, or the driver's if there is none.
 pub fn describe(error: &Error) -> String {
     match error.as_db_error() {
         Some(db) => format!("{} ({})", db.message(), db.code().code()),
@@ -112,31 +112,31 @@ pub fn describe(error: &Error) -> String {
     }
 }
 
-/// What the threads of a load share.
+/// State shared by the threads of a load.
 #[derive(Debug, Default)]
 pub struct Shared {
-    /// Clients stop when it is true.
+    /// Tells clients to stop.
     pub stop: AtomicBool,
-    /// Transfers acknowledged so far, by everybody.
+    /// Transfers acknowledged so far, over all clients.
     pub acknowledged: AtomicU64,
-    /// Attempts that were aborted and tried again.
+    /// Attempts that were aborted and retried.
     pub retries: AtomicU64,
 }
 
-/// What one client did.
+/// The result of one client.
 #[derive(Debug)]
 pub struct ClientReport {
-    /// How it sent its transfers.
+    /// Its style of transfers.
     pub style: Style,
     /// Every transfer that it sent.
     pub memory: Memory,
     /// From sending to acknowledgement, retries included, in nanoseconds.
     pub latency_ns: Histogram<u64>,
-    /// Why it ended before it was told to; a killed server shows here.
+    /// Why it ended early; a killed server shows here.
     pub ended_by: Option<String>,
 }
 
-/// How one attempt ended.
+/// The outcome of one attempt.
 enum Attempt {
     Committed,
     Again,
@@ -144,7 +144,8 @@ enum Attempt {
     InDoubt(String),
 }
 
-/// Makes transfers until it is told to stop or the connection dies. The error is of connecting or preparing.
+/// Makes transfers until told to stop or until the connection is lost. Fails if connecting or preparing
+/// fails.
 pub fn run_client(
     address: SocketAddr,
     style: Style,
@@ -162,7 +163,7 @@ pub fn run_client(
     let prepared = connect(address).and_then(|mut client| Ok((Steps::prepare(&mut client)?, client)));
     let (steps, mut client) = match prepared {
         Ok(ready) => ready,
-        // The server may be killed while clients connect; nothing was sent then.
+        // The server may be killed while clients connect; nothing has been sent then.
         Err(error) if error.as_db_error().is_none() => {
             report.ended_by = Some(describe(&error));
             return Ok(report);
@@ -207,7 +208,7 @@ pub fn run_client(
 fn by_message(client: &mut Client, transfer: &Transfer) -> Attempt {
     match client.batch_execute(&transfer.message()) {
         Ok(()) => Attempt::Committed,
-        // The commit was part of the message: a dead connection says nothing about it.
+        // The commit was part of the message: after a lost connection its outcome is unknown.
         Err(error) => after_error(client, &error, true),
     }
 }
@@ -223,7 +224,7 @@ fn by_steps(client: &mut Client, steps: &Steps, transfer: &Transfer) -> Attempt 
     }
 }
 
-/// Puts the session in order after an error. `commit_sent`: whether the transaction may have committed.
+/// Resets the session after an error. `commit_sent`: whether the transaction may have committed.
 fn after_error(client: &mut Client, error: &Error, commit_sent: bool) -> Attempt {
     let reason = describe(error);
     let Some(db) = error.as_db_error() else {
@@ -234,13 +235,13 @@ fn after_error(client: &mut Client, error: &Error, commit_sent: bool) -> Attempt
         };
     };
     let code = db.code().code();
-    // I/O errors, shutdown, internal errors: the commit may have been made before they came.
+    // I/O errors, shutdown, internal errors: the commit may have taken effect before.
     if ["58", "57", "XX"].iter().any(|class| code.starts_with(class)) && commit_sent {
         return Attempt::InDoubt(reason);
     }
     match client.batch_execute("ROLLBACK") {
         Ok(()) if code == "40001" || code == "40P01" => Attempt::Again,
-        // The server said no and then died, or said no for a reason that a new attempt does not mend.
+        // The server refused and then died, or refused for a reason that a retry does not fix.
         _ => Attempt::Refused(reason),
     }
 }
@@ -262,7 +263,7 @@ impl Steps {
         })
     }
 
-    /// Everything but the COMMIT.
+    /// All steps except the COMMIT.
     fn run(&self, client: &mut Client, transfer: &Transfer) -> Result<(), Error> {
         let Transfer { id, from, to, amount } = transfer;
         client.batch_execute("BEGIN")?;

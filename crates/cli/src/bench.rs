@@ -1,8 +1,8 @@
-//! `weft bench`: the embedded database measured, contender beside contender in one run.
+//! `weft bench`: measurements of the embedded database, comparing contenders in one run.
 //!
 //! Every figure is a ratio to something measured in the same run: contenders take turns round by round, and
-//! the median round counts. Progress goes to stderr, results to stdout: tables, or with `--json` one object a
-//! line.
+//! the median round counts. Progress goes to stderr, results to stdout: tables, or with `--json` one object
+//! per line.
 
 pub(crate) mod compaction;
 pub(crate) mod index;
@@ -34,7 +34,7 @@ use weft_workload::{Load, Record};
 use crate::arguments::{HotArguments, LoadArguments};
 use crate::failure::Failure;
 
-/// The part of a round that does not count, as a share of what counts.
+/// Duration of the warm-up of a round, as a share of the measured time.
 const WARMUP_SHARE: f64 = 0.1;
 
 impl LoadArguments {
@@ -80,7 +80,7 @@ impl LoadArguments {
         self.workers.unwrap_or_else(|| Options::default().engine.workers)
     }
 
-    /// Settings that every record names.
+    /// Settings included in every record.
     fn config(&self, clients: usize) -> String {
         let rate = self.rate.map_or_else(String::new, |rate| format!("rate={rate} "));
         format!(
@@ -106,10 +106,10 @@ impl HotArguments {
     }
 }
 
-/// Databases that this process opened for benchmarks.
+/// Number of databases opened by this process for benchmarks.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
-/// A database for one benchmark; its directory goes with it unless the user named it.
+/// A database for one benchmark; its directory is removed with it unless the user named it.
 pub(crate) struct BenchDatabase {
     pub database: Database,
     made: Option<PathBuf>,
@@ -139,7 +139,7 @@ impl BenchDatabase {
 impl Drop for BenchDatabase {
     fn drop(&mut self) {
         if let Some(dir) = &self.made {
-            // The files may still be open; on the systems we run on that does not keep them.
+            // The files may still be open; the supported systems remove them regardless.
             let _ = std::fs::remove_dir_all(dir);
         }
     }
@@ -149,7 +149,7 @@ fn has_entries(dir: &Path) -> bool {
     std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// A bar on stderr for loading and measuring; invisible when stderr is no terminal.
+/// A progress bar on stderr for loading and measuring; invisible if stderr is not a terminal.
 fn bar(length: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(length);
     let style = ProgressStyle::with_template("{prefix:20} {bar:40} {pos}/{len} {msg}");

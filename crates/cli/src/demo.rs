@@ -1,17 +1,17 @@
-//! `weft demo`: everything once, as a stranger would see it.
+//! `weft demo`: a tour of the main features, as a client sees them.
 //!
 //! ```text
 //! 1 start   `weft serve` as a child process on a fresh directory
 //! 2 load    a bank through COPY
 //! 3 run     transfers on several connections, half as one message, half in five round trips, while an
 //!           analytical query repeats over snapshots; every snapshot must show the same total
-//! 4 kill    SIGKILL to the child, in the middle of that
-//! 5 recover the same directory; every acknowledged transfer must be there, once, and nothing else
-//! 6 run     again on what was recovered, and check again
-//! 7 tell    throughput, latency, recovery time, and how to connect
+//! 4 kill    SIGKILL to the child during the load
+//! 5 recover the same directory; every acknowledged transfer must be there exactly once, and no other
+//! 6 run     again on the recovered database, and check again
+//! 7 report  throughput, latency, recovery time, and how to connect
 //! ```
 //!
-//! All of it goes through the `postgres` driver: what the demo does, any program can do.
+//! All of it uses the `postgres` driver: any program can do what the demo does.
 
 mod load_phase;
 
@@ -28,7 +28,7 @@ use crate::failure::Failure;
 use crate::server_process::{ServerCommand, ServerProcess};
 use load_phase::{LoadPhase, PhaseResult};
 
-/// Longest time for a server to recover what the demo wrote.
+/// Maximum time for a server to recover what the demo wrote.
 const READY_LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs the demo.
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     println!("1. starting weft serve on {}", data.display());
     let (server, address, _) = start(&command)?;
     println!("   look in while it runs: {}", psql(address));
-    // The same port again after the kill, so that a client can come back.
+    // Reuses the port after the kill, so that clients can reconnect.
     let command = ServerCommand {
         port: address.port(),
         ..command
@@ -152,7 +152,7 @@ fn load(address: SocketAddr, accounts: i32) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks the books; how many transfers in doubt are there.
+/// Checks the books; returns how many transfers in doubt are in the ledger.
 fn check(address: SocketAddr, arguments: &DemoArguments, memory: &mut Memory) -> Result<usize, Failure> {
     let failed = |e: postgres::Error| Failure::doing("checking the books", bank_client::describe(&e));
     let mut client = bank_client::connect(address).map_err(failed)?;
@@ -166,7 +166,7 @@ fn check(address: SocketAddr, arguments: &DemoArguments, memory: &mut Memory) ->
     bank_client::check_books(&mut client, memory)
 }
 
-/// The figures, as a table.
+/// Prints the figures as a table.
 fn tell(phases: &[&PhaseResult], recovery: Duration) {
     let seconds: f64 = phases.iter().map(|phase| phase.elapsed.as_secs_f64()).sum();
     println!(

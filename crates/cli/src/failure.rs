@@ -1,10 +1,10 @@
-//! What ends a command early: a sentence for people and an exit code for scripts.
+//! Early termination of a command: a message for users and an exit code for scripts.
 //!
 //! | code | meaning                                                                     |
 //! |------|-----------------------------------------------------------------------------|
 //! | 0    | done                                                                        |
-//! | 1    | could not be done: the environment refused (files, ports, a missing server) |
-//! | 2    | the command line makes no sense                                             |
+//! | 1    | an error of the environment (files, ports, a missing server)                |
+//! | 2    | the command line is invalid                                                 |
 //! | 3    | a check failed: money is missing, digests differ. Report it                 |
 //! | 4    | the database directory is corrupt or not a database                         |
 
@@ -17,23 +17,23 @@ use weft_txn::EngineError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The environment refused.
+    /// An error of the environment.
     Environment(String),
-    /// The arguments make no sense together.
+    /// Invalid or inconsistent arguments.
     Usage(String),
-    /// The database broke a promise.
+    /// The database violated a guarantee.
     Check(String),
-    /// What is on disk cannot be a database of ours.
+    /// The files on disk are corrupt or not a Weft database.
     Corrupt(String),
 }
 
 impl Failure {
-    /// The environment refused while something was being done.
+    /// An error of the environment, with what was being done.
     pub fn doing(what: &str, error: impl fmt::Display) -> Self {
         Failure::Environment(format!("{what}: {error}"))
     }
 
-    /// The code that the process ends with.
+    /// The process's exit code.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Failure::Environment(_) => 1,

@@ -1,16 +1,16 @@
-//! The `weft` command, as a library: so that the crash tests can use the same server process and bank client
-//! as the demo.
+//! The `weft` command as a library, so that the crash tests can use the same server process and
+//! bank client as the demo.
 //!
 //! ```text
-//! arguments        what the command line says
+//! arguments        the command line's arguments
 //! serve            the server in the foreground, until a signal
-//! server_process   a `weft serve` child: start, wait until it answers, kill
+//! server_process   a `weft serve` child: start, wait until it is ready, kill
 //! bank_client      the bank of `weft_workload::bank` over a PostgreSQL connection
 //! demo             the tour: load, run, kill, recover, check
-//! bench            YCSB and TPC-B, embedded
+//! bench            benchmarks of the embedded database, its parts and its peers
 //! replay           the log, batch by batch
-//! verify           every file of a stopped database, and what is wrong with it
-//! failure          what ends a command: message and exit code
+//! verify           checks of every file of a stopped database
+//! failure          errors that end a command: message and exit code
 //! ```
 
 pub mod arguments;
@@ -27,7 +27,7 @@ mod verify;
 use arguments::{BenchCommand, Command, WeftArguments};
 use failure::Failure;
 
-/// Runs what the command line asks for.
+/// Runs the command given by the arguments.
 pub fn run(arguments: WeftArguments) -> Result<(), Failure> {
     match arguments.command {
         Command::Demo(demo) => demo::run(&demo),

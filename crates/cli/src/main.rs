@@ -1,4 +1,4 @@
-//! The `weft` command. Everything is in the library beside it; here are the allocator and the exit code.
+//! The `weft` command: only the allocator and the exit code. Everything else is in the library.
 
 use std::process::ExitCode;
 

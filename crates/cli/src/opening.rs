@@ -1,7 +1,8 @@
-//! What the log of a server says while a database is being opened.
+//! A server's log messages while its database is being opened.
 //!
-//! Opening loads all rows and builds all indexes, which takes as long as there are rows. A line every few
-//! seconds says how far it has come, so that nobody takes a server that works for one that hangs.
+//! Opening loads all rows and builds all indexes, which takes time in proportion to the rows. A
+//! line every few seconds shows the progress, so that a busy server is not mistaken for one that
+//! hangs.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -9,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use weft_base::Progress;
 
-/// A database that opens faster says nothing.
+/// Interval between lines; a database that opens faster prints none.
 pub(crate) const LINE_EVERY: Duration = Duration::from_secs(2);
 
-/// Does the work, and says every so often how far `progress` has come.
+/// Does the work while periodically reporting `progress`.
 pub(crate) fn told<T>(
     progress: &Progress,
     every: Duration,
@@ -46,7 +47,7 @@ mod tests {
 
     const EVERY: Duration = Duration::from_millis(5);
 
-    /// Waits until a line of those said contains these words.
+    /// Waits until a reported line contains these words.
     fn until(said: &Mutex<Vec<String>>, words: &str) {
         for _ in 0..10_000 {
             if said.lock().unwrap().iter().any(|line| line.contains(words)) {

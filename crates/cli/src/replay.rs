@@ -1,8 +1,8 @@
-//! `weft replay`: runs the log again and prints the state digest after each batch.
+//! `weft replay`: replays the log and prints the state digest after each batch.
 //!
-//! Each batch's digest is compared with the one that the log holds; a difference ends the command with exit
-//! code 3. Two runs with different `--workers` must print the same lines. Only what the log still covers can
-//! be shown: batches before the newest checkpoint are gone.
+//! Each batch's digest is compared with the one in the log; a difference ends the command with exit code 3.
+//! Two runs with different `--workers` must print the same lines. Only batches that the log still covers
+//! can be shown: those before the newest checkpoint are gone.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use weft_txn::{EngineConfig, Replay};
 use crate::arguments::ReplayArguments;
 use crate::failure::Failure;
 
-/// Prints one line a batch: `batch digest members`.
+/// Prints one line per batch: `batch digest members`.
 pub(crate) fn run(arguments: &ReplayArguments) -> Result<(), Failure> {
     if arguments.workers == 0 {
         return Err(Failure::Usage("--workers must be at least 1".to_owned()));

@@ -1,7 +1,7 @@
 //! `weft serve`: the server in the foreground, until Ctrl-C or SIGTERM.
 //!
-//! The line `listening on ADDRESS` on stdout says that recovery is done and clients may come; whoever starts
-//! the server as a child waits for it ([`crate::server_process`]).
+//! The line `listening on ADDRESS` on stdout announces that recovery is complete and clients may connect; a
+//! process that starts the server as a child waits for it ([`crate::server_process`]).
 
 use std::io::Write;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::arguments::{CheckpointUnit, ServeArguments, Switch};
 use crate::failure::Failure;
 use crate::opening;
 
-/// Time that clients get to end when the server is told to stop.
+/// Time for clients to finish when the server is told to stop.
 const STOP_GRACE: Duration = Duration::from_secs(2);
-/// What stands before the address on stdout.
+/// The text before the address on stdout.
 pub(crate) const LISTENING: &str = "listening on ";
 
 /// Opens the database, serves it, and returns after a signal.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
-    // Before the database is opened: a wrong address should not cost a recovery.
+    // Checked before the database is opened: a wrong address should not cost a recovery.
     if !arguments.listen.ip().is_loopback() {
         return Err(Failure::Usage(format!(
             "refusing to listen on {}: Weft has no authentication yet, so it serves loopback addresses only \
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let server =
         Server::start(Arc::new(database.clone()), config).map_err(|e| Failure::Environment(e.to_string()))?;
     announce(arguments, &server, &database, began)?;
-    // An error means that the handler is gone, which it never is; then the server ends, which is safe.
+    // An error would mean that the handler is gone, which never happens; stopping the server is then safe.
     let _ = signalled.recv();
     eprintln!("stopping");
     let closed = server.stop(STOP_GRACE);

@@ -1,7 +1,7 @@
-//! A `weft serve` child process: started, waited for, killed.
+//! A `weft serve` child process: starting, waiting and killing.
 //!
-//! The child is killed by its own process id, and only by the one who started it; dropping the handle kills
-//! it too, so that no server outlives its test.
+//! The child is killed by its process id, and only by the process that started it; dropping the
+//! handle kills it too, so that no server outlives its test.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -21,7 +21,7 @@ pub struct ServerCommand {
     pub binary: PathBuf,
     /// The database directory.
     pub data: PathBuf,
-    /// The port on 127.0.0.1; 0 takes a free one.
+    /// The port on 127.0.0.1; 0 selects a free one.
     pub port: u16,
     /// Further arguments of `weft serve`.
     pub extra: Vec<OsString>,
@@ -38,7 +38,7 @@ impl ServerCommand {
         }
     }
 
-    /// Starts it. The server is not ready yet: see [`ServerProcess::wait_until_ready`].
+    /// Starts the server. It is not ready yet: see [`ServerProcess::wait_until_ready`].
     pub fn start(&self) -> Result<ServerProcess, Failure> {
         let mut command = Command::new(&self.binary);
         command.arg("serve").arg("--data").arg(&self.data);
@@ -89,8 +89,8 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Waits until the server has recovered and listens; says where and how long after its start.
-    /// An error tells what the server said last.
+    /// Waits until the server has recovered and listens; returns its address and the time since its
+    /// start. An error contains the server's last output.
     pub fn wait_until_ready(&mut self, limit: Duration) -> Result<(SocketAddr, Duration), Failure> {
         match self.address_from.recv_timeout(limit) {
             Ok(address) => Ok((address, self.started.elapsed())),
@@ -103,7 +103,7 @@ impl ServerProcess {
                     .child
                     .wait()
                     .map_or_else(|e| e.to_string(), |status| status.to_string());
-                // The reader of stderr ends with the child, so this ends too.
+                // The reader of stderr ends with the child, so this does too.
                 let words: Vec<String> = self.last_words.iter().collect();
                 Err(Failure::Environment(format!(
                     "the server ended ({status}): {}",
@@ -118,17 +118,17 @@ impl ServerProcess {
         self.child.id()
     }
 
-    /// True while the child runs.
+    /// Whether the child is running.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// SIGKILL: no handler runs, nothing is written any more. Returns when the process is gone.
+    /// SIGKILL: no handler runs, nothing more is written. Returns when the process is gone.
     pub fn kill(mut self) -> Result<(), Failure> {
         self.end().map(drop)
     }
 
-    /// Waits until the child ends by itself.
+    /// Waits until the child exits on its own.
     pub fn wait(mut self) -> Result<ExitStatus, Failure> {
         self.child
             .wait()
@@ -136,7 +136,7 @@ impl ServerProcess {
     }
 
     fn end(&mut self) -> Result<ExitStatus, Failure> {
-        // Killing a child that has ended already is not an error.
+        // Killing a child that has already exited is not an error.
         self.child
             .kill()
             .map_err(|e| Failure::doing("killing the server", e))?;

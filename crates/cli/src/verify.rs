@@ -1,8 +1,8 @@
-//! `weft verify`: checks every file of a database that nobody has open, and lists everything that is wrong.
+//! `weft verify`: checks every file of a database that is not open, and lists all defects.
 //!
-//! One line for each finding: file, offset, kind, reason. What is checked is in `crates/txn/src/verify.rs`.
-//! Exit codes as in `failure.rs`: 0 sound, 1 in use or the directory itself unreadable, 4 something is wrong
-//! (a file that cannot be read is), or no database.
+//! Prints one line per finding: file, offset, kind, reason. `crates/txn/src/verify.rs` says what is
+//! checked. Exit codes are those of `failure.rs`: 0 sound, 1 in use or the directory itself unreadable, 4 a
+//! defect (including a file that cannot be read), or no database.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use weft_base::{Disk, RealDisk};
 use crate::arguments::VerifyArguments;
 use crate::failure::Failure;
 
-/// Prints what was looked at, then what is wrong.
+/// Prints what was checked, then the defects.
 pub(crate) fn run(arguments: &VerifyArguments) -> Result<(), Failure> {
     let dir = &arguments.dir;
     if !dir.is_dir() {

@@ -1,9 +1,9 @@
-//! Families of types, as PostgreSQL's `pg_type.typcategory` has them, and which types stand for others
-//! unasked.
+//! Type categories, as in PostgreSQL's `pg_type.typcategory`, and implicit conversions between
+//! types.
 
 use weft_types::{CastContext, Element, SqlType, cast_context};
 
-/// `bpchar`: `char(n)` of no length in particular. Values are kept without trailing blanks, so that
+/// `bpchar`: `char(n)` without a length. Values are stored without trailing blanks, so that
 /// converting to it changes no `char(n)`.
 pub const BPCHAR: SqlType = SqlType::Char(0);
 
@@ -70,19 +70,19 @@ pub fn array_of(ty: &SqlType) -> Option<SqlType> {
     Element::of(ty).map(SqlType::Array)
 }
 
-/// Whether it is one type, modifiers apart.
+/// Whether both are the same type, modifiers aside.
 #[must_use]
 pub fn same_type(a: &SqlType, b: &SqlType) -> bool {
     a.without_typmod() == b.without_typmod()
 }
 
-/// Whether a value of one type is taken for another unasked.
+/// Whether a value of one type is implicitly converted to another.
 #[must_use]
 pub fn is_implicit(from: &SqlType, to: &SqlType) -> bool {
     same_type(from, to) || cast_context(from, to) == Some(CastContext::Implicit)
 }
 
-/// Whether converting leaves every value as it is: only the name of the type changes.
+/// Whether the conversion keeps every value unchanged: only the name of the type changes.
 #[must_use]
 pub fn is_relabel(from: &SqlType, to: &SqlType) -> bool {
     let name = matches!(from, SqlType::Name);

@@ -1,17 +1,16 @@
-//! Computations over columns of values: loops over slices that the compiler turns into vector instructions.
+//! Computations over columns of values: loops over slices that the compiler vectorizes.
 //!
-//! A loop computes every row, also those that are NULL, and looks at errors only once at the end: if any row
-//! had one, the first row that is not NULL and has one gives the error. What it leaves in rows that are NULL
-//! means nothing.
+//! A loop computes every row, NULL rows included, and checks for errors only once at the end: the first row
+//! that is not NULL and failed determines the error. Results in NULL rows are meaningless.
 
 use weft_types::SqlError;
 
 use crate::tree::CompareOp;
 
-/// One side of an operation.
+/// An operand.
 #[derive(Clone, Copy, Debug)]
 pub enum Lane<'a, T> {
-    /// A value a row.
+    /// One value per row.
     Column(&'a [T]),
     /// The same value in every row.
     Constant(T),
@@ -28,7 +27,7 @@ impl<T: Copy> Lane<'_, T> {
     }
 }
 
-/// Which rows are not NULL: a bit a row, the lowest bit of a byte first.
+/// Which rows are not NULL: one bit per row, the lowest bit of a byte first.
 #[derive(Clone, Copy, Debug)]
 pub struct Validity<'a> {
     /// The bits.
@@ -48,12 +47,12 @@ impl Validity<'_> {
     }
 }
 
-/// Both sides, the rows (one value each of the result), which of them are not NULL on both sides (`None`:
-/// all), and where the values go.
+/// Arguments: both operands, the number of rows (each yields one value), the rows that are not NULL in
+/// either operand (`None`: all), and the output.
 pub type InfixLoop<T> =
     fn(Lane<'_, T>, Lane<'_, T>, usize, Option<Validity<'_>>, &mut Vec<T>) -> Result<(), SqlError>;
 
-/// The loop of an operator between two values of one type that gives a value of that type.
+/// The column loop of an operator whose operands and result are of one type.
 #[derive(Clone, Copy, Debug)]
 pub enum ColumnLoop {
     /// Over `smallint`.
@@ -68,10 +67,11 @@ pub enum ColumnLoop {
     Float8(InfixLoop<f64>),
 }
 
-/// Appends `compute` of every row. It gives the value and whether there is none: then `fail` says why.
+/// Appends `compute` of every row. `compute` returns the value and whether it failed; `fail` then builds
+/// the error.
 ///
 /// # Errors
-/// Those of the first valid row that has one.
+/// The error of the first valid row that failed.
 #[inline]
 pub fn infix<T: Copy>(
     left: Lane<'_, T>,
@@ -117,7 +117,7 @@ pub fn infix<T: Copy>(
     Ok(())
 }
 
-/// Values that compare as SQL compares them.
+/// Values with SQL's comparison semantics.
 pub trait Compared: Copy {
     /// `self = other`
     fn same(self, other: Self) -> bool;
@@ -159,8 +159,8 @@ macro_rules! compared_floats {
 compared_integers!(bool, i16, i32, i64, i128, u32);
 compared_floats!(f32, f64);
 
-/// Appends the bits of a comparison, eight rows a byte, the lowest bit first. Bits of rows that are NULL mean
-/// nothing.
+/// Appends the bits of a comparison, eight rows per byte, the lowest bit first. Bits of NULL rows are
+/// meaningless.
 pub fn compare<T: Compared>(
     op: CompareOp,
     left: Lane<'_, T>,

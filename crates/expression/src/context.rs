@@ -1,10 +1,10 @@
-//! What an expression sees beside its arguments.
+//! The inputs of an expression besides its arguments.
 
 use std::any::Any;
 
 use weft_types::{SqlError, TimeZone, Value};
 
-/// What a session contributes to the values of its statements. Times are microseconds since 2000-01-01 UTC.
+/// What a session contributes to its statements' values. Times are microseconds since 2000-01-01 UTC.
 pub trait Session: Send + Sync {
     /// `now()`: start of the transaction.
     fn transaction_micros(&self) -> i64;
@@ -28,13 +28,13 @@ pub trait Session: Send + Sync {
     fn set_value(&self, sequence: &str, value: i64, called: bool) -> Result<i64, SqlError>;
     /// `lastval()`
     fn last_value(&self) -> Result<i64, SqlError>;
-    /// A random word.
+    /// A random 64-bit word.
     fn random_u64(&self) -> u64;
-    /// For functions of crates above: the session as what it is.
+    /// The concrete session, for functions of crates above.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// What an expression is computed in.
+/// The context in which an expression is evaluated.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// Values of `$1`, `$2`, ...
@@ -46,7 +46,7 @@ pub struct Context<'a> {
 }
 
 impl Context<'static> {
-    /// What immutable functions are computed in where there is no session: in programs, on replay.
+    /// The context of immutable functions where there is no session: in programs and on replay.
     pub const PURE: Context<'static> = Context {
         parameters: &[],
         zone: TimeZone::UTC,
@@ -54,8 +54,8 @@ impl Context<'static> {
     };
 }
 
-/// No session. Sequences are refused; there is no clock and no setting. Only immutable entries are computed
-/// with it.
+/// No session: sequence functions fail, and there is no clock and no setting. Only immutable entries may be
+/// evaluated with it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSession;
 

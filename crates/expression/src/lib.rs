@@ -1,17 +1,16 @@
-//! Expressions: what a function, an operator, a cast or an aggregate means, once, for every way of
-//! computing it.
+//! Expressions: the one definition of functions, operators, casts and aggregates, shared by all evaluators.
 //!
 //! ```text
-//!   table      one Entry a function or operator: types, volatility, errors, the computation of a value
-//!   resolve    which Entry a call means, and the types that its arguments take (PostgreSQL, chapter 10)
-//!   tree       a typed expression: nodes in post-order, every cast written out
-//!   evaluate   its value over one row
-//!   columns    the computations that have a loop of their own over columns of values
-//!   aggregate  the same for aggregates
+//!   table      one Entry per function or operator: types, volatility, errors, the computation of a value
+//!   resolve    resolution of a call to an Entry and its argument types (PostgreSQL, chapter 10)
+//!   tree       a typed expression: nodes in post-order, every cast explicit
+//!   evaluate   evaluation over one row
+//!   columns    column loops of some computations
+//!   aggregate  the aggregates
 //! ```
 //!
-//! Nothing here knows tables, transactions or DataFusion. What varies (clock, session, sequences) comes
-//! through [`Session`].
+//! This crate knows no tables, transactions or DataFusion. Everything that varies (clock, session,
+//! sequences) is provided by [`Session`].
 
 pub mod aggregate;
 pub mod category;

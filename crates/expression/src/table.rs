@@ -1,22 +1,22 @@
-//! What the table of functions and operators is made of.
+//! The structure of the table of functions and operators.
 
 use weft_types::{SqlError, SqlType, Value, ValueRef};
 
 use crate::columns::ColumnLoop;
 use crate::context::Context;
 
-/// How long a value lasts.
+/// Volatility of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Volatility {
-    /// The arguments decide alone.
+    /// Depends on the arguments only.
     Immutable,
-    /// The same within a statement.
+    /// Constant within a statement.
     Stable,
-    /// Another value with every call.
+    /// May differ with every call.
     Volatile,
 }
 
-/// What an entry is called by.
+/// The syntax of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `name(arguments)`
@@ -27,41 +27,41 @@ pub enum Kind {
     Prefix,
 }
 
-/// What an argument takes.
+/// The type that an argument accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arg {
-    /// One type, modifiers apart.
+    /// One type, modifiers aside.
     Is(SqlType),
     /// Any type.
     Any,
-    /// Any type, the same wherever it stands in one entry.
+    /// Any type, the same for all such arguments of an entry.
     AnyElement,
-    /// The array over that type.
+    /// The array over the type of [`Arg::AnyElement`].
     AnyArray,
-    /// Any type but arrays.
+    /// Any type except arrays.
     AnyNonArray,
-    /// Any type, one common type (as for CASE) wherever it stands in one entry.
+    /// Any type, converted to one common type (as for CASE) of all such arguments of an entry.
     AnyCompatible,
-    /// The array over that type.
+    /// The array over the type of [`Arg::AnyCompatible`].
     AnyCompatibleArray,
 }
 
-/// What type the value has.
+/// The type of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returns {
     /// One type.
     Is(SqlType),
-    /// That of [`Arg::AnyElement`] or [`Arg::AnyCompatible`].
+    /// The type of [`Arg::AnyElement`] or [`Arg::AnyCompatible`].
     Element,
-    /// The array over it.
+    /// The array over that type.
     Array,
 }
 
-/// A computation over whole values. Arguments are of the types that the entry takes; none is NULL if the
-/// entry is strict.
+/// A computation of a single value. The arguments are of the entry's types; none is NULL if the entry is
+/// strict.
 pub type Compute = fn(&Context<'_>, &[ValueRef<'_>]) -> Result<Value, SqlError>;
 
-/// How the value is computed.
+/// How the result is computed.
 #[derive(Clone, Copy, Debug)]
 pub enum Kernel {
     /// Value by value.
@@ -85,25 +85,25 @@ impl Kernel {
 pub struct Entry {
     /// Its name or symbol, lower case.
     pub name: &'static str,
-    /// How it is written.
+    /// How it is called.
     pub kind: Kind,
-    /// What it takes.
+    /// The arguments that it takes.
     pub arguments: &'static [Arg],
-    /// The last argument may come any number of times, once at least.
+    /// The last argument may be repeated; it occurs at least once.
     pub variadic: bool,
-    /// What it gives.
+    /// The type of its result.
     pub returns: Returns,
-    /// How long its value lasts.
+    /// Its volatility.
     pub volatility: Volatility,
-    /// NULL if an argument is NULL.
+    /// Whether the result is NULL if an argument is NULL.
     pub strict: bool,
-    /// Some arguments are an error.
+    /// Whether it can fail.
     pub fallible: bool,
     /// The computation.
     pub kernel: Kernel,
 }
 
-/// Entries are statics: an entry equals itself.
+/// Entries are statics, so that equality is identity.
 impl PartialEq for Entry {
     fn eq(&self, other: &Entry) -> bool {
         std::ptr::eq(self, other)
@@ -117,13 +117,13 @@ impl Eq for Entry {}
 pub struct SetEntry {
     /// Its name, lower case.
     pub name: &'static str,
-    /// What it takes.
+    /// The arguments that it takes.
     pub arguments: &'static [Arg],
-    /// The columns that it gives: names and types.
+    /// The columns that it returns: names and types.
     pub columns: &'static [(&'static str, Returns)],
-    /// No row if an argument is NULL.
+    /// Whether it returns no rows if an argument is NULL.
     pub strict: bool,
-    /// Calls `emit` with the values of each row, in order. `emit` fails when the statement shall end.
+    /// Calls `emit` with the values of each row, in order. `emit` fails when the statement is cancelled.
     pub compute: ComputeSet,
 }
 
@@ -139,32 +139,33 @@ pub type ComputeSet = fn(
 pub struct AggregateEntry {
     /// Its name, lower case.
     pub name: &'static str,
-    /// What it takes; empty for `count(*)`.
+    /// The arguments that it takes; empty for `count(*)`.
     pub arguments: &'static [Arg],
-    /// Arguments of WITHIN GROUP are the last so many.
+    /// How many of the last arguments are those of WITHIN GROUP.
     pub ordered_set: usize,
-    /// What it gives.
+    /// The type of its result.
     pub returns: Returns,
-    /// Rows in which an argument is NULL are left out.
+    /// Whether rows with a NULL argument are skipped.
     pub strict: bool,
-    /// Its value depends on the order of the rows (`array_agg`, `string_agg`).
+    /// Whether its value depends on the order of the rows (`array_agg`, `string_agg`).
     pub ordered: bool,
-    /// Types of the state between two phases, in order; empty if it cannot be computed in phases.
+    /// The types of the state passed between two phases, in order; empty if it cannot be computed in
+    /// phases.
     pub state: &'static [SqlType],
-    /// A new state, for arguments of these types and a value of this type.
+    /// A new state, for arguments and a result of these types.
     pub start: fn(&[SqlType], SqlType) -> Box<dyn Accumulator>,
 }
 
 /// The state of one aggregate over one group.
 pub trait Accumulator: Send + std::fmt::Debug {
-    /// Takes one row's arguments.
+    /// Adds one row's arguments.
     fn update(&mut self, context: &Context<'_>, arguments: &[ValueRef<'_>]) -> Result<(), SqlError>;
-    /// Takes the state of another over other rows.
+    /// Merges the state of an accumulator of other rows.
     fn merge(&mut self, context: &Context<'_>, state: &[ValueRef<'_>]) -> Result<(), SqlError>;
-    /// The state, as [`AggregateEntry::state`] says.
+    /// The state, with the types of [`AggregateEntry::state`].
     fn state(&mut self) -> Result<Vec<Value>, SqlError>;
-    /// The value. May be asked again after further rows (windows).
+    /// The value. May be called again after further rows (windows).
     fn value(&mut self, context: &Context<'_>) -> Result<Value, SqlError>;
-    /// Bytes that it holds.
+    /// The memory that it uses, in bytes.
     fn bytes(&self) -> usize;
 }

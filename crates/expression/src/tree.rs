@@ -1,11 +1,11 @@
 //! A typed expression.
 //!
-//! [`Expr`] keeps its nodes in post-order in one vector, the root last: a node's arguments lie before it, the
-//! last argument next to it. There are no boxes, so an expression of any depth is built, visited, compared,
-//! cloned and dropped without recursion.
+//! [`Expr`] keeps its nodes in post-order in one vector, the root last: a node's arguments precede it, the
+//! last one directly. There are no boxes, so an expression of any depth is built, visited, compared, cloned
+//! and dropped without recursion.
 //!
 //! Invariants:
-//! 1. Every node has its type; every conversion is a node of its own ([`Op::Cast`]).
+//! 1. Every node has a type; every conversion is a separate node ([`Op::Cast`]).
 //! 2. `size` of a node is 1 plus the sizes of its `arity` arguments.
 
 use std::cmp::Ordering;
@@ -14,7 +14,7 @@ use weft_types::{SqlType, Value};
 
 use crate::table::Entry;
 
-/// One column of one relation of a statement, unlike every other column of the statement.
+/// A column of a relation of a statement, unique within the statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ColumnId(pub u32);
 
@@ -36,7 +36,7 @@ pub enum CompareOp {
 }
 
 impl CompareOp {
-    /// The operator with its sides exchanged.
+    /// The operator with its operands swapped.
     #[must_use]
     pub fn mirrored(self) -> Self {
         match self {
@@ -48,7 +48,7 @@ impl CompareOp {
         }
     }
 
-    /// As SQL writes it.
+    /// The SQL symbol.
     #[must_use]
     pub fn symbol(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ impl CompareOp {
         }
     }
 
-    /// Whether an order of the sides satisfies it.
+    /// Whether the operands' order satisfies it.
     #[must_use]
     pub fn holds(self, order: Ordering) -> bool {
         match self {
@@ -86,8 +86,8 @@ pub enum Op {
     Column(ColumnId),
     /// A function or operator of the table.
     Call(&'static Entry),
-    /// One argument of type `from` becomes the node's type; `explicit` as CAST does it, otherwise as an
-    /// assignment or an implicit conversion does it (text that is too long is refused instead of cut).
+    /// Converts one argument of type `from` to the node's type. An `explicit` cast truncates text that is
+    /// too long; an assignment or implicit conversion rejects it.
     Cast {
         /// Type of the argument.
         from: SqlType,
@@ -100,9 +100,9 @@ pub enum Op {
     IsDistinct,
     /// Comparison of two rows: the columns of the left row, then as many of the right, pairwise of one type.
     CompareRows(CompareOp),
-    /// AND of two or more; arguments behind one that is false are not computed.
+    /// AND of two or more; arguments after one that is false are not evaluated.
     And,
-    /// OR of two or more; arguments behind one that is true are not computed.
+    /// OR of two or more; arguments after one that is true are not evaluated.
     Or,
     /// NOT
     Not,
@@ -110,14 +110,14 @@ pub enum Op {
     IsNull,
     /// IS TRUE (`true`) or IS FALSE; never NULL.
     IsTruth(bool),
-    /// The first argument that is not NULL; those behind it are not computed.
+    /// The first argument that is not NULL; those after it are not evaluated.
     Coalesce,
     /// The first argument unless the second, a condition over it, is true: `NULLIF(a, b)` with `a = b`
     /// written out.
     NullIf,
-    /// The greatest argument, NULLs left out.
+    /// The greatest argument, ignoring NULLs.
     Greatest,
-    /// The least argument, NULLs left out.
+    /// The least argument, ignoring NULLs.
     Least,
     /// CASE: with `operand` the operand first, then conditions and values in turn, the value of ELSE last.
     /// Conditions refer to the operand by [`Op::CaseOperand`].
@@ -125,7 +125,7 @@ pub enum Op {
         /// CASE operand WHEN ...
         operand: bool,
     },
-    /// The operand of the innermost CASE around.
+    /// The operand of the innermost enclosing CASE.
     CaseOperand,
     /// `IN (list)`: a value, then the items, all of one type; `NOT IN` if negated.
     InList {
@@ -156,7 +156,7 @@ pub struct Node {
     pub ty: SqlType,
     /// How many arguments it has.
     pub arity: u32,
-    /// Nodes of the expression that ends here.
+    /// The number of nodes of the expression that ends here.
     pub size: u32,
 }
 
@@ -167,7 +167,7 @@ pub struct Expr {
 }
 
 impl Expr {
-    /// An expression without arguments.
+    /// An expression that is a single node without arguments.
     #[must_use]
     pub fn leaf(op: Op, ty: SqlType) -> Expr {
         Expr {
@@ -197,7 +197,7 @@ impl Expr {
     pub fn new(op: Op, ty: SqlType, arguments: Vec<Expr>) -> Expr {
         let arity = arguments.len() as u32;
         let mut arguments = arguments.into_iter();
-        // The first argument's vector is used again: a chain that leans to the left is built in linear time.
+        // Reuses the first argument's vector, so that a left-deep chain is built in linear time.
         let mut nodes = arguments.next().map_or_else(Vec::new, |first| first.nodes);
         for argument in arguments {
             nodes.extend(argument.nodes);
@@ -223,7 +223,7 @@ impl Expr {
         Expr { nodes }
     }
 
-    /// The expression of nodes that are in post-order, with their sizes.
+    /// The expression of nodes in post-order with correct sizes.
     pub(crate) fn from_nodes(nodes: Vec<Node>) -> Expr {
         Expr { nodes }
     }
@@ -234,7 +234,7 @@ impl Expr {
         &self.nodes
     }
 
-    /// All nodes, to be changed in place: operations and types, not arity.
+    /// All nodes, for changing operations and types, but not arity, in place.
     pub fn nodes_mut(&mut self) -> &mut [Node] {
         &mut self.nodes
     }
@@ -252,7 +252,7 @@ impl Expr {
         self.root().ty
     }
 
-    /// The arguments of the root, as expressions of their own.
+    /// The arguments of the root, as separate expressions.
     #[must_use]
     pub fn into_arguments(self) -> Vec<Expr> {
         let mut nodes = self.nodes;
@@ -269,7 +269,7 @@ impl Expr {
         arguments
     }
 
-    /// Where the arguments of the node at `at` end (the places of their roots), in order.
+    /// The positions of the roots of the arguments of the node at `at`, in order.
     #[must_use]
     pub fn argument_roots(&self, at: usize) -> Vec<usize> {
         let mut roots = Vec::new();
@@ -283,7 +283,7 @@ impl Expr {
         roots
     }
 
-    /// The column, if it is nothing else.
+    /// The column, if the expression is just that.
     #[must_use]
     pub fn as_column(&self) -> Option<ColumnId> {
         match &self.nodes[..] {
@@ -296,7 +296,7 @@ impl Expr {
         }
     }
 
-    /// The constant, if it is nothing else.
+    /// The constant, if the expression is just that.
     #[must_use]
     pub fn as_constant(&self) -> Option<&Value> {
         match &self.nodes[..] {
@@ -310,11 +310,12 @@ impl Expr {
         }
     }
 
-    /// The expression with parts of it replaced: `replace` sees the nodes of each part, the largest first,
-    /// and gives the leaf that stands for it from then on; what lies inside a replaced part is not looked at.
+    /// The expression with subexpressions replaced: `replace` receives the nodes of each subexpression, the
+    /// largest first, and returns the leaf that replaces it; a replaced subexpression is not visited
+    /// further.
     ///
     /// # Errors
-    /// The first one of `replace`.
+    /// The first error of `replace`.
     pub fn rewrite<E>(self, mut replace: impl FnMut(&[Node]) -> Result<Option<Node>, E>) -> Result<Expr, E> {
         let mut reversed: Vec<Node> = Vec::with_capacity(self.nodes.len());
         let mut end = self.nodes.len();
@@ -341,7 +342,7 @@ impl Expr {
         Ok(Expr { nodes: reversed })
     }
 
-    /// The expression with other expressions in place of columns.
+    /// The expression with columns replaced by expressions.
     #[must_use]
     pub fn with_columns<'a>(&self, replace: impl Fn(ColumnId) -> Option<&'a Expr>) -> Expr {
         let mut nodes: Vec<Node> = Vec::with_capacity(self.nodes.len());
@@ -363,7 +364,7 @@ impl Expr {
         Expr { nodes }
     }
 
-    /// The columns that it names, each as often as it names it.
+    /// The columns that it references, with duplicates.
     pub fn columns(&self) -> impl Iterator<Item = ColumnId> + '_ {
         self.nodes.iter().filter_map(|node| match node.op {
             Op::Column(id) => Some(id),

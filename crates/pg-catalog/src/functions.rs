@@ -1,6 +1,6 @@
-//! Functions that clients call on the catalog, as entries of the table of functions.
+//! System catalog functions that clients call, as entries of the table of functions.
 //!
-//! All that need the catalog find it through [`SessionView`]. The conversions of names to oids and back
+//! Those that need the catalog access it through [`SessionView`]. The conversions between names and oids
 //! (`regclassin`, `regclassout` and the like) are entries too, so that a cast is a call.
 
 use std::collections::{BTreeMap, HashMap};
@@ -37,7 +37,7 @@ const REGNAMESPACE: Arg = Arg::Is(SqlType::Regnamespace);
 const REGTYPE: Arg = Arg::Is(SqlType::Regtype);
 const TEXT: Arg = Arg::Is(SqlType::Text);
 
-/// The entries with a name, lower case; several when it is overloaded.
+/// The entries with a name, lower case; several if it is overloaded.
 #[must_use]
 pub fn functions(name: &str) -> &'static [&'static Entry] {
     BY_NAME.get(name).map_or(&[], Vec::as_slice)
@@ -62,7 +62,7 @@ static BY_NAME: LazyLock<HashMap<&'static str, Vec<&'static Entry>>> = LazyLock:
     by_name
 });
 
-/// NULL if an argument is NULL.
+/// A strict function: NULL if an argument is NULL.
 pub(crate) const fn strict(
     name: &'static str,
     arguments: &'static [Arg],
@@ -82,7 +82,7 @@ pub(crate) const fn strict(
     }
 }
 
-/// Called with NULLs too.
+/// A function that is called with NULLs too.
 const fn lenient(name: &'static str, arguments: &'static [Arg], returns: SqlType, compute: Compute) -> Entry {
     Entry {
         strict: false,
@@ -106,7 +106,7 @@ fn zero(_: &Context<'_>, _: Arguments<'_, '_>) -> Answer {
     Ok(int8(0))
 }
 
-/// Names to oids and back.
+/// Conversions between names and oids.
 static NAMES: &[Entry] = &[
     strict("regclassin", &[TEXT], SqlType::Regclass, |context, arguments| {
         let name = text_at(arguments, 0);
@@ -263,7 +263,7 @@ static DEFINITIONS: &[Entry] = &[
         SqlType::Text,
         |context, arguments| of_procedure(context, arguments, procedures::arguments),
     ),
-    // Procedures have none.
+    // Procedures have no result.
     strict("pg_get_function_result", &[OID], SqlType::Text, null),
     strict("pg_get_function_sqlbody", &[OID], SqlType::Text, null),
     strict("pg_get_viewdef", &[OID], SqlType::Text, null),
@@ -281,7 +281,7 @@ static DEFINITIONS: &[Entry] = &[
     strict("col_description", &[OID, INT4], SqlType::Text, null),
 ];
 
-/// What is found without its schema's name.
+/// Visibility: whether an object is found without its schema's name.
 static VISIBLE: &[Entry] = &[
     strict(
         "pg_table_is_visible",
@@ -319,7 +319,7 @@ static VISIBLE: &[Entry] = &[
     lenient("pg_my_temp_schema", &[], SqlType::Oid, |_, _| Ok(oid(0))),
 ];
 
-/// Sizes: what lies in memory has none on disk.
+/// Sizes: data in memory occupies nothing on disk.
 static SIZES: &[Entry] = &[
     strict("pg_relation_size", &[REGCLASS], SqlType::Int8, zero),
     strict("pg_relation_size", &[REGCLASS, TEXT], SqlType::Int8, zero),
@@ -393,8 +393,8 @@ static SYSTEM: &[Entry] = &[
     lenient("txid_current", &[], SqlType::Int8, |_, _| Ok(int8(1))),
 ];
 
-/// There is one role, which may do everything: on what is named by name or oid, for a user or the current
-/// one.
+/// There is one role, which has all privileges: on objects given by name or oid, for a given user or the
+/// current one.
 static PRIVILEGES: &[Entry] = &[
     strict("has_database_privilege", &[TEXT, TEXT], SqlType::Bool, yes),
     strict("has_database_privilege", &[OID, TEXT], SqlType::Bool, yes),
@@ -457,7 +457,7 @@ static PRIVILEGES: &[Entry] = &[
     strict("pg_has_role", &[NAME, NAME, TEXT], SqlType::Bool, yes),
 ];
 
-/// A privilege on a relation, which has to exist; its name is the argument at `AT`.
+/// A privilege on a relation, which must exist; its name is the argument at `AT`.
 fn on_relation<const AT: usize>(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
     let name = text_at(arguments, AT);
     match relation_or_system(SessionView::catalog_of(context)?, name) {
@@ -476,7 +476,7 @@ fn of_procedure(
     Ok(procedure.map_or(Value::Null, |procedure| text(shown(procedure))))
 }
 
-/// Expressions are kept as their texts.
+/// Expressions are stored as text.
 fn expression(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
     Ok(text(text_at(arguments, 0)))
 }
@@ -556,7 +556,7 @@ fn undefined_table(name: &str) -> SqlError {
     )
 }
 
-/// The type of a name or of an oid in digits.
+/// The type given by name or by a numeric oid.
 fn type_of(name: &str) -> Option<u32> {
     name.trim().parse().ok().or_else(|| types::oid_of(name))
 }
@@ -574,7 +574,7 @@ const SYSTEM_RELATIONS: &[(u32, &str)] = &[
     (2615, "pg_namespace"),
 ];
 
-/// What the values of a type that names things by their oids are shown as; `None` for every other type.
+/// The displayed names of the values of a type that refers to objects by oid; `None` for every other type.
 #[must_use]
 pub fn oid_names(ty: &SqlType, catalog: &Catalog) -> Option<BTreeMap<u32, String>> {
     let mut names: BTreeMap<u32, String> = match ty {

@@ -7,7 +7,7 @@ use weft_types::{SqlType, Value};
 use crate::look_up::is_constraint;
 use crate::{Row, int4, text};
 
-/// The rows of a table; none for those that are always empty.
+/// The rows of a table; none for tables that are always empty.
 pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
     let database = || text(session.database());
     match name {

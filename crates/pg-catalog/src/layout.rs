@@ -1,9 +1,9 @@
-//! The catalog's tables: names, columns and types, as PostgreSQL 15 has them (`pg_attribute`).
+//! The catalog's tables: names, columns and types, as in PostgreSQL 15 (`pg_attribute`).
 //!
-//! One line per table: name, then `column:kind` with kind o oid, n name, c "char", t text, b boolean, s int2,
-//! i int4, l int8, f float4, d float8, z timestamptz, v interval, B bytea, and O oid[], S int2[], T text[], N
-//! name[], C "char"[], F float4[]. Types that do not exist here are shown as what is nearest: regproc,
-//! aclitem and pg_node_tree as text, xid as oid, vectors as arrays.
+//! One line per table: name, then `column:kind` with kind o oid, n name, c "char", t text, b boolean, s
+//! int2, i int4, l int8, f float4, d float8, z timestamptz, v interval, B bytea, and O oid[], S int2[], T
+//! text[], N name[], C "char"[], F float4[]. Types that do not exist here are replaced by the closest one:
+//! regproc, aclitem and pg_node_tree by text, xid by oid, vectors by arrays.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -37,7 +37,7 @@ pg_indexes schemaname:n tablename:n indexname:n tablespace:n indexdef:t
 pg_stat_user_tables relid:o schemaname:n relname:n seq_scan:l seq_tup_read:l idx_scan:l idx_tup_fetch:l n_tup_ins:l n_tup_upd:l n_tup_del:l n_tup_hot_upd:l n_live_tup:l n_dead_tup:l n_mod_since_analyze:l n_ins_since_vacuum:l last_vacuum:z last_autovacuum:z last_analyze:z last_autoanalyze:z vacuum_count:l autovacuum_count:l analyze_count:l autoanalyze_count:l
 ";
 
-/// Tables of `pg_catalog` that never have rows here, procedures of users apart.
+/// Tables of `pg_catalog` that never have rows here, except for users' procedures.
 const ALWAYS_EMPTY: &str = "\
 pg_description objoid:o classoid:o objsubid:i description:t
 pg_shdescription objoid:o classoid:o description:t
@@ -125,7 +125,7 @@ static LAYOUTS: LazyLock<HashMap<(&'static str, &'static str), Columns>> = LazyL
     layouts
 });
 
-/// The columns of a catalog table, or `None` when there is no such table.
+/// The columns of a catalog table; `None` if there is no such table.
 pub fn columns(schema: &'static str, table: &str) -> Option<&'static [(&'static str, SqlType)]> {
     LAYOUTS
         .iter()

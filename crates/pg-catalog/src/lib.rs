@@ -1,16 +1,15 @@
-//! The system catalog that clients read: `pg_catalog` and `information_schema`, and the functions that they
-//! call on it.
+//! The system catalog for clients: `pg_catalog` and `information_schema`, and the functions on it.
 //!
-//! Nothing here is stored. The rows of a table of the catalog are made from the [`Catalog`] when a statement
-//! names it, a few thousand values at most. Ids of tables, indexes and sequences are their PostgreSQL oids;
-//! constraints and column defaults, which have no id of their own, get derived ones.
+//! Nothing here is stored. The rows of a catalog table are generated from the [`Catalog`] when a statement
+//! references it, a few thousand values at most. Ids of tables, indexes and sequences are their PostgreSQL
+//! oids; constraints and column defaults, which have no ids, get derived ones.
 //!
 //! ```text
-//!   layout                    which tables there are, their columns and types
+//!   layout                    the tables, their columns and types
 //!   rows, information_schema  their rows
 //!   functions                 functions over the catalog, entries of the table of functions
-//!   sequences                 functions over sequences that are named by their oids
-//!   view                      how such a function finds the catalog: SessionView
+//!   sequences                 functions over sequences given by oid
+//!   view                      the functions' access to the catalog: SessionView
 //!   types                     the built-in types
 //! ```
 
@@ -45,10 +44,10 @@ pub const ROLE_OID: u32 = 10;
 /// Oid of the only database.
 pub const DATABASE_OID: u32 = 5;
 
-/// Columns of a table of the catalog: names and types.
+/// Columns of a catalog table: names and types.
 pub type Columns = &'static [(&'static str, SqlType)];
 
-/// The schema and the columns of a table of the catalog. Without a schema, tables of `pg_catalog` are found.
+/// The schema and the columns of a catalog table. Without a schema, only `pg_catalog` is searched.
 #[must_use]
 pub fn relation_columns(schema: Option<&str>, name: &str) -> Option<(&'static str, Columns)> {
     let schema = match schema {
@@ -59,7 +58,7 @@ pub fn relation_columns(schema: Option<&str>, name: &str) -> Option<(&'static st
     layout::columns(schema, name).map(|columns| (schema, columns))
 }
 
-/// The rows of a table of the catalog, values in the order of its columns; none if there is no such table.
+/// The rows of a catalog table, values in the order of its columns; none if there is no such table.
 #[must_use]
 pub fn relation_rows(schema: &str, name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Vec<Value>> {
     let Some((schema, columns)) = relation_columns(Some(schema), name) else {
@@ -72,7 +71,7 @@ pub fn relation_rows(schema: &str, name: &str, catalog: &Catalog, session: &dyn 
     named.into_iter().map(|row| in_order(row, columns)).collect()
 }
 
-/// Rows name only the columns that they fill; the others are NULL.
+/// A row with only the columns that are set; the others are NULL.
 type Row = Vec<(&'static str, Value)>;
 
 fn in_order(mut row: Row, columns: Columns) -> Vec<Value> {

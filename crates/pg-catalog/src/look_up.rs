@@ -1,11 +1,11 @@
-//! Finding definitions by oid and by name, and writing them as SQL.
+//! Looking up definitions by oid and by name, and formatting them as SQL.
 
 use weft_base::{IndexId, TableId};
 use weft_store::{Catalog, IndexDef, IndexMethod, Relation, SequenceId, TableDef};
 
-/// Oids of constraints lie this far above their index's.
+/// Offset of the oids of constraints from their index's.
 const CONSTRAINT_BASE: u32 = 0x4000_0000;
-/// Oids of column defaults: table and column, above this.
+/// Base of the oids of column defaults, which encode table and column.
 const DEFAULT_BASE: u32 = 0x8000_0000;
 
 /// The oid of the constraint that an index enforces.
@@ -20,7 +20,7 @@ pub fn default_oid(table: TableId, column: usize) -> u32 {
         .wrapping_add(column as u32)
 }
 
-/// What an oid in pg_class stands for.
+/// The relation with an oid of pg_class.
 pub fn relation_by_oid(catalog: &Catalog, oid: u32) -> Option<Relation> {
     if let Some(table) = catalog.table_by_id(TableId(oid)) {
         return Some(Relation::Table(table.id));
@@ -33,7 +33,7 @@ pub fn relation_by_oid(catalog: &Catalog, oid: u32) -> Option<Relation> {
         .map(|sequence| Relation::Sequence(sequence.id))
 }
 
-/// The name behind an oid of pg_class.
+/// The name of the relation with an oid of pg_class.
 pub fn relation_name(catalog: &Catalog, oid: u32) -> Option<String> {
     Some(match relation_by_oid(catalog, oid)? {
         Relation::Table(id) => catalog.table_by_id(id)?.name.clone(),
@@ -42,7 +42,7 @@ pub fn relation_name(catalog: &Catalog, oid: u32) -> Option<String> {
     })
 }
 
-/// `'name'::regclass`: quoted and schema-qualified names are understood.
+/// `'name'::regclass`, with support for quoted and schema-qualified names.
 pub fn relation_oid(catalog: &Catalog, name: &str) -> Option<u32> {
     let trimmed = name.trim();
     if let Ok(oid) = trimmed.parse() {
@@ -70,7 +70,7 @@ pub fn constraint_index(catalog: &Catalog, oid: u32) -> Option<(&TableDef, &Inde
     Some((table, index))
 }
 
-/// A name as SQL writes it: quoted when it has to be.
+/// A name in SQL, quoted if necessary.
 pub fn quote_ident(name: &str) -> String {
     let mut characters = name.chars();
     let plain = characters
@@ -88,7 +88,8 @@ pub fn quote_ident(name: &str) -> String {
     }
 }
 
-/// PostgreSQL's key words that cannot be names everywhere: of columns, and of types and functions.
+/// PostgreSQL's keywords that are names in some places only: column names, or type and function
+/// names.
 const KEYWORDS_OF_PLACES: &str = "between bigint bit boolean char character coalesce dec decimal exists extract \
     float greatest grouping inout int integer interval least national nchar none normalize nullif numeric out \
     overlay position precision real row setof smallint substring time timestamp treat trim values varchar \
@@ -96,7 +97,7 @@ const KEYWORDS_OF_PLACES: &str = "between bigint bit boolean char character coal
     xmltable authorization binary collation concurrently cross current_schema freeze full ilike inner is isnull \
     join left like natural notnull outer overlaps right similar tablesample verbose";
 
-/// PostgreSQL's reserved key words.
+/// PostgreSQL's reserved keywords.
 const RESERVED: &[&str] = &[
     "all",
     "analyse",
@@ -216,7 +217,8 @@ pub fn constraint_definition(table: &TableDef, index: &IndexDef) -> String {
     format!("{kind} ({})", index_columns(table, index))
 }
 
-/// Whether a unique index stands for a constraint. One made by CREATE UNIQUE INDEX keeps no hash structure.
+/// Whether a unique index implements a constraint. One made by CREATE UNIQUE INDEX has no hash
+/// structure.
 pub fn is_constraint(index: &IndexDef) -> bool {
     index.primary || (index.unique && index.method == IndexMethod::Both)
 }

@@ -1,6 +1,6 @@
-//! Procedures as the catalog shows them: rows of `pg_proc`, and the texts that `\df` and `\sf` ask for.
+//! Procedures in the catalog: rows of `pg_proc`, and the texts for `\df` and `\sf`.
 //!
-//! The texts are PostgreSQL's, so that what `\sf` shows can be run again.
+//! The texts are PostgreSQL's, so that the output of `\sf` can be executed.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -76,15 +76,15 @@ fn argument(param: &ProcedureParam) -> String {
     }
 }
 
-/// The statement that makes the procedure.
+/// The statement that creates the procedure.
 pub fn definition(procedure: &ProcedureDef) -> String {
-    // A tag that the body does not contain, as PostgreSQL finds one.
+    // A tag that does not occur in the body, chosen as PostgreSQL does.
     let mut tag = "$procedure".to_owned();
     while procedure.body.contains(&tag) {
         tag.push('x');
     }
     let mut out = String::new();
-    // Writing to a String does not fail.
+    // Writing to a String cannot fail.
     let _ = write!(
         out,
         "CREATE OR REPLACE PROCEDURE public.{}({})\n LANGUAGE {}\nAS {tag}${}{tag}$\n",

@@ -10,7 +10,7 @@ use crate::{
     int2_list, int4, int8, oid, oid_list, procedures, text, types,
 };
 
-/// The rows of a table; none for those that are always empty.
+/// The rows of a table; none for tables that are always empty.
 pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
     match name {
         "pg_namespace" => namespaces(),
@@ -364,7 +364,7 @@ fn sequence_view(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
         .collect()
 }
 
-/// A sequence depends on the column it serves.
+/// A sequence depends on the column that uses it.
 fn dependencies(catalog: &Catalog) -> Vec<Row> {
     catalog
         .sequences()
@@ -407,7 +407,7 @@ fn databases(session: &dyn Session) -> Vec<Row> {
     ]]
 }
 
-/// The one role, under the names that pg_roles, pg_authid and pg_user use.
+/// The only role, under the names in pg_roles, pg_authid and pg_user.
 fn roles(session: &dyn Session) -> Vec<Row> {
     let name = || text(session.user());
     vec![vec![

@@ -1,4 +1,5 @@
-//! `nextval(regclass)` and its like: a sequence named by its oid. The session knows sequences by their names.
+//! `nextval(regclass)` and the like: a sequence given by its oid. The session identifies sequences
+//! by name.
 
 use weft_expression::{Arg, Context, Entry, Volatility};
 use weft_store::SequenceId;
@@ -46,7 +47,7 @@ fn set_value(context: &Context<'_>, arguments: &[ValueRef<'_>]) -> Result<Value,
     Ok(int8(context.session.set_value(&sequence, *value, called)?))
 }
 
-/// The name of the sequence that the first argument is the oid of.
+/// The name of the sequence whose oid is the first argument.
 fn sequence(context: &Context<'_>, arguments: &[ValueRef<'_>]) -> Result<String, SqlError> {
     let catalog = SessionView::catalog_of(context)?;
     let Some(ValueRef::Oid(oid)) = arguments.first() else {

@@ -1,4 +1,4 @@
-//! PostgreSQL's built-in types, as far as clients look them up: `pg_type.tsv`, taken from PostgreSQL 15.
+//! PostgreSQL's built-in types that clients look up: `pg_type.tsv`, taken from PostgreSQL 15.
 
 use std::sync::OnceLock;
 
@@ -9,9 +9,9 @@ use weft_types::SqlType;
 pub struct TypeRow {
     /// Oid.
     pub oid: u32,
-    /// The other columns as text: typname, typlen, typbyval, typtype, typcategory, typispreferred, typdelim,
-    /// typelem, typarray, typinput, typoutput, typreceive, typsend, typalign, typstorage, typcollation,
-    /// typsubscript and the name that `format_type` shows.
+    /// The other columns as text: typname, typlen, typbyval, typtype, typcategory, typispreferred,
+    /// typdelim, typelem, typarray, typinput, typoutput, typreceive, typsend, typalign, typstorage,
+    /// typcollation, typsubscript and the name returned by `format_type`.
     pub cells: Vec<&'static str>,
 }
 
@@ -21,7 +21,7 @@ impl TypeRow {
         self.cells.first().copied().unwrap_or_default()
     }
 
-    /// The name shown by `format_type`.
+    /// The name returned by `format_type`.
     pub fn shown(&self) -> &'static str {
         self.cells.last().copied().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The session as functions over the catalog see it.
+//! The session as seen by functions on the catalog.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -7,8 +7,9 @@ use weft_expression::{Context, Session};
 use weft_store::Catalog;
 use weft_types::SqlError;
 
-/// A session together with the catalog that its statement reads. Whoever runs expressions with functions of
-/// this crate passes it as the session; the functions find it by [`Session::as_any`].
+/// A session together with the catalog that its statement reads. Callers that evaluate expressions
+/// with functions of this crate pass it as the session; the functions find it by
+/// [`Session::as_any`].
 pub struct SessionView {
     /// The catalog of the statement.
     pub catalog: Arc<Catalog>,
@@ -19,13 +20,13 @@ pub struct SessionView {
 }
 
 impl SessionView {
-    /// The view behind a session, if it is one.
+    /// The view, if the session is one.
     #[must_use]
     pub fn of(session: &dyn Session) -> Option<&SessionView> {
         session.as_any().downcast_ref()
     }
 
-    /// The catalog behind an expression's context.
+    /// The catalog of an expression's context.
     pub(crate) fn catalog_of<'a>(context: &Context<'a>) -> Result<&'a Catalog, SqlError> {
         match SessionView::of(context.session) {
             Some(view) => Ok(&view.catalog),

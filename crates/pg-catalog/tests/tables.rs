@@ -1,4 +1,4 @@
-//! Every table of the catalog has rows of its columns' types.
+//! Every catalog table has rows of its columns' types.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,8 +1,8 @@
-//! Errors of parsing and planning: constructors that carry PostgreSQL's codes and words.
+//! Errors of parsing and planning: constructors with PostgreSQL's codes and messages.
 //!
-//! Everything here is the user's error and deterministic: the same text on the same catalog gives the same
-//! error. One function per wording keeps the words in one place, so that a test which compares with
-//! PostgreSQL has one thing to fix.
+//! All of these are user errors and deterministic: the same text on the same catalog gives the same error.
+//! One function per message keeps each message in one place, so that a difference found by comparing with
+//! PostgreSQL is fixed in one place.
 
 use weft_types::{SqlError, SqlState, SqlType};
 
@@ -11,7 +11,7 @@ pub fn syntax(token: &str) -> SqlError {
     SqlError::new(SqlState("42601"), format!("syntax error at or near \"{token}\""))
 }
 
-/// 0A000: something that PostgreSQL can do and Weft cannot. `what` is a noun phrase in the plural or a
+/// 0A000: something that PostgreSQL supports and Weft does not. `what` is a noun phrase in the plural or a
 /// sentence.
 pub fn unsupported(what: impl Into<String>) -> SqlError {
     SqlError::unsupported(what)
@@ -40,7 +40,7 @@ pub fn undefined_parameter(number: usize) -> SqlError {
     SqlError::new(SqlState("42P02"), format!("there is no parameter ${number}"))
 }
 
-/// A type's name without its modifiers, as PostgreSQL names types in messages about operators and columns.
+/// A type's name without its modifiers, as in PostgreSQL's messages about operators and columns.
 pub fn bare_name(ty: &SqlType) -> String {
     match ty {
         SqlType::Numeric(_) => SqlType::Numeric(None).name(),

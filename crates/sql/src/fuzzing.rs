@@ -1,4 +1,4 @@
-//! What fuzzing calls: any text as a message of SQL, any bytes as COPY's data. See [`weft_base::fuzzing`].
+//! Fuzz targets: arbitrary text as a SQL message, arbitrary bytes as COPY data. See [`weft_base::fuzzing`].
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
@@ -30,12 +30,12 @@ pub const TARGETS: [Target; 2] = [
     },
 ];
 
-/// Instructions that a program may execute here.
+/// Instruction budget of a program in fuzzing.
 const BUDGET: u32 = 20_000;
 
-/// A message of statements over a few tables: each is planned or refused, at a place in the text. A plan that
-/// is a program is one that the verifier accepts, and runs without an internal error; an expression that
-/// the catalog would keep as text means the same when it is read again.
+/// A message of statements over a few tables: each is planned or rejected, with an error position within
+/// the text. A plan that is a program passes the verifier and runs without an internal error; an expression
+/// that the catalog would store as text means the same when it is parsed again.
 pub fn sql(data: &[u8]) {
     let Some(text) = std::str::from_utf8(data).ok().filter(|text| !text.contains('\0')) else {
         return;
@@ -55,7 +55,7 @@ pub fn sql(data: &[u8]) {
     }
 }
 
-/// An error's position is a character of the text, or its end.
+/// An error's position is a character of the text or its end.
 fn placed(error: &SqlError, text: &str) {
     if let Some(position) = error.fields().position {
         let end = text.chars().count() as u32 + 1;
@@ -73,7 +73,7 @@ fn printed(text: &str) {
             tree.visit(&mut WithoutParentheses),
             reread.visit(&mut WithoutParentheses),
         );
-        // Operators that there are not may grow together; a default cannot have them.
+        // Unknown operators may merge into one token; a default cannot contain them.
         let told = format!("{tree:?}");
         let known = !told.contains("Prefixed {") && !told.contains("Custom(");
         assert!(
@@ -108,7 +108,7 @@ fn planned(store: &Store, catalog: &Catalog, ast: &ParsedAst, text: &str) {
     }
 }
 
-/// Runs a plan with NULL for every parameter and undoes it.
+/// Runs a plan with NULL for every parameter and rolls it back.
 fn run_plan(store: &Store, catalog: &Catalog, plan: &ProgramPlan, text: &str) {
     let verified = verify(&plan.program, catalog);
     assert!(verified.is_ok(), "{text}: {verified:?}");
@@ -138,7 +138,7 @@ fn run_plan(store: &Store, catalog: &Catalog, plan: &ProgramPlan, text: &str) {
     writer.abort();
 }
 
-/// Tables of the records of PostgreSQL's answers, and some more.
+/// The tables of the records of PostgreSQL's answers, and some more.
 const TABLES: [&str; 6] = [
     "create table t (id int primary key, a int, b bigint, c varchar(4), d double precision, n numeric(6,2))",
     "create index t_a on t (a, b)",
@@ -170,9 +170,9 @@ fn store() -> Option<&'static Arc<Store>> {
     STORE.get_or_init(make).as_ref()
 }
 
-/// Statements of the records of PostgreSQL's answers, of procedures, and what is only lexically hard.
+/// Statements from the records of PostgreSQL's answers and from procedures, and lexically difficult ones.
 fn sql_seeds() -> Vec<Vec<u8>> {
-    /// Of each file, so that the tests' short form stays short.
+    /// Statements per file, so that the short form of the tests stays short.
     const STATEMENTS: usize = 60;
     let records = [
         include_str!("../../../tests/sql/statements/select_forms.slt"),
@@ -209,8 +209,8 @@ fn sql_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// COPY's data behind a byte that says the format and one that says in how large pieces it comes: the rows
-/// and the error do not depend on the pieces.
+/// COPY data after a byte that selects the format and one that selects the size of the pieces in which it
+/// arrives: rows and error must not depend on the pieces.
 pub fn copy(data: &[u8]) {
     let &[format, piece, ref bytes @ ..] = data else {
         return;
@@ -220,7 +220,7 @@ pub fn copy(data: &[u8]) {
     assert_eq!(whole, cut, "rows depend on how their bytes are cut");
 }
 
-/// Rows as their bytes, so that NaN equals itself.
+/// Rows in encoded form, so that NaN equals itself.
 type Rows = (Vec<Vec<u8>>, Option<SqlError>);
 
 fn rows(format: u8, bytes: &[u8], piece: usize) -> Rows {

@@ -1,9 +1,9 @@
 //! Arrays: items in row-major order, with a length and a lower bound for each dimension.
 //!
 //! Invariants ([`ArrayValue::is_valid`]):
-//! 1. The lengths' product is the number of items; an empty array has no dimension.
+//! 1. The product of the lengths is the number of items; an empty array has no dimension.
 //! 2. At most six dimensions, as in PostgreSQL; lower bound plus length fits 32 bits.
-//! 3. `element` has no modifier and is no array.
+//! 3. `element` has no modifier and is not an array.
 
 mod text;
 
@@ -16,19 +16,19 @@ use crate::{Element, SqlError, SqlState, SqlType, Value};
 
 pub(crate) use text::{format_array, format_record, parse_array};
 
-/// Most dimensions of an array.
+/// Maximum number of dimensions of an array.
 pub const DIMENSIONS_MAX: usize = 6;
-/// Most items of an array: PostgreSQL's `MaxArraySize`.
+/// Maximum number of items of an array: PostgreSQL's `MaxArraySize`.
 pub const ITEMS_MAX: usize = 134_217_727;
 
-/// The value of an array.
+/// An array value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ArrayValue {
     /// Type of the items, without modifier.
     pub element: SqlType,
-    /// Length and lower bound of each dimension, the outermost first; none if there are no items.
+    /// Length and lower bound of each dimension, outermost first; empty if there are no items.
     pub dimensions: Vec<(i32, i32)>,
-    /// The items, the last dimension running fastest.
+    /// The items, with the last dimension varying fastest.
     pub items: Vec<Value>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn too_many_dimensions(count: usize) -> SqlError {
 /// Number of items of an array with these dimensions.
 ///
 /// # Errors
-/// 54000 for too many, 2202E for a negative length and for bounds beyond 32 bits.
+/// 54000 for too many items, 2202E for a negative length and for bounds beyond 32 bits.
 pub(crate) fn item_count(dimensions: &[(i32, i32)]) -> Result<usize, SqlError> {
     let mut count = usize::from(!dimensions.is_empty());
     for (length, lower) in dimensions {
@@ -77,7 +77,7 @@ pub(crate) fn item_count(dimensions: &[(i32, i32)]) -> Result<usize, SqlError> {
 }
 
 impl ArrayValue {
-    /// An array of one dimension with the lower bound 1, or of none if there are no items.
+    /// A one-dimensional array with lower bound 1, or an empty array.
     #[must_use]
     pub fn of_items(element: SqlType, items: Vec<Value>) -> Self {
         let dimensions = match items.len() {
@@ -91,7 +91,8 @@ impl ArrayValue {
         }
     }
 
-    /// Whether the invariants hold: as many items as the dimensions say, each in the form of the element.
+    /// Whether the invariants hold: the number of items matches the dimensions, each item matches the
+    /// element type.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         let positive = self.dimensions.iter().all(|(length, _)| *length > 0);
@@ -103,7 +104,7 @@ impl ArrayValue {
     }
 
     /// PostgreSQL's order: item by item, then by number of items, dimensions, lengths, lower bounds. `None`
-    /// if the items do not compare.
+    /// if the items are not comparable.
     #[must_use]
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         for (a, b) in self.items.iter().zip(&other.items) {
@@ -134,7 +135,7 @@ impl ArrayValue {
         )
     }
 
-    /// Appends it: type of the items, dimensions, items, each self-describing.
+    /// Appends the item type, the dimensions and the items, each self-describing.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         debug_assert!(self.is_valid(), "{self:?}");
         self.element.encode(out);
@@ -148,7 +149,7 @@ impl ArrayValue {
         }
     }
 
-    /// Reverse of [`ArrayValue::encode`].
+    /// Inverse of [`ArrayValue::encode`].
     pub(crate) fn decode(reader: &mut ByteReader<'_>, depth: u32) -> Result<Self, CodecError> {
         let element = SqlType::decode(reader)?;
         let dimension_count = reader.u8()?;

@@ -1,8 +1,8 @@
-//! The binary wire form of values: what PostgreSQL's send and receive functions exchange.
+//! The binary wire format of values, as exchanged with PostgreSQL's send and receive functions.
 //!
-//! Integers and floats are big endian, dates and timestamps the integers of [`Value`], text its bytes,
-//! `numeric` digits in base 10000, `uuid` its 16 bytes, `boolean` one byte, `interval` microseconds, days and
-//! months; arrays and records their items, each behind its length.
+//! Integers and floats are big endian, dates and timestamps are the integers of [`Value`], text its bytes,
+//! `numeric` digits in base 10000, `uuid` its 16 bytes, `boolean` one byte, `interval` microseconds, days
+//! and months; arrays and records have their items, each preceded by its length.
 
 use std::borrow::Cow;
 
@@ -49,11 +49,11 @@ pub fn encode_binary_ref(value: &ValueRef<'_>, ty: &SqlType, out: &mut Vec<u8>) 
     }
 }
 
-/// Reads the binary form of a value of the type.
+/// Decodes the binary form of a value of the type.
 ///
 /// # Errors
-/// 22P03 for a wrong length or malformed bytes, 22021 for text that is not UTF-8 or has a NUL, 22001 for text
-/// that is too long, 22003 and 22008 for numbers and times beyond their range.
+/// 22P03 for a wrong length or malformed bytes, 22021 for text that is not UTF-8 or contains NUL, 22001 for
+/// text that is too long, 22003 and 22008 for numbers and times out of range.
 pub fn decode_binary(bytes: &[u8], ty: &SqlType) -> Result<Value, SqlError> {
     Ok(match ty {
         SqlType::Bool => Value::Bool(u8::from_be_bytes(exact(bytes)?) != 0),
@@ -127,8 +127,8 @@ fn decode_text(bytes: &[u8]) -> Result<&str, SqlError> {
     Ok(decoded)
 }
 
-/// Number of dimensions, whether an item is NULL, the items' type; length and lower bound of each dimension;
-/// the items, each behind its length.
+/// Number of dimensions, whether an item is NULL, the item type; length and lower bound of each dimension;
+/// the items, each preceded by its length.
 fn put_array(array: &ArrayValue, out: &mut Vec<u8>) {
     let has_null = array.items.iter().any(Value::is_null);
     out.extend_from_slice(&(array.dimensions.len() as i32).to_be_bytes());
@@ -143,7 +143,7 @@ fn put_array(array: &ArrayValue, out: &mut Vec<u8>) {
     }
 }
 
-/// Number of fields; type, length and bytes of each.
+/// Number of fields; type, length and bytes of each field.
 fn put_record(fields: &[(SqlType, Value)], out: &mut Vec<u8>) {
     out.extend_from_slice(&(fields.len() as i32).to_be_bytes());
     for (ty, value) in fields {
@@ -152,7 +152,7 @@ fn put_record(fields: &[(SqlType, Value)], out: &mut Vec<u8>) {
     }
 }
 
-/// The binary form behind its length, -1 for NULL.
+/// The binary form preceded by its length, -1 for NULL.
 fn put_item(value: &Value, ty: &SqlType, out: &mut Vec<u8>) {
     if value.is_null() {
         return out.extend_from_slice(&(-1_i32).to_be_bytes());
@@ -203,7 +203,7 @@ fn take_array(bytes: &[u8], element: Element) -> Result<Value, SqlError> {
         dimensions.push((length, lower));
     }
     let count = array::item_count(&dimensions)?;
-    // Each item has a length of four bytes at least.
+    // Each item takes at least the four bytes of its length.
     if count > rest.len() / 4 {
         return Err(SqlError::new(
             SqlState::PROTOCOL_VIOLATION,
@@ -265,7 +265,7 @@ fn exact<const N: usize>(bytes: &[u8]) -> Result<[u8; N], SqlError> {
         } else {
             "incorrect binary data format"
         };
-        // PostgreSQL's code for a message that is too short is that of the protocol.
+        // PostgreSQL reports a message that is too short as a protocol violation.
         let state = if bytes.len() < N {
             SqlState::PROTOCOL_VIOLATION
         } else {
@@ -277,7 +277,7 @@ fn exact<const N: usize>(bytes: &[u8]) -> Result<[u8; N], SqlError> {
 
 fn invalid_utf8(bytes: &[u8], at: usize) -> SqlError {
     let lead = bytes.get(at).copied().unwrap_or(0);
-    // As many bytes as the first one announces are shown.
+    // Shows as many bytes as the first byte announces.
     let len = match lead {
         0xc0..=0xdf => 2,
         0xe0..=0xef => 3,

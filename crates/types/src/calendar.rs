@@ -9,7 +9,7 @@ pub use crate::datetime::{
     is_finite_timestamp, timestamp_of_date,
 };
 
-/// 2000-01-01 in days since 4714-11-24 BC: Julian day.
+/// The Julian day of 2000-01-01: days since 4714-11-24 BC.
 pub const EPOCH_JULIAN_DAY: i64 = 2_451_545;
 /// 1970-01-01 00:00 in microseconds since 2000-01-01 00:00.
 pub const UNIX_EPOCH_MICROS: i64 = -crate::datetime::EPOCH_UNIX_SECONDS * MICROS_PER_SECOND;
@@ -20,7 +20,7 @@ pub fn timestamp_out_of_range() -> SqlError {
     SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "timestamp out of range")
 }
 
-/// The instant at which the clocks of a zone show this; infinity stays.
+/// The instant of a local time in a zone; infinity stays.
 ///
 /// # Errors
 /// 22008 beyond the range of timestamps.
@@ -28,7 +28,7 @@ pub fn utc_of_local(local_micros: i64, zone: &TimeZone) -> Result<i64, SqlError>
     shift(local_micros, -i64::from(zone.offset_at_local(local_micros)))
 }
 
-/// What the clocks of a zone show at an instant; infinity stays.
+/// The local time in a zone at an instant; infinity stays.
 ///
 /// # Errors
 /// 22008 beyond the range of timestamps.

@@ -1,11 +1,12 @@
 //! Conversions between types: implicit, on assignment, explicit.
 //!
-//! [`cast_context`] is PostgreSQL's `pg_cast` for the types there are: which conversions exist and where they
-//! happen unasked. [`assign`] does what INSERT and UPDATE do with a value, [`cast`] what `CAST` and `::` do.
-//! The two differ in what is allowed and in text that is too long: an assignment refuses it, an explicit cast
-//! cuts it.
+//! [`cast_context`] is PostgreSQL's `pg_cast` for the supported types: which conversions exist and in which
+//! contexts they apply. [`assign`] converts as INSERT and UPDATE do, [`cast`] as `CAST` and `::` do. The
+//! two differ in what is allowed and in text that is too long: an assignment rejects it, an explicit cast
+//! truncates it.
 //!
-//! Conversions between `timestamptz` and the other times take a zone; the plain functions take UTC.
+//! Conversions between `timestamptz` and other date and time types need a time zone; functions without one
+//! use UTC.
 
 use std::borrow::Cow;
 
@@ -15,21 +16,21 @@ use crate::range::{float_overflow, float_underflow, out_of_range};
 use crate::text::{fit_text, format_text_in, parse_text_in, truncate_text};
 use crate::{ArrayValue, Element, Numeric, SqlError, SqlState, SqlType, TimeZone, Value, array, datetime};
 
-/// Most bytes of a `name`.
+/// Maximum bytes of a `name`.
 const NAME_BYTES_MAX: usize = 63;
 
-/// In which contexts a conversion is allowed. Ordered: whoever allows the later allows the earlier.
+/// The contexts in which a conversion is allowed, ordered: a later one includes the earlier ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum CastContext {
-    /// Anywhere, also unasked.
+    /// Anywhere, also implicitly.
     Implicit,
     /// On assignment to a column, and explicitly.
     Assignment,
-    /// Only by CAST or `::`.
+    /// Only with CAST or `::`.
     Explicit,
 }
 
-/// Place among the numeric types, in the order in which they convert implicitly.
+/// Rank among the numeric types, in the order of implicit conversion.
 fn number_rank(ty: &SqlType) -> Option<u8> {
     Some(match ty {
         SqlType::Int2 => 0,
@@ -42,8 +43,8 @@ fn number_rank(ty: &SqlType) -> Option<u8> {
     })
 }
 
-/// From where on `from` converts to `to`; `None` when it never does. Types that differ in modifier alone
-/// convert implicitly.
+/// The context in which `from` converts to `to`; `None` if it never does. Types that differ only in
+/// modifier convert implicitly.
 #[must_use]
 pub fn cast_context(from: &SqlType, to: &SqlType) -> Option<CastContext> {
     use CastContext::{Assignment, Explicit, Implicit};
@@ -61,7 +62,7 @@ pub fn cast_context(from: &SqlType, to: &SqlType) -> Option<CastContext> {
         (InternalChar | Name, Text) | (Text | Varchar(_), Regclass) => Some(Implicit),
         (from, Name) if from.is_text() => Some(Implicit),
         (from, InternalChar) if from.is_text() => Some(Assignment),
-        // By their text.
+        // Through their text forms.
         (_, to) if to.is_text() || *to == Name => Some(Assignment),
         (from, _) if from.is_text() || *from == Name => Some(Explicit),
         (InternalChar, Int4) | (Int4, InternalChar) => Some(Explicit),
@@ -79,7 +80,7 @@ pub fn cast_context(from: &SqlType, to: &SqlType) -> Option<CastContext> {
     }
 }
 
-/// Converts a value for a column, its type being told from its form.
+/// Converts a value for assignment to a column, deriving its type from its variant.
 ///
 /// # Errors
 /// As [`assign_from`].
@@ -90,10 +91,10 @@ pub fn assign(value: Value, to: &SqlType) -> Result<Value, SqlError> {
     }
 }
 
-/// Converts a value of type `from` for a column of type `to`.
+/// Converts a value of type `from` for assignment to a column of type `to`.
 ///
 /// # Errors
-/// 42804 when the types do not convert on assignment; 22001, 22003 and the like when the value does not fit.
+/// 42804 if the types do not convert on assignment; 22001, 22003 and the like if the value does not fit.
 pub fn assign_from(value: Value, from: &SqlType, to: &SqlType) -> Result<Value, SqlError> {
     if value.is_null() {
         return Ok(value);
@@ -114,7 +115,7 @@ pub fn assign_from(value: Value, from: &SqlType, to: &SqlType) -> Result<Value, 
     }
 }
 
-/// Converts a value explicitly, its type being told from its form.
+/// Converts a value explicitly, deriving its type from its variant.
 ///
 /// # Errors
 /// As [`cast_from`].
@@ -125,7 +126,7 @@ pub fn cast(value: Value, to: &SqlType) -> Result<Value, SqlError> {
     }
 }
 
-/// Converts a value of type `from` explicitly, UTC being the time zone.
+/// Converts a value of type `from` explicitly, with UTC as the time zone.
 ///
 /// # Errors
 /// As [`cast_in`].
@@ -136,7 +137,7 @@ pub fn cast_from(value: Value, from: &SqlType, to: &SqlType) -> Result<Value, Sq
 /// Converts a value of type `from` explicitly, in a session's time zone.
 ///
 /// # Errors
-/// 42846 when there is no such conversion; 22003, 22P02 and the like when the value has no counterpart.
+/// 42846 if there is no such conversion; 22003, 22P02 and the like if the value has no counterpart.
 pub fn cast_in(value: Value, from: &SqlType, to: &SqlType, zone: &TimeZone) -> Result<Value, SqlError> {
     if value.is_null() {
         return Ok(value);
@@ -154,8 +155,7 @@ fn cannot_cast(from: &SqlType, to: &SqlType) -> SqlError {
     )
 }
 
-/// Values of `bpchar` without a length would keep blanks at their end, which texts of that kind are held
-/// without.
+/// `bpchar` without a length would keep trailing blanks, but texts of that type are stored without.
 fn check_no_blanks(value: &Value, from: &SqlType) -> Result<(), SqlError> {
     match value {
         Value::Text(text) if text.ends_with(' ') || crate::text::padding(text, from) > 0 => Err(
@@ -173,7 +173,7 @@ fn convert(
     zone: &TimeZone,
 ) -> Result<Value, SqlError> {
     let value = match value {
-        // What is read as another type is the text that a client would see.
+        // The text that is parsed as another type is the one that a client would see.
         Value::Text(mut text)
             if matches!(from, SqlType::Char(_)) && !to.is_text() && *to != SqlType::Name =>
         {
@@ -211,17 +211,17 @@ fn convert(
     }
 }
 
-/// Text as `name` keeps it: at most 63 bytes, whole characters.
+/// Truncates text to a `name`: at most 63 bytes, whole characters.
 pub(crate) fn fit_name(mut text: String) -> String {
     let end = text.floor_char_boundary(NAME_BYTES_MAX);
     text.truncate(end);
     text
 }
 
-/// The text that stands for a byte of `"char"`.
+/// The text that represents a byte of `"char"`.
 ///
 /// # Errors
-/// 0A000 beyond ASCII: such a byte is no character of its own.
+/// 0A000 for non-ASCII bytes, which are not characters.
 pub(crate) fn internal_char(byte: u8) -> Result<String, SqlError> {
     match byte {
         0 => Ok(String::new()),
@@ -250,7 +250,7 @@ fn to_internal_char(value: Value, from: &SqlType) -> Result<Value, SqlError> {
 fn to_oid(value: Value, from: &SqlType, to: &SqlType) -> Result<Value, SqlError> {
     Ok(Value::Oid(match value {
         Value::Oid(v) => v,
-        // The same 32 bits.
+        // Keeps the 32 bits.
         Value::Int2(v) => i32::from(v) as u32,
         Value::Int4(v) => v as u32,
         Value::Int8(v) => u32::try_from(v)
@@ -260,7 +260,7 @@ fn to_oid(value: Value, from: &SqlType, to: &SqlType) -> Result<Value, SqlError>
     }))
 }
 
-/// To `time` and `interval`. An infinite timestamp has no time of day: NULL.
+/// Converts to `time` and `interval`. An infinite timestamp has no time of day: NULL.
 fn to_span(value: Value, from: &SqlType, to: &SqlType, zone: &TimeZone) -> Result<Value, SqlError> {
     let time_of = |micros: i64| match micros {
         i64::MAX | i64::MIN => Value::Null,
@@ -278,7 +278,7 @@ fn to_span(value: Value, from: &SqlType, to: &SqlType, zone: &TimeZone) -> Resul
     })
 }
 
-/// Item by item.
+/// Converts item by item.
 fn to_array(
     value: Value,
     from: &SqlType,
@@ -342,14 +342,14 @@ fn to_integer(value: Value, from: &SqlType, to: &SqlType) -> Result<Value, SqlEr
     narrow.map_err(|_| out_of_range(to))
 }
 
-/// A float as an integer of a type, half to even as the processor rounds.
+/// A float rounded to an integer of the type, half to even as the processor does.
 ///
 /// # Errors
-/// 22003 if the type has no such integer.
+/// 22003 if it is out of the type's range.
 #[inline]
 pub fn float_to_integer(value: f64, to: &SqlType) -> Result<i64, SqlError> {
     let rounded = value.round_ties_even();
-    // Powers of two: exact, while 2^63 - 1 is no float.
+    // Powers of two, which are exact, whereas 2^63 - 1 is not representable as a float.
     let limit = match to {
         SqlType::Int2 => 32_768.0,
         SqlType::Int4 => 2_147_483_648.0,
@@ -397,7 +397,7 @@ fn to_float(value: Value, from: &SqlType, to: &SqlType) -> Result<Value, SqlErro
 /// A `double precision` as a `real`.
 ///
 /// # Errors
-/// 22003 if that is infinite or zero where the value is not.
+/// 22003 if the result is infinite or zero and the value is not.
 #[inline]
 pub fn narrow_float(value: f64) -> Result<f32, SqlError> {
     let narrow = value as f32;
@@ -422,7 +422,7 @@ fn numeric_to_float(value: &Numeric, to: &SqlType) -> Result<Value, SqlError> {
         _ => false,
     };
     if beyond {
-        // PostgreSQL goes through text here, and says so.
+        // PostgreSQL converts through text here, and its message shows that.
         return Err(SqlError::new(
             SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
             format!("\"{value}\" is out of range for type {}", to.base_name()),

@@ -1,10 +1,10 @@
-//! SQL's order of values.
+//! SQL comparison of values.
 //!
-//! Integers compare with each other whatever their width, floats likewise with NaN greatest and equal to
-//! itself, and integers, decimals and floats among each other as PostgreSQL promotes them (a float makes it a
-//! float comparison). Text is ordered by bytes (collation "C"). Dates and timestamps compare as points in
-//! time, with UTC as the time zone. Intervals compare with months of 30 days and days of 24 hours; arrays and
-//! records item by item.
+//! Integers compare regardless of width, floats likewise, with NaN greatest and equal to itself; mixed
+//! integers, decimals and floats follow PostgreSQL's promotion (a float makes it a float comparison). Text
+//! is ordered by bytes (collation "C"). Dates and timestamps compare as points in time, with UTC as the
+//! time zone. Intervals compare with months of 30 days and days of 24 hours; arrays and records item by
+//! item.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use crate::{Numeric, SqlType, Value, ValueRef};
 
 const MICROS_PER_DAY: i64 = 86_400_000_000;
 
-/// SQL's order; `None` when one is NULL or the types do not compare.
+/// SQL's order; `None` if one is NULL or the types are not comparable.
 #[must_use]
 pub fn compare(a: &Value, b: &Value) -> Option<Ordering> {
     if let (Value::Numeric(a), Value::Numeric(b)) = (a, b) {
@@ -21,7 +21,7 @@ pub fn compare(a: &Value, b: &Value) -> Option<Ordering> {
     compare_ref(&a.as_ref(), &b.as_ref())
 }
 
-/// SQL's order; `None` when one is NULL or the types do not compare.
+/// SQL's order; `None` if one is NULL or the types are not comparable.
 #[must_use]
 pub fn compare_ref(a: &ValueRef<'_>, b: &ValueRef<'_>) -> Option<Ordering> {
     match (a, b) {
@@ -52,7 +52,7 @@ pub(crate) fn compare_items(a: &Value, b: &Value) -> Option<Ordering> {
     }
 }
 
-/// Field by field; records of different lengths do not compare.
+/// Field by field; records of different lengths are not comparable.
 fn compare_records(a: &[(SqlType, Value)], b: &[(SqlType, Value)]) -> Option<Ordering> {
     for ((_, a), (_, b)) in a.iter().zip(b) {
         match compare_items(a, b)? {
@@ -63,7 +63,7 @@ fn compare_records(a: &[(SqlType, Value)], b: &[(SqlType, Value)]) -> Option<Ord
     (a.len() == b.len()).then_some(Ordering::Equal)
 }
 
-/// Order of floats with NaN greatest and equal to itself, and -0 equal to 0.
+/// Order of floats: NaN is greatest and equal to itself, -0 equals 0.
 #[inline]
 #[must_use]
 pub fn compare_floats(a: f64, b: f64) -> Ordering {

@@ -1,12 +1,12 @@
-//! Text of dates and timestamps, as PostgreSQL 15 reads and writes it with `DateStyle = ISO, MDY`.
+//! Text form of dates and timestamps, as PostgreSQL 15 reads and writes it with `DateStyle = ISO, MDY`.
 //!
 //! Values count from 2000-01-01 in the proleptic Gregorian calendar: days (`i32`) or microseconds (`i64`).
-//! The extremes of the integers are -infinity and infinity. Finite dates run from 4714-11-24 BC to
+//! The smallest and largest integers are -infinity and infinity. Finite dates run from 4714-11-24 BC to
 //! 5874897-12-31, finite timestamps to 294276-12-31.
 //!
-//! Reading is in two steps as in PostgreSQL's `datetime.c`: cut the text into fields, then give each field
-//! its meaning by its shape and by what is known already. What depends on the clock (`now`, `today`) is
-//! refused: a value is a function of its text.
+//! Parsing has two steps as in PostgreSQL's `datetime.c`: split the text into fields, then interpret each
+//! field by its shape and by the fields before it. Values that depend on the clock (`now`, `today`) are
+//! rejected: a value is a function of its text.
 
 mod fields;
 pub(crate) mod interval;
@@ -51,10 +51,10 @@ const TIMESTAMP_END: i64 = 9_223_371_331_200_000_000;
 /// Days from 0000-03-01 to 2000-01-01.
 const DAYS_FROM_MARCH_0: i64 = 730_425;
 
-/// Days since 2000-01-01 of a date; year 0 is 1 BC.
+/// A date in days since 2000-01-01; year 0 is 1 BC.
 #[must_use]
 pub fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
-    // Years begin in March here, so that the leap day is their last.
+    // Years begin in March here, so that the leap day is the last of a year.
     let (year, month) = if month > 2 {
         (year, month - 3)
     } else {
@@ -96,7 +96,7 @@ fn timestamp_out_of_range(text: &str) -> SqlError {
     )
 }
 
-/// PostgreSQL's wording for a fault found while reading `text` as a value of `ty`.
+/// PostgreSQL's message for a fault found while parsing `text` as a value of `ty`.
 fn error_of(fault: Fault, text: &str, ty: &SqlType) -> SqlError {
     let type_name = match ty {
         SqlType::Timestamp => "timestamp",
@@ -132,7 +132,7 @@ fn error_of(fault: Fault, text: &str, ty: &SqlType) -> SqlError {
     }
 }
 
-/// Reads a `date`; a time or zone behind it is checked and dropped.
+/// Parses a `date`; a time or zone after it is checked and ignored.
 pub(crate) fn parse_date(text: &str) -> Result<i32, SqlError> {
     let parsed = fields::parse(text).map_err(|fault| error_of(fault, text, &SqlType::Date))?;
     match parsed {
@@ -144,22 +144,22 @@ pub(crate) fn parse_date(text: &str) -> Result<i32, SqlError> {
     }
 }
 
-/// Reads a `timestamp`; a zone is checked and dropped.
+/// Parses a `timestamp`; a zone is checked and ignored.
 pub(crate) fn parse_timestamp(text: &str) -> Result<i64, SqlError> {
     parse_instant(text, &SqlType::Timestamp, None)
 }
 
-/// Reads a `timestamptz`; without a zone it is in `zone`.
+/// Parses a `timestamptz`; without a zone it is in `zone`.
 pub(crate) fn parse_timestamptz(text: &str, zone: &TimeZone) -> Result<i64, SqlError> {
     parse_instant(text, &SqlType::TimestampTz, Some(zone))
 }
 
-/// Reads a `time`; a date or zone beside it is checked and dropped.
+/// Parses a `time`; a date or zone is checked and ignored.
 pub(crate) fn parse_time(text: &str) -> Result<i64, SqlError> {
     fields::parse_time(text).map_err(|fault| error_of(fault, text, &SqlType::Time))
 }
 
-/// Reads an `interval`.
+/// Parses an `interval`.
 pub(crate) fn parse_interval(text: &str) -> Result<Interval, SqlError> {
     interval::parse(text, Unit::Second, false)
 }
@@ -196,12 +196,12 @@ pub fn is_finite_timestamp(micros: i64) -> bool {
     (TIMESTAMP_MIN..TIMESTAMP_END).contains(&micros)
 }
 
-/// Whether a number is a `timestamp` at all.
+/// Whether a number is a valid `timestamp`, including the infinities.
 pub(crate) fn is_timestamp(micros: i64) -> bool {
     is_finite_timestamp(micros) || micros == i64::MIN || micros == i64::MAX
 }
 
-/// Whether a number of days since 2000-01-01 is a `date` at all; the ends of the integers are its infinities.
+/// Whether a number of days since 2000-01-01 is a valid `date`, including the infinities.
 #[must_use]
 pub fn is_date(days: i32) -> bool {
     (DATE_MIN..=DATE_MAX).contains(&i64::from(days)) || days == i32::MIN || days == i32::MAX
@@ -259,7 +259,7 @@ pub(crate) fn format_timestamp(micros: i64, out: &mut String) {
     push_era(year, out);
 }
 
-/// Appends a `timestamptz` as the clocks of a zone show it.
+/// Appends a `timestamptz` in a zone's local time.
 pub(crate) fn format_timestamptz(micros: i64, zone: &TimeZone, out: &mut String) {
     if push_infinity(micros, out) {
         return;
@@ -316,7 +316,7 @@ pub(crate) fn push_time(micros: i64, out: &mut String) {
     push_fraction(fraction as u32, out);
 }
 
-/// Appends the point and the digits of a fraction of a second, without zeros at the end.
+/// Appends the point and the digits of a fraction of a second, without trailing zeros.
 pub(crate) fn push_fraction(micros: u32, out: &mut String) {
     if micros == 0 {
         return;

@@ -1,8 +1,8 @@
 //! Errors as a client sees them: a SQLSTATE, a message in PostgreSQL's wording, and rarely more.
 //!
-//! [`SqlError`] is the one error type that may reach a client. The state and the message are always there;
-//! DETAIL, HINT, the position in the query and the names of the objects concerned are rare, so they live in
-//! one box that most errors do not have. That keeps `Result<_, SqlError>` small on the paths that succeed.
+//! [`SqlError`] is the only error type that may reach a client. State and message are always present;
+//! DETAIL, HINT, the position in the query and the names of the objects concerned are rare, so they are in
+//! a box that most errors do not have. That keeps `Result<_, SqlError>` small on the success path.
 //!
 //! Codes follow PostgreSQL 15, appendix A ("PostgreSQL Error Codes").
 
@@ -136,14 +136,14 @@ sql_states! {
     INDEX_CORRUPTED "XX002" "An index contradicts its table.",
 }
 
-/// Codes that users may think up in the life of a process: each is kept to its end.
+/// Maximum number of user-defined codes in the life of a process: each is kept until its end.
 pub const OWN_STATES_MAX: usize = 4096;
 
-/// Codes that are kept for the rest of the process.
+/// User-defined codes, kept for the rest of the process.
 struct Kept(BTreeSet<&'static str>);
 
 impl Kept {
-    /// The code for ever, unless it is new and there are so many.
+    /// Interns the code, unless it is new and there are already `count_max`.
     fn keep(&mut self, code: &str, count_max: usize) -> Option<&'static str> {
         if let Some(known) = self.0.get(code) {
             return Some(known);
@@ -171,15 +171,15 @@ impl SqlState {
         text.len() == 5 && text.bytes().all(fits)
     }
 
-    /// The state with a code that a user may have thought up ([`SqlState::is_code`]). A code without a name
-    /// is kept for the rest of the process, so it must come from a definition, not from data, and one that
-    /// [`SqlState::made_up`] let pass.
+    /// Interns a possibly user-defined code ([`SqlState::is_code`]). A code without a name is kept for the
+    /// rest of the process, so it must come from a definition, not from data, and must have been admitted
+    /// by [`SqlState::made_up`].
     #[must_use]
     pub fn interned(code: &str) -> Option<Self> {
         Self::kept(code, usize::MAX)
     }
 
-    /// As [`SqlState::interned`], for a code that is seen first: `None` also if it is one too many
+    /// Like [`SqlState::interned`], for a code that may be new: also `None` if there are too many
     /// ([`OWN_STATES_MAX`]).
     #[must_use]
     pub fn made_up(code: &str) -> Option<Self> {
@@ -204,13 +204,13 @@ impl SqlState {
         self.0
     }
 
-    /// The two characters that name the class: "23" for violated constraints.
+    /// The two characters of the class: "23" for integrity constraint violations.
     #[must_use]
     pub fn class(self) -> &'static str {
         self.0.get(..2).unwrap_or(self.0)
     }
 
-    /// Whether the same transaction may succeed when it is simply run again.
+    /// Whether the same transaction may succeed if it is retried.
     #[must_use]
     pub fn is_retryable(self) -> bool {
         matches!(self, Self::SERIALIZATION_FAILURE | Self::DEADLOCK_DETECTED)
@@ -229,24 +229,24 @@ impl fmt::Display for SqlState {
     }
 }
 
-/// How loud a notice is, the quietest first.
+/// Severity of a notice, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum NoticeLevel {
-    /// DEBUG: for who looks for a fault.
+    /// DEBUG: for debugging.
     Debug,
-    /// LOG: for who runs the server.
+    /// LOG: for the server's operator.
     Log,
-    /// INFO: asked for, and shown whatever the client wants to see.
+    /// INFO: requested by the user, and sent regardless of the client's settings.
     Info,
-    /// NOTICE: helpful.
+    /// NOTICE: helpful information.
     Notice,
     /// WARNING: a client should show it.
     Warning,
 }
 
 impl NoticeLevel {
-    /// All, the quietest first.
+    /// All levels in ascending order.
     pub const ALL: [NoticeLevel; 5] = [
         NoticeLevel::Debug,
         NoticeLevel::Log,
@@ -255,7 +255,7 @@ impl NoticeLevel {
         NoticeLevel::Warning,
     ];
 
-    /// PostgreSQL's word for it.
+    /// PostgreSQL's name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -268,23 +268,23 @@ impl NoticeLevel {
     }
 }
 
-/// What a client is told besides results; it is no error.
+/// A message to the client besides results; not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// How loud.
+    /// Severity.
     pub level: NoticeLevel,
     /// Message, state and fields.
     pub text: SqlError,
 }
 
-/// The parts of an error that most errors lack.
+/// The fields that most errors lack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorFields {
     /// DETAIL line.
     pub detail: Option<String>,
     /// HINT line.
     pub hint: Option<String>,
-    /// Where in the query, in characters from 1.
+    /// Position in the query, in characters from 1.
     pub position: Option<u32>,
     /// Schema of the table concerned.
     pub schema: Option<String>,
@@ -298,10 +298,10 @@ pub struct ErrorFields {
     pub constraint: Option<String>,
     /// CONTEXT line: what was being done.
     pub context: Option<String>,
-    /// What the client is told before the error.
+    /// Notices sent to the client before the error.
     pub notices: Vec<Notice>,
-    /// The error is that a program used up its budget of instructions: the state alone does not tell, for a
-    /// program may raise any.
+    /// The error is that a program used up its instruction budget: the state does not tell, because a
+    /// program may raise any state.
     pub out_of_budget: bool,
 }
 
@@ -319,10 +319,10 @@ static NO_FIELDS: ErrorFields = ErrorFields {
     out_of_budget: false,
 };
 
-/// An error for a client.
+/// An error reported to a client.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SqlError {
-    /// What kind of error.
+    /// The SQLSTATE.
     pub state: SqlState,
     /// The primary message, one line, PostgreSQL's wording where PostgreSQL has the error.
     pub message: String,
@@ -330,7 +330,7 @@ pub struct SqlError {
 }
 
 impl SqlError {
-    /// An error with nothing but state and message.
+    /// An error with only state and message.
     #[must_use]
     pub fn new(state: SqlState, message: impl Into<String>) -> Self {
         Self {
@@ -340,25 +340,25 @@ impl SqlError {
         }
     }
 
-    /// A fault of this program: XX000.
+    /// An internal error: XX000.
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(SqlState::INTERNAL_ERROR, message)
     }
 
-    /// Something PostgreSQL can do and this database cannot: 0A000.
+    /// A feature that PostgreSQL has and this database lacks: 0A000.
     #[must_use]
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self::new(SqlState::FEATURE_NOT_SUPPORTED, message)
     }
 
-    /// Everything beyond state and message.
+    /// All fields except state and message.
     #[must_use]
     pub fn fields(&self) -> &ErrorFields {
         self.fields.as_deref().unwrap_or(&NO_FIELDS)
     }
 
-    /// Everything beyond state and message, to change it.
+    /// All fields except state and message, mutable.
     pub fn fields_mut(&mut self) -> &mut ErrorFields {
         self.fields.get_or_insert_default()
     }
@@ -377,7 +377,7 @@ impl SqlError {
         self
     }
 
-    /// Adds the place in the query, in characters from 1.
+    /// Adds the position in the query, in characters from 1.
     #[must_use]
     pub fn position(mut self, position: u32) -> Self {
         self.fields_mut().position = Some(position);
@@ -451,7 +451,7 @@ mod tests {
         let first = kept.keep("XY001", 2).unwrap();
         assert_eq!(kept.keep("XY002", 2), Some("XY002"));
         assert_eq!(kept.keep("XY003", 2), None);
-        // What is kept already is given again, and takes no more room.
+        // An interned code is returned again and takes no more memory.
         assert!(std::ptr::eq(kept.keep("XY001", 2).unwrap(), first));
         assert_eq!(kept.0.len(), 2);
         assert_eq!(SqlState::made_up("bad"), None);

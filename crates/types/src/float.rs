@@ -1,16 +1,16 @@
-//! Text of binary floats, as PostgreSQL 15 reads and writes it.
+//! Text form of binary floats, as PostgreSQL 15 reads and writes it.
 //!
-//! Output is the shortest decimal that reads back as the same float (`extra_float_digits = 1`), as Ryu finds
-//! it when, like PostgreSQL's, it does not accept decimals that lie exactly on the border to a neighbouring
-//! float: so 1e23 prints as 9.999999999999999e+22. Notation is fixed for exponents from -4 up to 14 (5 for
-//! `real`), else scientific with at least two exponent digits.
+//! Output is the shortest decimal that reads back as the same float (`extra_float_digits = 1`), as Ryu
+//! finds it if, like PostgreSQL's, it rejects decimals exactly half way to a neighbouring float: so 1e23
+//! prints as 9.999999999999999e+22. Notation is fixed for exponents from -4 up to 14 (5 for `real`),
+//! otherwise scientific with at least two exponent digits.
 
 use std::fmt::{LowerExp, Write as _};
 use std::str::FromStr;
 
 use crate::{SqlError, SqlState, SqlType};
 
-/// Decimal exponents from which on `double precision` is written scientifically.
+/// The decimal exponent from which `double precision` is written in scientific notation.
 const FIXED_BELOW_F64: i32 = 15;
 /// The same for `real`.
 const FIXED_BELOW_F32: i32 = 6;
@@ -52,14 +52,14 @@ fn push_special(value: f64, out: &mut String) -> bool {
     true
 }
 
-/// A positive decimal: digits `d.ddd` and the exponent of the first.
+/// A positive decimal: digits `d.ddd` and the exponent of the first digit.
 struct Digits {
     bytes: [u8; 20],
     len: usize,
     exponent: i32,
 }
 
-/// `{:e}` of a float, without allocating.
+/// `{:e}` of a float, without allocation.
 struct Scientific {
     bytes: [u8; 40],
     len: usize,
@@ -96,7 +96,8 @@ fn scientific<F: LowerExp>(value: &F, digits: Option<usize>) -> Scientific {
 }
 
 impl Digits {
-    /// The shortest digits, or so many, of a float that is neither zero nor special. The sign is left out.
+    /// The shortest digits, or the given number of digits, of a float that is neither zero nor special. The
+    /// sign is ignored.
     fn of<F: LowerExp>(value: &F, digits: Option<usize>) -> Self {
         Self::parse(scientific(value, digits).as_str())
     }
@@ -175,17 +176,18 @@ impl Digits {
     }
 }
 
-/// The numbers half way between a float and its neighbours: each an odd number and a power of two.
+/// The midpoints between a float and its neighbours: each an odd number times a power of two.
 struct Borders {
     pairs: [(u128, i32); 2],
-    /// Decimals on a border are read as this float (ties go to even), so the border may come up at all.
+    /// Whether decimals on a midpoint are read as this float (ties go to even), so that a midpoint can
+    /// occur at all.
     reachable: bool,
-    /// Exponent of two of the float's lowest bit that is set.
+    /// The binary exponent of the float's lowest set bit.
     lowest_bit: i32,
 }
 
 impl Borders {
-    /// From the bits of a positive float with so many fraction bits and such a bias.
+    /// From the bits of a positive float of a format with `fraction_bits` and `bias`.
     fn new(bits: u64, fraction_bits: u32, bias: i32) -> Self {
         let fraction = bits & ((1 << fraction_bits) - 1);
         let biased = (bits >> fraction_bits) as i32;
@@ -196,7 +198,7 @@ impl Borders {
         };
         let exponent = biased.max(1) - bias;
         let wide = u128::from(significand);
-        // Below a power of two the neighbour is half as far.
+        // Below a power of two, the neighbour is half as far away.
         let lower = if fraction == 0 && biased > 1 {
             (wide * 4 - 1, exponent - 2)
         } else {
@@ -209,13 +211,13 @@ impl Borders {
         }
     }
 
-    /// Whether the float may lie exactly half way between two decimals of as many digits: it is then an odd
-    /// multiple of `10^power / 2`.
+    /// Whether the float may be exactly half way between two decimals of that many digits: it is then an
+    /// odd multiple of `10^power / 2`.
     fn may_halve(&self, digits: &Digits) -> bool {
         self.lowest_bit == digits.integer().1 - 1
     }
 
-    /// Whether a decimal lies exactly on one.
+    /// Whether a decimal is exactly on a midpoint.
     fn contain(&self, digits: &Digits) -> bool {
         let (integer, power) = digits.integer();
         self.reachable
@@ -226,7 +228,7 @@ impl Borders {
     }
 }
 
-/// `integer * 10^power == odd * 2^exponent`, for an odd number of at most 55 bits.
+/// Whether `integer * 10^power == odd * 2^exponent`, for an odd number of at most 55 bits.
 fn is_equal(integer: u128, power: i32, odd: u128, exponent: i32) -> bool {
     // The powers of five must agree: 5^24 exceeds 55 bits, and integer has at most 17 digits.
     if !(-24..=24).contains(&power) || integer == 0 {
@@ -244,7 +246,7 @@ fn is_equal(integer: u128, power: i32, odd: u128, exponent: i32) -> bool {
     left >> twos == right && twos as i32 + power == exponent
 }
 
-/// The shortest decimal inside the borders.
+/// The shortest decimal strictly between the midpoints.
 fn shortest<F: LowerExp>(
     value: &F,
     borders: &Borders,
@@ -253,7 +255,7 @@ fn shortest<F: LowerExp>(
 ) -> Digits {
     let mut digits = Digits::of(value, None);
     if borders.may_halve(&digits) {
-        // Of two decimals equally near, Ryu takes the even one, as formatting to a given length does.
+        // Of two equally near decimals, Ryu takes the even one, as does formatting to a given length.
         let text = scientific(value, Some(digits.len));
         let text = text.as_str().trim_start_matches('-');
         if reads_back(text) {
@@ -274,7 +276,7 @@ fn shortest<F: LowerExp>(
     Digits::of(value, Some(digits_max))
 }
 
-/// Reads a `double precision`.
+/// Parses a `double precision`.
 pub(crate) fn parse_f64(text: &str) -> Result<f64, SqlError> {
     if let Some(number) = Hexadecimal::parse(text) {
         let (number, ty) = (
@@ -291,7 +293,7 @@ pub(crate) fn parse_f64(text: &str) -> Result<f64, SqlError> {
     Ok(value)
 }
 
-/// Reads a `real`. Rounded once, from the decimal.
+/// Parses a `real`, rounding only once, from the decimal.
 pub(crate) fn parse_f32(text: &str) -> Result<f32, SqlError> {
     if let Some(number) = Hexadecimal::parse(text) {
         let (number, ty) = (
@@ -305,7 +307,7 @@ pub(crate) fn parse_f32(text: &str) -> Result<f32, SqlError> {
     }
     let (number, kind) = classify(text, &SqlType::Float4)?;
     let value = f32::from_str(number).map_err(|_| invalid(text, &SqlType::Float4))?;
-    // PostgreSQL shows the whole text here, blanks and all, but not for `double precision`.
+    // PostgreSQL's message quotes the whole text here, blanks included, but not for `double precision`.
     check_range(text, kind, value.is_infinite(), value == 0.0, &SqlType::Float4)?;
     Ok(value)
 }
@@ -314,7 +316,7 @@ pub(crate) fn parse_f32(text: &str) -> Result<f32, SqlError> {
 enum Kind {
     /// `inf`, `nan`.
     Word,
-    /// All digits are zero.
+    /// All digits are 0.
     Zero,
     Number,
 }
@@ -354,13 +356,13 @@ fn out_of_range(number: &str, ty: &SqlType) -> SqlError {
 /// A number in C's hexadecimal notation, `0x1.8p3`: digits times a power of two.
 struct Hexadecimal {
     negative: bool,
-    /// The first digits; the lowest bit also stands for all that are cut off.
+    /// The leading digits; the lowest bit is sticky for all truncated ones.
     digits: u128,
     exponent: i64,
 }
 
 impl Hexadecimal {
-    /// `None` if the text does not start like one, nothing in it if it does not end like one.
+    /// `None` if the text does not start with such a number, `Some(None)` if more follows it.
     fn parse(text: &str) -> Option<Option<Self>> {
         let number = text.trim_matches(crate::text::is_space);
         let unsigned = number.strip_prefix(['+', '-']).unwrap_or(number);
@@ -411,8 +413,8 @@ impl Hexadecimal {
         })
     }
 
-    /// The nearest float with so many bits, none below the lowest; `None` if it is beyond the greatest, or 0
-    /// for a number that is not.
+    /// The nearest float with `bits` bits, none below the lowest; `None` if it exceeds the greatest, or is
+    /// 0 for a nonzero number.
     fn rounded(&self, bits: i64, lowest: i64, greatest: f64) -> Option<f64> {
         let sign = if self.negative { -1.0 } else { 1.0 };
         if self.digits == 0 {
@@ -422,7 +424,7 @@ impl Hexadecimal {
         let last = (first - bits + 1).max(lowest);
         let shift = last - self.exponent;
         let kept = match shift {
-            // Fewer bits than there may be.
+            // Fewer bits than the format has.
             ..=0 => self.digits,
             1..=127 => {
                 let kept = self.digits >> shift;
@@ -436,7 +438,7 @@ impl Hexadecimal {
         if first > 1100 || kept == 0 {
             return None;
         }
-        // Both steps are exact: the bits fit, and no step is below the result.
+        // Both steps are exact: the bits fit, and the intermediate result does not underflow.
         let half = scale / 2;
         let value = kept as f64 * 2.0_f64.powi(half) * 2.0_f64.powi(scale - half);
         (value <= greatest).then(|| value.copysign(sign))

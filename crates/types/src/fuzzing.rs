@@ -1,4 +1,4 @@
-//! What fuzzing calls: any bytes as rows, keys and values. See [`weft_base::fuzzing`].
+//! Fuzz targets: arbitrary bytes as rows, keys and values. See [`weft_base::fuzzing`].
 
 use weft_base::ByteReader;
 use weft_base::fuzzing::Target;
@@ -23,10 +23,10 @@ pub const TARGETS: [Target; 2] = [
     },
 ];
 
-/// Columns of a row, at most.
+/// Maximum number of columns.
 const COLUMNS_MAX: usize = 12;
 
-/// The types that a byte of the data chooses from.
+/// The types from which a byte of the data selects.
 fn types() -> Vec<SqlType> {
     const OIDS: [u32; 36] = [
         16, 17, 18, 19, 20, 21, 23, 25, 26, 700, 701, 1042, 1043, 1082, 1083, 1114, 1184, 1186, 1700, 2205,
@@ -49,15 +49,15 @@ fn chosen(types: &[SqlType], byte: u8) -> SqlType {
     types.get(at).copied().unwrap_or(SqlType::Bool)
 }
 
-/// Equal in form: NaN equals itself, and 0.0 is not -0.0.
+/// The encoded form, for comparison: NaN equals itself, and 0.0 differs from -0.0.
 fn encoded(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     value.encode(&mut out);
     out
 }
 
-/// A row behind its number of columns and their types: what is accepted is exactly what encoding its values
-/// gives, its key decodes to the same key; what is not accepted is read without harm.
+/// A row preceded by its number of columns and their types: an accepted row is exactly the encoding of its
+/// values, and its key decodes to the same key; rejected bytes are read without harm.
 pub fn row(data: &[u8]) {
     let Some((count, rest)) = data.split_first() else {
         return;
@@ -91,7 +91,7 @@ pub fn row(data: &[u8]) {
     key(&layout, row, &keyed, &values);
 }
 
-/// Accessors never panic, whatever the bytes are.
+/// Accessors never panic, whatever the bytes.
 fn read_anyhow(layout: &RowLayout, row: &[u8]) {
     let mut copy = row.to_vec();
     for col in 0..=layout.column_count() {
@@ -135,7 +135,7 @@ fn key(layout: &RowLayout, row: &[u8], columns: &[usize], values: &[Value]) {
     assert!(key_columns.same(layout, row, row));
 }
 
-/// A contradiction that no comparison shows.
+/// Panics on an inconsistency that is not a failed comparison.
 fn panic_at(what: &str) {
     assert!(what.is_empty(), "{what}");
 }
@@ -200,8 +200,8 @@ fn row_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// A value behind its type, as clients send it: the rest is its binary form, and its text. What is taken is
-/// given out in a form that is taken again for the same.
+/// A value preceded by its type, as clients send it: the rest is its binary form and its text. An accepted
+/// value is written in a form that is read back as the same value.
 pub fn value(data: &[u8]) {
     let Some((number, bytes)) = data.split_first() else {
         return;
@@ -228,7 +228,7 @@ pub fn value(data: &[u8]) {
     }
 }
 
-/// The text of a value is a text of that value. Names of catalog objects need a catalog.
+/// The text form of a value reads back as that value. Names of catalog objects need a catalog.
 fn shown(value: &Value, ty: &SqlType) {
     let mut text = String::new();
     format_text(value, ty, &mut text);

@@ -1,10 +1,10 @@
-//! Text of `bytea` and `uuid`.
+//! Text form of `bytea` and `uuid`.
 
 use crate::interrupt::{Pace, byte_pieces};
 use crate::text::invalid_syntax;
 use crate::{SqlError, SqlState, SqlType};
 
-/// Bytes without an escape that are copied at once.
+/// Bytes without an escape that are copied in one step.
 const PLAIN_BYTES: usize = 1 << 16;
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -26,7 +26,7 @@ pub(crate) fn format_bytea(bytes: &[u8], out: &mut String) -> Result<(), SqlErro
     Ok(())
 }
 
-/// Reads the hex form (`\x...`, blanks between bytes) or the escape form (`\\`, `\ooo`).
+/// Parses the hex format (`\x...`, blanks between bytes) or the escape format (`\\`, `\ooo`).
 pub(crate) fn parse_bytea(text: &str) -> Result<Vec<u8>, SqlError> {
     match text.strip_prefix("\\x") {
         Some(digits) => parse_hex(digits),
@@ -63,7 +63,7 @@ fn parse_escaped(text: &str) -> Result<Vec<u8>, SqlError> {
     let mut rest = text.as_bytes();
     let mut pace = Pace::default();
     loop {
-        // As it stands up to the next escape.
+        // Copies up to the next escape.
         let piece = rest.get(..rest.len().min(PLAIN_BYTES)).unwrap_or(rest);
         let plain = piece
             .iter()
@@ -99,7 +99,7 @@ fn parse_escaped(text: &str) -> Result<Vec<u8>, SqlError> {
     }
 }
 
-/// Appends the 8-4-4-4-12 form.
+/// Appends the 8-4-4-4-12 format.
 pub(crate) fn format_uuid(bytes: &[u8; 16], out: &mut String) {
     for (i, byte) in bytes.iter().enumerate() {
         if matches!(i, 4 | 6 | 8 | 10) {
@@ -109,7 +109,7 @@ pub(crate) fn format_uuid(bytes: &[u8; 16], out: &mut String) {
     }
 }
 
-/// Reads 32 hexadecimal digits, a hyphen allowed after every four, braces allowed around them.
+/// Parses 32 hexadecimal digits; a hyphen is allowed after every four, and braces around them.
 pub(crate) fn parse_uuid(text: &str) -> Result<[u8; 16], SqlError> {
     uuid_digits(text).ok_or_else(|| invalid_syntax(text, &SqlType::Uuid))
 }

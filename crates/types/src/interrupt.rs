@@ -1,11 +1,11 @@
-//! Ending a statement in the middle of what it computes.
+//! Cancelling a statement during a computation.
 //!
-//! A statement ends early when its client asks for that or its time is up. Who waits is told; who computes
-//! must look: a thread that works for a statement does so [`under`] what says whether the statement shall
-//! end, and whatever takes long, in this crate or above, asks it ([`check`], or a [`Pace`] inside loops).
-//! Nothing needs to be handed down, from the parser of a text to the digits of a quotient.
+//! A statement is cancelled at its client's request or by a timeout. Waiting threads are woken; computing
+//! threads must poll: a thread works [`under`] the [`Interrupt`] of its statement, and long computations,
+//! in this crate or above, call [`check`], or [`Pace`] inside loops. Nothing needs to be passed down, from
+//! the parser of a text to the digits of a quotient.
 //!
-//! What other statements depend on must not be ended by one of them: it runs [`undisturbed`].
+//! Work that other statements depend on must not be cancelled by one of them: it runs [`undisturbed`].
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use crate::SqlError;
 
-/// Says whether a statement shall end.
+/// Decides whether a statement is cancelled.
 pub trait Interrupt: Debug + Send + Sync {
-    /// The error with which it shall end (57014).
+    /// Fails with 57014 if the statement is cancelled.
     ///
     /// # Errors
-    /// That error.
+    /// The cancellation error.
     fn verdict(&self) -> Result<(), SqlError>;
 }
 
@@ -26,7 +26,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<dyn Interrupt>>> = const { RefCell::new(None) };
 }
 
-/// Puts back what was current before, after a panic too.
+/// Restores the previous interrupt, also after a panic.
 struct Restore(Option<Arc<dyn Interrupt>>);
 
 impl Drop for Restore {
@@ -35,28 +35,28 @@ impl Drop for Restore {
     }
 }
 
-/// Runs `work`, which ends with an error soon after `interrupt` says so.
+/// Runs `work`, which fails soon after `interrupt` is triggered.
 pub fn under<T>(interrupt: Arc<dyn Interrupt>, work: impl FnOnce() -> T) -> T {
     let _restore = Restore(CURRENT.replace(Some(interrupt)));
     work()
 }
 
-/// Runs `work` to its end, whatever the statement's client wants.
+/// Runs `work` without cancellation.
 pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
     let _restore = Restore(CURRENT.replace(None));
     work()
 }
 
-/// What this thread works under, for one that works for it.
+/// This thread's interrupt, for a thread that works on its behalf.
 #[must_use]
 pub fn current() -> Option<Arc<dyn Interrupt>> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// Whether to go on: asks what this thread works under, if there is anything.
+/// Fails if this thread's interrupt, if there is one, is triggered.
 ///
 /// # Errors
-/// 57014 when the statement shall end.
+/// 57014 if the statement is cancelled.
 pub fn check() -> Result<(), SqlError> {
     CURRENT.with_borrow(|current| match current {
         Some(interrupt) => interrupt.verdict(),
@@ -64,20 +64,20 @@ pub fn check() -> Result<(), SqlError> {
     })
 }
 
-/// Units of work between two looks.
+/// Units of work between two checks.
 const UNITS_MAX: usize = 1 << 14;
 
-/// Asks now and then, by how much was done: a unit is some ten nanoseconds of work.
+/// Checks periodically, by the work done: a unit is some ten nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Pace {
     done: usize,
 }
 
 impl Pace {
-    /// So much more was done.
+    /// Adds to the work done.
     ///
     /// # Errors
-    /// 57014 when the statement shall end.
+    /// 57014 if the statement is cancelled.
     #[inline]
     pub fn step(&mut self, units: usize) -> Result<(), SqlError> {
         self.done += units;
@@ -89,10 +89,10 @@ impl Pace {
     }
 }
 
-/// Bytes of a piece of [`pieces`].
+/// Size of a piece of [`pieces`] in bytes.
 const PIECE_BYTES: usize = 1 << 18;
 
-/// A text cut into pieces at characters, with a look between two of them.
+/// A text split into pieces at character boundaries, with a check between pieces.
 pub fn pieces(text: &str) -> impl Iterator<Item = Result<&str, SqlError>> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -108,7 +108,7 @@ pub fn pieces(text: &str) -> impl Iterator<Item = Result<&str, SqlError>> {
     })
 }
 
-/// As [`pieces`], the last piece first.
+/// Like [`pieces`], with the last piece first.
 pub fn pieces_from_behind(text: &str) -> impl Iterator<Item = Result<&str, SqlError>> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -128,7 +128,7 @@ pub fn pieces_from_behind(text: &str) -> impl Iterator<Item = Result<&str, SqlEr
 /// Appends a text.
 ///
 /// # Errors
-/// 57014 when the statement shall end.
+/// 57014 if the statement is cancelled.
 pub fn push(out: &mut String, text: &str) -> Result<(), SqlError> {
     out.reserve(text.len());
     for piece in pieces(text) {
@@ -137,10 +137,10 @@ pub fn push(out: &mut String, text: &str) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// Appends a text so many times.
+/// Appends a text `times` times.
 ///
 /// # Errors
-/// 57014 when the statement shall end.
+/// 57014 if the statement is cancelled.
 pub fn push_repeated(out: &mut String, text: &str, times: usize) -> Result<(), SqlError> {
     if text.is_empty() {
         return Ok(());
@@ -156,7 +156,7 @@ pub fn push_repeated(out: &mut String, text: &str, times: usize) -> Result<(), S
     Ok(())
 }
 
-/// Bytes cut into pieces, with a look between two of them.
+/// Bytes split into pieces, with a check between pieces.
 pub fn byte_pieces(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], SqlError>> {
     bytes.chunks(PIECE_BYTES).enumerate().map(|(at, piece)| match at {
         0 => Ok(piece),

@@ -1,7 +1,7 @@
-//! Intervals: months, days and microseconds, which are not each other's multiples.
+//! Intervals: months, days and microseconds, which have no fixed ratio.
 //!
-//! A month has 28 to 31 days and a day 23 to 25 hours, so the three are kept apart. Only where intervals are
-//! compared does a month count as 30 days and a day as 24 hours.
+//! A month has 28 to 31 days and a day 23 to 25 hours, so the three are kept apart. Only in
+//! comparisons does a month count as 30 days and a day as 24 hours.
 
 use crate::datetime::MICROS_PER_DAY;
 use crate::text::{push_i64, push_two};
@@ -10,14 +10,14 @@ const DAYS_PER_MONTH: i128 = 30;
 const MONTHS_PER_YEAR: i32 = 12;
 const MICROS_PER_SECOND: u64 = 1_000_000;
 
-/// A span of time. Every field may have a sign of its own.
+/// A span of time. Each field has its own sign.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Interval {
-    /// Months; years are twelve of them.
+    /// Months; a year is twelve of them.
     pub months: i32,
     /// Days.
     pub days: i32,
-    /// Microseconds; hours, minutes and seconds.
+    /// Microseconds, including hours, minutes and seconds.
     pub micros: i64,
 }
 
@@ -32,14 +32,14 @@ impl Interval {
         }
     }
 
-    /// Microseconds in all, with months of 30 days and days of 24 hours: what intervals compare by.
+    /// Total microseconds, with months of 30 days and days of 24 hours: the basis of comparison.
     #[must_use]
     pub fn span(&self) -> i128 {
         let days = i128::from(self.months) * DAYS_PER_MONTH + i128::from(self.days);
         days * i128::from(MICROS_PER_DAY) + i128::from(self.micros)
     }
 
-    /// An interval of that span, in as few months as do.
+    /// An interval of that span, with as few months as possible.
     #[must_use]
     pub fn of_span(span: i128) -> Option<Self> {
         let day = i128::from(MICROS_PER_DAY);
@@ -58,7 +58,7 @@ impl Interval {
                 days: (days % DAYS_PER_MONTH) as i32,
                 micros,
             }),
-            // The days beyond the months that there can be.
+            // The days that exceed the maximum of months.
             Err(_) => {
                 let months = if days < 0 { i32::MIN } else { i32::MAX };
                 let rest = days - i128::from(months) * DAYS_PER_MONTH;
@@ -70,7 +70,7 @@ impl Interval {
         }
     }
 
-    /// An interval whose days and months are as far out as they can be.
+    /// An interval whose months and days are at their limits.
     fn of_extreme(span: i128) -> Option<Self> {
         let (months, days) = if span < 0 {
             (i32::MIN, i32::MIN)
@@ -82,7 +82,7 @@ impl Interval {
         Some(Self { months, days, micros })
     }
 
-    /// The 16 bytes that a row holds: microseconds, days, months, little endian.
+    /// The 16 bytes in a row: microseconds, days, months, little endian.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
         let bits = u128::from(self.micros as u64)
@@ -91,7 +91,7 @@ impl Interval {
         bits.to_le_bytes()
     }
 
-    /// Reverse of [`Interval::to_bytes`].
+    /// Inverse of [`Interval::to_bytes`].
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         let bits = u128::from_le_bytes(bytes);

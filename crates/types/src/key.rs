@@ -1,4 +1,4 @@
-//! Values as bytes whose order is the order of the values: what indexes and locks compare.
+//! Order-preserving encoding of values, as compared by indexes and locks.
 //!
 //! A key is the concatenation of its columns. Each column is self-delimiting, so the order of keys is the
 //! order of the tuples, and an encoded prefix of columns is a prefix of the bytes.
@@ -13,15 +13,15 @@
 //!   bytea                     likewise
 //!   uuid                      16 bytes
 //!   numeric                   class, exponent, digits: see `put_numeric`
-//!   oid and its kin           big endian
-//!   interval                  microseconds in all, months of 30 days: 16 bytes, sign bit flipped
+//!   oid and alias types       big endian
+//!   interval                  total microseconds, months of 30 days: 16 bytes, sign bit flipped
 //!   arrays                    items as columns, 0x00, number of dimensions (1 byte), then their lengths and
 //!                             their lower bounds as integers
 //!   records                   fields as columns, 0x00
 //! ```
 //!
-//! Values that SQL holds equal have equal bytes: 1.0 and 1.00, -0.0 and 0.0, 1 month and 30 days. Text is
-//! ordered by bytes (collation "C"). The payload's form is a promise to files; it never changes.
+//! Values that are equal in SQL have equal bytes: 1.0 and 1.00, -0.0 and 0.0, 1 month and 30 days. Text is
+//! ordered by bytes (collation "C"). The encoding is part of the file format and never changes.
 
 use bigdecimal::num_bigint::{BigInt, Sign};
 use weft_base::{ByteReader, CodecError};
@@ -32,7 +32,7 @@ use crate::{ColumnKind, Numeric, RowLayout, SqlType, Value, ValueRef};
 
 pub(crate) const MARK_VALUE: u8 = 0x01;
 const MARK_NULL: u8 = 0x02;
-/// Behind the items of an array and the fields of a record: before every further one.
+/// Terminates the items of an array and the fields of a record; sorts before a further item.
 const MARK_END: u8 = 0x00;
 
 /// Appends one column of a key.
@@ -93,7 +93,7 @@ pub fn encode_key_value_ref(out: &mut Vec<u8>, value: &ValueRef<'_>) {
     }
 }
 
-/// Items first, dimensions behind the mark: as arrays compare.
+/// Items first, dimensions after the end mark, as in the comparison of arrays.
 fn put_array(out: &mut Vec<u8>, array: &ArrayValue) {
     for item in &array.items {
         encode_key_value(out, item);
@@ -140,11 +140,11 @@ fn take_array(reader: &mut ByteReader<'_>, ty: SqlType) -> Result<Value, CodecEr
     }
 }
 
-/// Appends the key made of columns `cols` of an encoded row.
+/// Appends the key of columns `cols` of an encoded row.
 #[inline]
 pub fn encode_key_from_row(out: &mut Vec<u8>, layout: &RowLayout, row: &[u8], cols: &[usize]) {
     for &col in cols {
-        // What most keys are made of, as it lies.
+        // The most common key types, read directly from the cell.
         match (layout.types().get(col), layout.fixed_u64(row, col)) {
             (Some(SqlType::Int4 | SqlType::Date), Some(bits)) => {
                 out.extend_from_slice(&int4_key(bits as i32));
@@ -167,7 +167,7 @@ pub(crate) fn int2_key(v: i16) -> [u8; 3] {
 /// The same for `integer` and `date`.
 #[inline(always)]
 pub(crate) fn int4_key(v: i32) -> [u8; 5] {
-    // Put together in a register: byte by byte takes twice the instructions.
+    // Assembled in a register: byte by byte takes twice the instructions.
     let payload = u64::from(u32::from_le_bytes(flip32(v)));
     let [key @ .., _, _, _] = (u64::from(MARK_VALUE) | payload << 8).to_le_bytes();
     key
@@ -180,11 +180,11 @@ pub(crate) fn int8_key(v: i64) -> [u8; 9] {
     [MARK_VALUE, a, b, c, d, e, f, g, h]
 }
 
-/// Reads one column of a key. A `numeric` gets the scale of its type, or the fewest digits that show it; an
-/// `interval` has no months.
+/// Decodes one column of a key. A `numeric` gets the scale of its type, or the smallest scale that
+/// represents it; an `interval` has no months.
 ///
 /// # Errors
-/// At the end and for bytes that encode no value of the type.
+/// At the end of input, and for bytes that do not encode a value of the type.
 pub fn decode_key_value(reader: &mut ByteReader<'_>, ty: &SqlType) -> Result<Value, CodecError> {
     let position = reader.position();
     match reader.u8()? {
@@ -195,7 +195,7 @@ pub fn decode_key_value(reader: &mut ByteReader<'_>, ty: &SqlType) -> Result<Val
     decode_payload(reader, ty)
 }
 
-/// What is behind [`MARK_VALUE`].
+/// The payload after [`MARK_VALUE`].
 fn decode_payload(reader: &mut ByteReader<'_>, ty: &SqlType) -> Result<Value, CodecError> {
     let position = reader.position();
     Ok(match ty {
@@ -257,9 +257,9 @@ fn decode_payload(reader: &mut ByteReader<'_>, ty: &SqlType) -> Result<Value, Co
     })
 }
 
-/// Bytes at the start of an encoded key that name the lock partition of a range: marker and all but the last
-/// byte of a fixed first column (so a partition holds 256 neighbours), 9 bytes when the column varies. Keys
-/// shorter than this are their own partition.
+/// Length of the prefix of an encoded key that identifies the lock partition of a range: the mark and all
+/// but the last byte of a fixed first column (so that a partition holds 256 neighbours), 9 bytes if the
+/// column is variable. Shorter keys are their own partition.
 #[must_use]
 pub fn range_prefix_len(first: &SqlType) -> usize {
     match first.column_kind() {
@@ -268,7 +268,7 @@ pub fn range_prefix_len(first: &SqlType) -> usize {
     }
 }
 
-/// The least key greater than every key that starts with `prefix`; `None` when there is none (all bytes
+/// The smallest key greater than every key that starts with `prefix`; `None` if there is none (all bytes
 /// 0xFF).
 #[must_use]
 pub fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
@@ -303,7 +303,7 @@ fn order_f32(v: f32) -> u32 {
 }
 
 fn order_f64(v: f64) -> u64 {
-    // Adding 0 makes -0 into 0 and changes nothing else.
+    // Adding 0 turns -0 into 0 and changes nothing else.
     let v = if v.is_nan() { f64::NAN.abs() } else { v + 0.0 };
     let bits = v.to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
@@ -340,9 +340,9 @@ const CLASS_ZERO: u8 = 2;
 const CLASS_POSITIVE: u8 = 3;
 const CLASS_NAN: u8 = 4;
 
-/// Class; then for numbers other than zero, written as `0.d1 d2 d3... * 10^exponent` without zeros at either
-/// end: the exponent (`i32` as above), the digits in pairs (pair + 1, one byte each), 0x00. For negative
-/// numbers everything behind the class is inverted.
+/// Class; then for nonzero numbers, written as `0.d1 d2 d3... * 10^exponent` without leading or trailing
+/// zeros: the exponent (`i32` as above), the digits in pairs (pair + 1, one byte each), 0x00. For negative
+/// numbers everything after the class is inverted.
 fn put_numeric(out: &mut Vec<u8>, v: &Numeric) {
     if v.is_nan() {
         return out.push(CLASS_NAN);

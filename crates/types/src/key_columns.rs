@@ -1,48 +1,49 @@
-//! The columns of a key, looked up in the row's layout once instead of with every row.
+//! The columns of a key, resolved in the row layout once instead of for every row.
 //!
-//! Most keys are a few integers that are not NULL. For these, all that a row decides is whether it is long
-//! enough and whether one of the columns is NULL: two checks for the whole key. What is left per column is to
-//! load its cell, or to move the bytes of several at once ([`crate::key_shuffle`]). Whether two rows have the
-//! same key's cells is told by comparing words of eight bytes, which neighbouring cells share:
+//! Most keys are a few integers that are not NULL. For these, only two properties depend on the row:
+//! whether it is long enough and whether one of the columns is NULL, which takes two checks for the whole
+//! key. The remaining work per column is to load its cell, or to move the bytes of several at once
+//! ([`crate::key_shuffle`]). Whether the key cells of two rows are equal is determined by comparing words
+//! of eight bytes, which adjacent cells share:
 //!
 //! ```text
 //!   row    | bitmap | a | b | ... | c | ...        key (a, b, c)
-//!   words  |  mask of bitmap, a, b  | mask of c |  as many as it takes, each of eight bytes
+//!   words  |  mask of bitmap, a, b  | mask of c |  as many as needed, eight bytes each
 //! ```
 //!
-//! Everything else (a row that is too short, NULL, a variable column) goes the way that [`RowLayout`] goes,
-//! and has the same outcome.
+//! Everything else (a row that is too short, NULL, a variable column) takes the general path of
+//! [`RowLayout`], with the same result.
 
 use crate::key::{MARK_VALUE, encode_key_from_row, encode_key_value_ref, int2_key, int4_key, int8_key};
 use crate::key_shuffle::{KeyShuffle, Shuffled};
 use crate::{ColumnKind, RowLayout, SqlType};
 
-/// Bytes that are compared at once.
+/// Bytes compared at once.
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// The columns of a key in rows of one layout; see the module. Every row and layout that is passed to it is
-/// of the layout that it was made for.
+/// The columns of a key in rows of one layout; see the module. All rows and layouts passed to it must be of
+/// the layout for which it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyColumns {
     columns: Box<[usize]>,
     /// One for each of `columns`.
     cells: Box<[KeyCell]>,
-    /// A row of fewer bytes goes the general way; so do all, if a column does not exist or rows may be
-    /// shorter than a word.
+    /// Shorter rows take the general path; so do all, if a column does not exist or rows may be shorter
+    /// than a word.
     row_bytes: usize,
     /// The columns' bits in the null bitmap.
     nulls: Box<[Word]>,
     /// The same bits, and the cells of the fixed columns.
     fixed: Box<[Word]>,
-    /// Those of `columns` that are variable.
+    /// The variable columns among `columns`.
     variable: Box<[usize]>,
-    /// Bytes of a key of integers without NULL; `None` if a column is no integer.
+    /// Length of a key of integers without NULL; `None` if a column is not an integer.
     integer_bytes: Option<usize>,
-    /// How to make such a key at once.
+    /// Builds such a key at once.
     shuffle: Option<KeyShuffle>,
 }
 
-/// Where a column's value lies, and how it is written to a key.
+/// The location of a column's value, and its encoding in a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct KeyCell {
     column: u32,
@@ -50,7 +51,7 @@ struct KeyCell {
     form: Form,
 }
 
-/// How a value that is not NULL is written to a key. Dates and times are integers.
+/// The encoding of a value that is not NULL. Dates and times are integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Int2,
@@ -69,7 +70,7 @@ impl Form {
         }
     }
 
-    /// Bytes of the integer.
+    /// The integer's size in bytes.
     fn width(self) -> Option<usize> {
         match self {
             Form::Int2 => Some(2),
@@ -80,7 +81,7 @@ impl Form {
     }
 }
 
-/// Eight bytes of a row, and which bits of them matter.
+/// Eight bytes of a row, with a mask of the relevant bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word {
     offset: u32,
@@ -101,8 +102,8 @@ fn chunk<const N: usize>(row: &[u8], offset: u32) -> Option<[u8; N]> {
     row.get(at..at + N)?.first_chunk().copied()
 }
 
-/// Packs bytes, each with the mask of its bits, into as few words as they take, none of which reaches behind
-/// `end`, the shortest row's length, unless that is shorter than a word.
+/// Packs masked bytes into as few words as possible. No word extends beyond `end`, the length of the
+/// shortest row, unless that is shorter than a word.
 fn words(mut bytes: Vec<(usize, u8)>, end: usize) -> Box<[Word]> {
     bytes.sort_unstable();
     let mut words: Vec<Word> = Vec::new();
@@ -124,7 +125,7 @@ fn words(mut bytes: Vec<(usize, u8)>, end: usize) -> Box<[Word]> {
 }
 
 impl KeyColumns {
-    /// For keys of these columns, in this order.
+    /// For keys with these columns, in this order.
     #[must_use]
     pub fn new(layout: &RowLayout, columns: &[usize]) -> Self {
         let (mut cells, mut variable) = (Vec::new(), Vec::new());
@@ -172,7 +173,7 @@ impl KeyColumns {
         &self.columns
     }
 
-    /// One of the columns is NULL.
+    /// Whether one of the columns is NULL.
     #[must_use]
     #[inline]
     pub fn has_null(&self, layout: &RowLayout, row: &[u8]) -> bool {
@@ -182,19 +183,19 @@ impl KeyColumns {
         self.nulls.iter().fold(0, |nulls, word| nulls | word.of(row)) != 0
     }
 
-    /// The row is long enough, and none of the columns is NULL.
+    /// Whether the row is long enough and none of the columns is NULL.
     #[inline(always)]
     fn is_plain(&self, row: &[u8]) -> bool {
         row.len() >= self.row_bytes && self.nulls.iter().fold(0, |nulls, word| nulls | word.of(row)) == 0
     }
 
-    /// The row's key, if it is made at once.
+    /// The row's key, if it can be made at once.
     #[inline(always)]
     fn shuffled<'r>(&'r self, row: &'r [u8]) -> Option<Shuffled<'r>> {
         self.shuffle.as_ref()?.of(row)
     }
 
-    /// Appends the row's key: as [`encode_key_from_row`].
+    /// Appends the row's key, like [`encode_key_from_row`].
     #[inline]
     pub fn encode(&self, out: &mut Vec<u8>, layout: &RowLayout, row: &[u8]) {
         match self.shuffled(row) {
@@ -225,7 +226,7 @@ impl KeyColumns {
         }
     }
 
-    /// As [`KeyColumns::encode`], and tells whether one of the columns is NULL.
+    /// Like [`KeyColumns::encode`]; also returns whether one of the columns is NULL.
     #[inline]
     pub fn encode_and_tell(&self, out: &mut Vec<u8>, layout: &RowLayout, row: &[u8]) -> bool {
         match self.shuffled(row) {
@@ -244,8 +245,8 @@ impl KeyColumns {
         self.has_null(layout, row)
     }
 
-    /// Whether the row's key is this one, told without encoding it; `None` if that cannot be told so: the key
-    /// is not of integers alone, or the row has a NULL in it.
+    /// Whether the row's key is `key`, without encoding it; `None` if that cannot be determined this way:
+    /// the key is not of integers only, or the row has a NULL in it.
     #[must_use]
     #[inline]
     pub fn matches_integers(&self, row: &[u8], key: &[u8]) -> Option<bool> {
@@ -294,8 +295,8 @@ impl KeyColumns {
         Some(true)
     }
 
-    /// Both rows have the same bytes, or NULL, in each of the columns, and so the same key: as
-    /// [`RowLayout::same_raw`] for each. The reverse does not hold: 1.0 and 1.00 are one key.
+    /// Whether both rows have the same bytes, or NULL, in each of the columns, and so the same key: like
+    /// [`RowLayout::same_raw`] for each. The converse does not hold: 1.0 and 1.00 have the same key.
     #[must_use]
     #[inline]
     pub fn same(&self, layout: &RowLayout, one: &[u8], other: &[u8]) -> bool {
@@ -309,10 +310,10 @@ impl KeyColumns {
         self.same_each(layout, one, other)
     }
 
-    /// [`KeyColumns::same`] of rows that differ in the words of the fixed columns.
+    /// [`KeyColumns::same`] for rows that differ in the words of the fixed columns.
     #[inline(never)]
     fn same_each(&self, layout: &RowLayout, one: &[u8], other: &[u8]) -> bool {
-        // The cell of a NULL is zero, but for rows that nobody has checked.
+        // The cell of a NULL is zero, except in unvalidated rows.
         (self.has_null(layout, one) || self.has_null(layout, other))
             && same_raw(layout, one, other, &self.columns)
     }

@@ -1,58 +1,59 @@
-//! A key of integers as bytes moved: what their cells hold, in another order, with marks between them.
+//! Building a key of integers by moving bytes: the contents of their cells, permuted, with marks in
+//! between.
 //!
 //! ```text
 //!   row    ... | a0 a1 a2 a3 | b0 b1 b2 b3 | ...        integers, little endian
 //!   pick       | -- a3 a2 a1 a0 -- b3 b2 b1 b0          bytes of the row, or none
-//!   flip       | 01 80 00 00 00 01 80 00 00 00          XOR: marks, and signs the other way round
+//!   flip       | 01 80 00 00 00 01 80 00 00 00          XOR: marks, and inverted sign bits
 //!   key        | 01 A3 a2 a1 a0 01 B3 b2 b1 b0
 //! ```
 //!
-//! One load, one shuffle, one XOR and one store make up to sixteen bytes of a key, whatever columns they are
-//! of: a piece of it, which is the whole of most keys. Keys of other columns, or whose cells lie too far from
-//! each other for this to be worth it, are made column by column.
+//! One load, one shuffle, one XOR and one store make up to sixteen bytes of a key, whatever columns they
+//! belong to. Such a piece is the whole of most keys. Keys with other columns, or with cells too far apart
+//! for this to be worthwhile, are made column by column.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_shuffle_epi8, _mm_storeu_si128, _mm_xor_si128};
 
 use crate::key::MARK_VALUE;
 
-/// Bytes that are moved at once.
+/// Bytes moved at once.
 const LANE_BYTES: usize = 16;
 /// Bytes that hold the columns' bits of the null bitmap.
 const WORD_BYTES: usize = size_of::<u64>();
-/// Picks no byte, but zero.
+/// Selects zero instead of a byte.
 const NOTHING: u8 = 0x80;
 
 /// Up to sixteen bytes of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
-    /// Where the sixteen bytes of the row begin that these come from.
+    /// Offset in the row of the sixteen bytes from which these are taken.
     offset: usize,
-    /// How many bytes there are.
+    /// The number of bytes.
     bytes: usize,
     pick: [u8; LANE_BYTES],
     flip: [u8; LANE_BYTES],
 }
 
-/// How to make a key; see the module. Only made on processors that can.
+/// A recipe for a key; see the module. Only exists on processors that support it.
 ///
-/// Invariant: sixteen bytes from each piece's offset on, and eight from `nulls_at` on, end within
-/// `row_bytes`.
+/// Invariant: sixteen bytes from each piece's offset, and eight from `nulls_at`, end within `row_bytes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyShuffle {
     first: Piece,
-    /// What is behind it of a longer key.
+    /// The further pieces of a longer key.
     rest: Box<[Piece]>,
-    /// A row must not be shorter.
+    /// Minimum length of a row.
     row_bytes: usize,
-    /// Where in the row the columns' bits of the null bitmap are, and which they are: none may be set.
+    /// Offset in the row of the columns' bits of the null bitmap, and a mask of those bits: none may be
+    /// set.
     nulls_at: usize,
     nulls: u64,
 }
 
 impl KeyShuffle {
-    /// For a key of these integers, column, place and width of each, in rows of at least `row_bytes`. `None`
-    /// where this processor cannot, or it would not be worth it.
+    /// For a key of these integers, given as column, offset and width, in rows of at least `row_bytes`.
+    /// `None` if the processor does not support it or it would not be worthwhile.
     pub fn new(integers: &[(usize, usize, usize)], row_bytes: usize) -> Option<Self> {
         if !is_supported() {
             return None;
@@ -99,14 +100,14 @@ impl KeyShuffle {
         })
     }
 
-    /// A row that is long enough and of whose key nothing is NULL; `None` for others.
+    /// For a row that is long enough and has no NULL in its key; `None` for others.
     #[inline(always)]
     pub fn of<'s>(&'s self, row: &'s [u8]) -> Option<Shuffled<'s>> {
         if row.len() < self.row_bytes {
             return None;
         }
-        // SAFETY: the row is as long as the invariant asks. Tested with shorter ones, as all here is, by
-        // `key_columns_are_the_general_way`.
+        // SAFETY: the row is as long as the invariant requires. Tested with shorter ones, like everything
+        // here, by `key_columns_are_the_general_way`.
         let nulls = unsafe { row.as_ptr().add(self.nulls_at).cast::<[u8; WORD_BYTES]>().read() };
         (u64::from_le_bytes(nulls) & self.nulls == 0).then_some(Shuffled {
             shuffle: self,
@@ -115,11 +116,11 @@ impl KeyShuffle {
     }
 }
 
-/// A row that has the key. Only [`KeyShuffle::of`] makes it, which has looked.
+/// A row with its shuffle. Only [`KeyShuffle::of`] makes it, after checking the row.
 #[derive(Clone, Copy)]
 pub(crate) struct Shuffled<'s> {
     shuffle: &'s KeyShuffle,
-    /// Of a row that lives as long, and is as long as the invariant asks.
+    /// Points to a row that lives as long and is as long as the invariant requires.
     row: *const u8,
 }
 
@@ -127,11 +128,11 @@ impl Shuffled<'_> {
     /// Appends the key.
     #[inline(always)]
     pub fn append(self, out: &mut Vec<u8>) {
-        // SAFETY: whoever made the shuffle has seen that the processor can (`KeyShuffle::new`).
+        // SAFETY: the shuffle only exists if the processor supports it (`KeyShuffle::new`).
         unsafe { self.append_first(out) }
     }
 
-    /// Whether this is the key.
+    /// Whether `key` is the row's key.
     #[inline(always)]
     pub fn is(self, key: &[u8]) -> bool {
         // SAFETY: as above.
@@ -145,19 +146,19 @@ impl Shuffled<'_> {
         let end = out.len();
         let room = out.spare_capacity_mut().first_chunk_mut::<LANE_BYTES>();
         let (true, Some(room)) = (self.shuffle.rest.is_empty(), room) else {
-            // SAFETY: as the caller promises.
+            // SAFETY: guaranteed by the caller.
             return unsafe { self.append_all(out) };
         };
         let piece = &self.shuffle.first;
-        // SAFETY: the row is as long as the invariant asks, and a piece has no more than the sixteen bytes
-        // that are written.
+        // SAFETY: the row is as long as the invariant requires, and a piece has no more than the sixteen
+        // bytes that are written.
         unsafe {
             room.write_copy_of_slice(&piece.of(self.row));
             out.set_len(end + piece.bytes);
         }
     }
 
-    /// As [`Shuffled::append_first`], of several pieces or where there is no room.
+    /// Like [`Shuffled::append_first`], for several pieces or without enough spare capacity.
     ///
     /// # Safety
     /// [`is_supported`].
@@ -182,14 +183,14 @@ impl Shuffled<'_> {
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "ssse3"))]
     unsafe fn is_first(self, key: &[u8]) -> bool {
         if !self.shuffle.rest.is_empty() {
-            // SAFETY: as the caller promises.
+            // SAFETY: guaranteed by the caller.
             return unsafe { self.is_all(key) };
         }
         // SAFETY: as above.
         unsafe { self.shuffle.first.is(self.row, key) }
     }
 
-    /// As [`Shuffled::is_first`], of several pieces.
+    /// Like [`Shuffled::is_first`], for several pieces.
     ///
     /// # Safety
     /// [`is_supported`].
@@ -212,16 +213,16 @@ impl Shuffled<'_> {
 }
 
 impl Piece {
-    /// These bytes of a row, and zeros behind them.
+    /// The piece's bytes from a row, padded with zeros.
     ///
     /// # Safety
-    /// [`is_supported`]; the row has sixteen bytes from `offset` on.
+    /// [`is_supported`]; the row has sixteen bytes from `offset`.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "ssse3")]
     #[inline]
     unsafe fn of(&self, row: *const u8) -> [u8; LANE_BYTES] {
         let mut own = [0; LANE_BYTES];
-        // SAFETY: all four places are sixteen bytes long; loads and the store ask for no alignment.
+        // SAFETY: all four locations are sixteen bytes long; the loads and the store require no alignment.
         unsafe {
             let bytes = _mm_loadu_si128(row.add(self.offset).cast::<__m128i>());
             let pick = _mm_loadu_si128(self.pick.as_ptr().cast::<__m128i>());
@@ -232,26 +233,26 @@ impl Piece {
         own
     }
 
-    /// Never called: there are no pieces anywhere else.
+    /// Never called: pieces only exist on supported processors.
     #[cfg(not(target_arch = "x86_64"))]
     unsafe fn of(&self, _: *const u8) -> [u8; LANE_BYTES] {
         [0; LANE_BYTES]
     }
 
-    /// Whether these bytes of a row are the ones of a key.
+    /// Whether the piece's bytes from a row equal those of a key.
     ///
     /// # Safety
     /// As for [`Piece::of`].
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "ssse3"))]
     #[inline]
     unsafe fn is(&self, row: *const u8, carried: &[u8]) -> bool {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         carried.len() == self.bytes && begins_with(&unsafe { self.of(row) }, carried)
     }
 }
 
-/// Of keys that are at least two bytes long and no longer than `own`. Told by words that may overlap: keys
-/// are too short for a call to be worth it.
+/// For keys of at least two bytes that are no longer than `own`. Compares words, which may overlap: keys
+/// are too short for a call to be worthwhile.
 #[inline(always)]
 fn begins_with(own: &[u8; LANE_BYTES], key: &[u8]) -> bool {
     match key.len() {
@@ -261,7 +262,7 @@ fn begins_with(own: &[u8; LANE_BYTES], key: &[u8]) -> bool {
     }
 }
 
-/// As [`begins_with`], for keys of `N` to `2 * N` bytes.
+/// Like [`begins_with`], for keys of `N` to `2 * N` bytes.
 #[inline(always)]
 fn has_ends<const N: usize>(own: &[u8; LANE_BYTES], key: &[u8]) -> bool {
     let last = own.get(key.len().saturating_sub(N).min(N)..);
@@ -269,7 +270,7 @@ fn has_ends<const N: usize>(own: &[u8; LANE_BYTES], key: &[u8]) -> bool {
         && last.and_then(|last| last.first_chunk()) == key.last_chunk::<N>()
 }
 
-/// The integers make one piece: sixteen bytes of the row hold them, and their key is no longer.
+/// Whether the integers fit one piece: sixteen bytes of the row contain them, and their key is no longer.
 fn fits(integers: Option<&[(usize, usize, usize)]>) -> bool {
     let integers = integers.unwrap_or_default();
     let begin = integers.iter().map(|(_, at, _)| *at).min();

@@ -1,17 +1,17 @@
 //! SQL values: types, comparison, numeric, row layout, key encoding, text forms.
 //!
-//! What a value is, in each of the forms it takes on its way through the database:
+//! A value in each of its representations in the database:
 //!
 //! - [`SqlType`]: the type of a column, with PostgreSQL's oid, modifier and name.
 //! - [`Value`], [`ValueRef`]: one value, owned or borrowed from a row. [`Numeric`]: decimal numbers.
-//! - [`compare()`]: SQL order. [`cast()`], [`assign`]: conversions. Arithmetic of decimals is in [`numeric`].
-//! - [`text`], [`binary`]: the forms that clients send and receive, as PostgreSQL 15 writes them.
+//! - [`compare()`]: SQL comparison. [`cast()`], [`assign`]: conversions. Decimal arithmetic is in
+//!   [`numeric`].
+//! - [`text`], [`binary`]: the formats exchanged with clients, as PostgreSQL 15 writes them.
 //! - [`RowLayout`], [`RowBuilder`]: a row in memory, in the log and in files.
-//! - [`key`]: values as bytes whose order is the order of the values. [`KeyColumns`]: a key's columns in a
-//!   row.
+//! - [`key`]: order-preserving encoding of values. [`KeyColumns`]: a key's columns in a row.
 //! - [`SqlError`], [`SqlState`]: errors as a client sees them.
 //!
-//! Everything here is a pure function of its arguments: no clock, no random number, no setting. A value's
+//! Everything here is a pure function of its arguments: no clock, no random numbers, no settings. A value's
 //! text and bytes are therefore the same on every replay. Only [`interrupt`] can end a computation early.
 
 pub mod array;

@@ -1,14 +1,14 @@
-//! Errors of numbers that have no value: beyond their type's range, or divided by zero.
+//! Arithmetic errors: results out of their type's range, and division by zero.
 //!
-//! They are written here once for casts, operators, aggregates and the interpreter, all of which must say the
-//! same.
+//! They are defined here once for casts, operators, aggregates and the interpreter, which must
+//! agree.
 //!
 //! Source: PostgreSQL 15, int.c, int8.c, float.c.
 
 use crate::error::{SqlError, SqlState};
 use crate::sql_type::SqlType;
 
-/// 22003 "integer out of range" and its like.
+/// 22003 "integer out of range" and the like.
 #[cold]
 #[must_use]
 pub fn out_of_range(ty: &SqlType) -> SqlError {

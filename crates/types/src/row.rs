@@ -1,4 +1,4 @@
-//! A row as bytes: in memory, in write sets, in checkpoints and in digests.
+//! The byte format of rows: in memory, in write sets, in checkpoints and in digests.
 //!
 //! ```text
 //! | null bitmap | cell 0 | cell 1 | ... | heap |
@@ -10,29 +10,28 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Equal rows have equal bytes: cells of NULL columns are zero, the heap has no gap and no slack, a
-//!    zero-length
-//!    value still has the offset at which it stands.
-//! 2. Accessors never panic and never read outside the slice, whatever the bytes are. What `validate` has
-//!    accepted they read exactly; from anything else they give NULL, nothing or some value.
-//! 3. The format is that of files: it never changes its meaning.
+//! 1. Equal rows have equal bytes: cells of NULL columns are zero, the heap has no gaps and no slack, and a
+//!    zero-length value still has its offset.
+//! 2. Accessors never panic and never read outside the slice, whatever the bytes. They decode what
+//!    `validate` has accepted exactly; for anything else they return NULL, nothing or some value.
+//! 3. The format is used in files: it never changes.
 
 use weft_base::{ByteReader, CodecError};
 
 use crate::interval::Interval;
 use crate::{ColumnKind, Numeric, SqlError, SqlState, SqlType, Value, ValueRef};
 
-/// Bytes of the cell of a variable column.
+/// Size of the cell of a variable column.
 const VARIABLE_CELL_BYTES: usize = 8;
 
-/// Where the columns of a row lie. Made once per table or result shape.
+/// The location of columns in a row. Made once per table or result shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowLayout {
     types: Box<[SqlType]>,
     cells: Box<[Cell]>,
-    /// The columns of which not any bytes are right ([`is_any_right`]).
+    /// The columns for which not all byte patterns are valid ([`is_any_right`]).
     checked: Box<[u32]>,
-    /// What is before the heap where all columns are NULL.
+    /// The bytes before the heap in a row of NULLs.
     null_row: Box<[u8]>,
 }
 
@@ -100,7 +99,7 @@ impl RowLayout {
         &self.null_row
     }
 
-    /// How column `col` lies in the row; `Fixed(0)` when there is no such column.
+    /// The storage of column `col`; `Fixed(0)` if there is no such column.
     #[must_use]
     #[inline]
     pub fn column_kind(&self, col: usize) -> ColumnKind {
@@ -117,17 +116,17 @@ impl RowLayout {
     /// Encodes a row.
     ///
     /// # Errors
-    /// XX000 when the number or form of values does not fit the columns; 54000 when a row exceeds 4 GiB.
+    /// XX000 if the number or variants of values do not match the columns; 54000 if a row exceeds 4 GiB.
     pub fn encode(&self, values: &[Value]) -> Result<Vec<u8>, SqlError> {
         let mut row = Vec::new();
         self.encode_into(values, &mut row)?;
         Ok(row)
     }
 
-    /// Encodes a row behind whatever `out` holds. On an error `out` may hold a part of it.
+    /// Appends an encoded row to `out`. On an error `out` may contain a part of it.
     ///
     /// # Errors
-    /// As [`RowLayout::encode`].
+    /// See [`RowLayout::encode`].
     pub fn encode_into(&self, values: &[Value], out: &mut Vec<u8>) -> Result<(), SqlError> {
         if values.len() != self.types.len() {
             return Err(SqlError::internal(format!(
@@ -175,20 +174,20 @@ impl RowLayout {
         }
     }
 
-    /// Decodes every column, checking everything.
+    /// Decodes every column, with validation.
     ///
     /// # Errors
-    /// As [`RowLayout::validate`].
+    /// See [`RowLayout::validate`].
     pub fn decode(&self, row: &[u8]) -> Result<Vec<Value>, CodecError> {
         self.validate(row)?;
         Ok((0..self.types.len()).map(|col| self.value(row, col)).collect())
     }
 
-    /// Checks untrusted bytes: length, null bitmap, every cell, the heap, text and numbers in it. What it
-    /// accepts is exactly what [`RowLayout::encode`] writes.
+    /// Validates untrusted bytes: length, null bitmap, every cell, the heap, text and numbers in it. It
+    /// accepts exactly what [`RowLayout::encode`] writes.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its offset.
+    /// The first defect, with its offset.
     pub fn validate(&self, row: &[u8]) -> Result<(), CodecError> {
         let nulls = row.get(..self.types.len().div_ceil(8)).unwrap_or_default();
         let has_null = nulls.iter().any(|byte| *byte != 0);
@@ -271,7 +270,7 @@ impl RowLayout {
         }
     }
 
-    /// Whether column `col` is NULL. A column or byte that does not exist counts as NULL.
+    /// Whether column `col` is NULL. A missing column or byte counts as NULL.
     #[must_use]
     #[inline]
     pub fn is_null(&self, row: &[u8], col: usize) -> bool {
@@ -326,7 +325,8 @@ impl RowLayout {
         }
     }
 
-    /// Whether a column has the same bytes, or NULL, in both rows; what [`RowLayout::raw`] gives compared.
+    /// Whether a column has the same bytes, or NULL, in both rows; compares what [`RowLayout::raw`]
+    /// returns.
     #[must_use]
     #[inline]
     pub fn same_raw(&self, one: &[u8], other: &[u8], col: usize) -> bool {
@@ -394,8 +394,8 @@ impl RowLayout {
         self.value_ref(row, col).to_value()
     }
 
-    /// Overwrites a fixed column of at most 8 bytes in place with the low bits of `bits`; it is not NULL
-    /// afterwards. Returns whether there is such a column.
+    /// Overwrites a fixed column of at most 8 bytes in place with the low bits of `bits` and makes it
+    /// non-NULL. Returns whether there is such a column.
     pub fn set_fixed_u64(&self, row: &mut [u8], col: usize, bits: u64) -> bool {
         let Some(cell) = self.cells.get(col) else {
             return false;
@@ -416,7 +416,7 @@ impl RowLayout {
     }
 }
 
-/// An array or record of the heap.
+/// Decodes an array or record of the heap.
 fn decode_nested(bytes: &[u8]) -> Result<Value, CodecError> {
     let mut reader = ByteReader::new(bytes);
     let value = Value::decode(&mut reader)?;
@@ -426,13 +426,13 @@ fn decode_nested(bytes: &[u8]) -> Result<Value, CodecError> {
     }
 }
 
-/// Whatever bytes a cell of this type has, it is a value.
+/// Whether all byte patterns of a cell of this type are valid.
 #[inline]
 fn is_any_right(ty: &SqlType) -> bool {
     *ty != SqlType::Bool && matches!(ty.column_kind(), ColumnKind::Fixed(_))
 }
 
-/// Offset and length in a variable column's cell.
+/// The offset and length in a variable column's cell.
 #[inline]
 fn split_place(cell: &[u8]) -> Option<(usize, usize)> {
     let bits = u64::from_le_bytes(*cell.first_chunk()?);
@@ -490,19 +490,19 @@ fn misfit(value: &Value, ty: Option<&SqlType>) -> SqlError {
     SqlError::internal(format!("value of type {own} cannot be stored as {ty}"))
 }
 
-/// Builds a row column by column, in any order. Columns not set are NULL. Can be used again after
-/// [`RowBuilder::finish_into`] or [`RowBuilder::clear`], and then allocates nothing.
+/// Builds a row column by column, in any order. Columns that are not set are NULL. It can be reused after
+/// [`RowBuilder::finish_into`] or [`RowBuilder::clear`], without allocation.
 #[derive(Clone, Debug)]
 pub struct RowBuilder<'a> {
     layout: &'a RowLayout,
-    /// Bitmap and cells; variable cells hold the place in `pending` until `finish`.
+    /// Bitmap and cells; variable cells hold the position in `pending` until `finish`.
     fixed: Vec<u8>,
-    /// Bytes of variable columns in the order in which they were set.
+    /// Bytes of variable columns, in the order in which they were set.
     pending: Vec<u8>,
 }
 
 impl<'a> RowBuilder<'a> {
-    /// A row of which every column is NULL.
+    /// A row with all columns NULL.
     #[must_use]
     pub fn new(layout: &'a RowLayout) -> Self {
         let mut builder = Self {
@@ -514,7 +514,7 @@ impl<'a> RowBuilder<'a> {
         builder
     }
 
-    /// Makes every column NULL.
+    /// Sets every column to NULL.
     pub fn clear(&mut self) {
         self.pending.clear();
         self.fixed.clear();
@@ -532,7 +532,7 @@ impl<'a> RowBuilder<'a> {
     /// Sets a column.
     ///
     /// # Errors
-    /// XX000 when the value's form does not fit the column or there is no such column.
+    /// XX000 if the value's variant does not match the column or there is no such column.
     pub fn set(&mut self, col: usize, value: &Value) -> Result<(), SqlError> {
         let ty = self.layout.types.get(col);
         if !ty.is_some_and(|ty| value.fits(ty)) {
@@ -554,11 +554,11 @@ impl<'a> RowBuilder<'a> {
         Ok(())
     }
 
-    /// Sets a column to bytes taken by [`RowLayout::raw`] from a column of the same type. They are not looked
-    /// into.
+    /// Sets a column to bytes taken by [`RowLayout::raw`] from a column of the same type. They are not
+    /// validated.
     ///
     /// # Errors
-    /// XX000 when the length does not fit the column or there is no such column.
+    /// XX000 if the length does not match the column or there is no such column.
     pub fn set_raw(&mut self, col: usize, bytes: &[u8]) -> Result<(), SqlError> {
         match self.layout.cells.get(col).map(|cell| cell.kind) {
             Some(ColumnKind::Fixed(len)) if usize::from(len) == bytes.len() => {
@@ -580,7 +580,7 @@ impl<'a> RowBuilder<'a> {
     /// Sets a fixed column of at most 8 bytes to the low bits of `bits`.
     ///
     /// # Errors
-    /// XX000 when there is no such column.
+    /// XX000 if there is no such column.
     pub fn set_fixed_u64(&mut self, col: usize, bits: u64) -> Result<(), SqlError> {
         if self.layout.set_fixed_u64(&mut self.fixed, col, bits) {
             Ok(())
@@ -622,17 +622,17 @@ impl<'a> RowBuilder<'a> {
         Ok(())
     }
 
-    /// The row.
+    /// Returns the row.
     ///
     /// # Errors
-    /// 54000 when it exceeds 4 GiB.
+    /// 54000 if it exceeds 4 GiB.
     pub fn try_finish(mut self) -> Result<Vec<u8>, SqlError> {
         let mut row = Vec::with_capacity(self.fixed.len() + self.pending.len());
         self.finish_into(&mut row)?;
         Ok(row)
     }
 
-    /// The row. One that would exceed 4 GiB, which no request can reach, has its last columns NULL.
+    /// Returns the row. If it exceeded 4 GiB, which no request can cause, its last columns would be NULL.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         let mut row = Vec::with_capacity(self.fixed.len() + self.pending.len());
@@ -640,10 +640,10 @@ impl<'a> RowBuilder<'a> {
         row
     }
 
-    /// Appends the row to `out` and makes every column NULL again.
+    /// Appends the row to `out` and resets every column to NULL.
     ///
     /// # Errors
-    /// 54000 when the row exceeds 4 GiB; `out` is then as it was.
+    /// 54000 if the row exceeds 4 GiB; `out` is then unchanged.
     pub fn finish_into(&mut self, out: &mut Vec<u8>) -> Result<(), SqlError> {
         let start = out.len();
         out.extend_from_slice(&self.fixed);

@@ -1,15 +1,15 @@
-//! Finding a text, or bytes, in another, in time proportional to both, however alike they are, and with looks
-//! at whether the statement shall end.
+//! Substring search in text or bytes, in time linear in both in the worst case, with checks for
+//! cancellation.
 //!
-//! Crochemore and Perrin's two-way search: the part is cut in two where its period shows at once. What stands
-//! behind the cut is compared from left to right, and where it fits, what stands before from right to left.
-//! A part that repeats itself remembers how much of it is known to fit from the place before. It takes no
-//! memory, and a byte that the part lacks lets the whole length be passed over.
+//! Crochemore and Perrin's two-way algorithm: the needle is split at a critical position. What follows the
+//! split is compared from left to right and, if it matches, what precedes it from right to left. For a
+//! periodic needle, the search remembers how much is known to match from the previous position. It takes no
+//! memory, and a byte that does not occur in the needle allows skipping its whole length.
 
 use crate::SqlError;
 use crate::interrupt::Pace;
 
-/// Where `part` stands in `text`, without overlaps, from left to right. An empty part is nowhere.
+/// The positions of `part` in `text`, without overlaps, from left to right. An empty part has none.
 #[must_use]
 pub fn found<'t>(text: &'t [u8], part: &'t [u8]) -> Found<'t> {
     Found {
@@ -21,7 +21,7 @@ pub fn found<'t>(text: &'t [u8], part: &'t [u8]) -> Found<'t> {
     }
 }
 
-/// The pieces of `text` between the places where `separator`, which is not empty, stands.
+/// The pieces of `text` between occurrences of the nonempty `separator`.
 pub fn parts<'t>(text: &'t str, separator: &'t str) -> impl Iterator<Item = Result<&'t str, SqlError>> {
     let mut places = found(text.as_bytes(), separator.as_bytes());
     let mut from = Some(0);
@@ -45,25 +45,25 @@ pub fn parts<'t>(text: &'t str, separator: &'t str) -> impl Iterator<Item = Resu
     })
 }
 
-/// How a part is cut.
+/// The split of a needle.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     /// Where the second half begins.
     at: usize,
-    /// How far to move where the second half fits and the first does not.
+    /// How far to advance if the second half matches and the first does not.
     period: usize,
-    /// The part repeats itself with that period.
+    /// Whether the needle is periodic with that period.
     repeats: bool,
-    /// The lowest six bits of its bytes.
+    /// A set of its bytes, by their lowest six bits.
     bytes: u64,
 }
 
-/// The places where a part stands.
+/// The positions of a part.
 #[derive(Debug)]
 pub struct Found<'t> {
     text: &'t [u8],
     part: &'t [u8],
-    /// Known once it is asked for.
+    /// Computed on first use.
     cut: Option<Cut>,
     at: usize,
     pace: Pace,
@@ -79,7 +79,7 @@ impl Found<'_> {
             Some(cut) => cut,
             None => *self.cut.insert(Cut::of(part, &mut self.pace)?),
         };
-        // So many first bytes are known to fit.
+        // The number of leading bytes that are known to match.
         let mut known = 0;
         while let Some(window) = text.get(self.at..self.at + part.len()) {
             let is_there = window
@@ -111,7 +111,7 @@ impl Found<'_> {
         Ok(None)
     }
 
-    /// So many bytes from `begin` on are those of the part.
+    /// The number of matching bytes from `begin`.
     fn alike(&mut self, begin: usize, window: &[u8]) -> Result<usize, SqlError> {
         let pairs = self.part.iter().zip(window).skip(begin);
         let fits = pairs.take_while(|(a, b)| a == b).count();
@@ -147,8 +147,8 @@ impl Cut {
     }
 }
 
-/// Where the end of `part` begins that is the largest by the order of bytes, or by its reverse, and the
-/// period of that end.
+/// The start of the suffix of `part` that is the maximum in byte order, or in reversed order, and the
+/// period of that suffix.
 fn largest_end(part: &[u8], reversed: bool, pace: &mut Pace) -> Result<(usize, usize), SqlError> {
     let (mut left, mut right, mut offset, mut period) = (0, 1, 0, 1);
     while let (Some(new), Some(old)) = (part.get(right + offset), part.get(left + offset)) {

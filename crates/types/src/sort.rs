@@ -1,20 +1,19 @@
-//! Sorting that can be ended: short runs are sorted at once and merged with looks at whether the statement
-//! shall end.
+//! Cancellable sorting: short runs are sorted at once and merged with checks for cancellation.
 
 use std::cmp::Ordering;
 
 use crate::SqlError;
 use crate::interrupt::{self, Pace};
 
-/// Items sorted without a look.
+/// Items sorted without a check.
 const RUN_ITEMS: usize = 1 << 12;
 /// Units of work of a comparison.
 const COMPARISON_UNITS: usize = 8;
 
-/// The items in order; equal ones stay in theirs.
+/// Sorts the items; stable.
 ///
 /// # Errors
-/// 57014 when the statement shall end.
+/// 57014 if the statement is cancelled.
 pub fn sorted<T>(mut items: Vec<T>, mut order: impl FnMut(&T, &T) -> Ordering) -> Result<Vec<T>, SqlError> {
     if items.len() <= RUN_ITEMS {
         items.sort_by(order);
@@ -45,7 +44,7 @@ pub fn sorted<T>(mut items: Vec<T>, mut order: impl FnMut(&T, &T) -> Ordering) -
     Ok(runs.pop().unwrap_or_default())
 }
 
-/// Two runs as one.
+/// Merges two runs.
 fn merged<T>(
     first: Vec<T>,
     second: Vec<T>,

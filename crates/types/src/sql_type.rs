@@ -1,9 +1,10 @@
 //! The column types, their PostgreSQL names, oids and type modifiers.
 //!
-//! A [`SqlType`] holds what PostgreSQL keeps in two numbers: the oid of the type and the type modifier
-//! (`typmod`: length of `varchar(n)`, precision and scale of `numeric(p,s)`; -1 for none).
+//! A [`SqlType`] combines two numbers of PostgreSQL: the oid of the type and the type modifier (`typmod`:
+//! length of `varchar(n)`, precision and scale of `numeric(p,s)`; -1 for none).
 //!
-//! The last variants are types of expressions, not of columns: `oid`, `name`, arrays, records and the like.
+//! The last variants are types of expressions only, not of columns: `oid`, `name`, arrays, records and the
+//! like.
 
 mod element;
 
@@ -16,9 +17,9 @@ pub use element::Element;
 /// Precision and scale of `numeric(precision, scale)`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct NumericSpec {
-    /// Decimal digits in all, 1 to 1000.
+    /// Total decimal digits, 1 to 1000.
     pub precision: u16,
-    /// Decimal digits behind the point, -1000 to 1000; negative rounds before the point.
+    /// Decimal digits after the point, -1000 to 1000; negative rounds before the point.
     pub scale: i16,
 }
 
@@ -77,16 +78,16 @@ pub enum SqlType {
     Array(Element),
     /// `record`: a row without a declared type
     Record,
-    /// `void`: what a function gives that gives nothing
+    /// `void`: the result type of functions without a result
     Void,
 }
 
-/// How a value of a type lies in a row.
+/// How values of a type are stored in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ColumnKind {
-    /// So many bytes (1, 2, 4, 8 or 16) in the fixed part.
+    /// The given number of bytes (1, 2, 4, 8 or 16) in the fixed part.
     Fixed(u8),
-    /// Bytes in the heap, found through a cell of offset and length.
+    /// Bytes in the heap, referenced by a cell of offset and length.
     Variable,
 }
 
@@ -97,7 +98,7 @@ pub const NUMERIC_PRECISION_MAX: u16 = 1000;
 /// Largest scale of `numeric(p,s)`; its negative is the smallest.
 pub const NUMERIC_SCALE_MAX: i16 = 1000;
 
-/// PostgreSQL adds this to every length kept in a type modifier.
+/// PostgreSQL adds this to every length stored in a type modifier.
 const TYPMOD_HEADER: i32 = 4;
 
 impl SqlType {
@@ -168,7 +169,7 @@ impl SqlType {
         }
     }
 
-    /// The type of an oid, without modifier. `unknown` (705) is taken as text.
+    /// The type with an oid, without modifier. `unknown` (705) is treated as text.
     #[must_use]
     pub const fn from_oid(oid: u32) -> Option<Self> {
         Some(match oid {
@@ -205,7 +206,7 @@ impl SqlType {
         })
     }
 
-    /// PostgreSQL's `typlen`: bytes of the binary form, -1 when they vary.
+    /// PostgreSQL's `typlen`: bytes of the binary form, -1 if variable.
     #[must_use]
     pub const fn typlen(&self) -> i16 {
         match self {
@@ -234,8 +235,8 @@ impl SqlType {
         }
     }
 
-    /// The type of an oid and a modifier. A modifier that means nothing for the type, or is out of range, is
-    /// taken as none.
+    /// The type with an oid and a modifier. A modifier that is out of range or meaningless for the type is
+    /// ignored.
     #[must_use]
     pub fn from_typmod(oid: u32, typmod: i32) -> Option<Self> {
         let plain = Self::from_oid(oid)?;
@@ -291,7 +292,7 @@ impl SqlType {
         }
     }
 
-    /// PostgreSQL's name with modifier: "character varying(10)". What `format_type` gives.
+    /// PostgreSQL's name with modifier, as `format_type` returns it: "character varying(10)".
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -336,11 +337,11 @@ impl SqlType {
         }
     }
 
-    /// How a value lies in a row.
+    /// How values are stored in a row.
     #[must_use]
     pub const fn column_kind(&self) -> ColumnKind {
         match self {
-            // Held as text.
+            // Stored as text.
             Self::Name | Self::InternalChar | Self::Void => ColumnKind::Variable,
             _ => match self.typlen() {
                 -1 => ColumnKind::Variable,
@@ -355,13 +356,13 @@ impl SqlType {
         matches!(self, Self::Text | Self::Varchar(_) | Self::Char(_))
     }
 
-    /// One of the types whose values are text: also `name`, `"char"` and `void`.
+    /// Whether values are stored as text: also `name`, `"char"` and `void`.
     #[must_use]
     pub const fn holds_text(&self) -> bool {
         self.is_text() || matches!(self, Self::Name | Self::InternalChar | Self::Void)
     }
 
-    /// `oid` or one of the types that name a thing by its oid.
+    /// `oid` or one of the types that refer to an object by its oid.
     #[must_use]
     pub const fn holds_oid(&self) -> bool {
         matches!(
@@ -393,13 +394,14 @@ impl SqlType {
         }
     }
 
-    /// Whether values of the two types have one form, differing at most in modifier or among the text types.
+    /// Whether values of the two types are stored alike: they differ at most in modifier or among the text
+    /// types.
     #[must_use]
     pub fn same_storage(&self, other: &Self) -> bool {
         (self.is_text() && other.is_text()) || self.without_typmod() == other.without_typmod()
     }
 
-    /// Whether a [`Value`](crate::Value) of one type has the form of the other's values.
+    /// Whether the [`Value`](crate::Value)s of both types have the same variant.
     #[must_use]
     pub fn same_form(&self, other: &Self) -> bool {
         match (self, other) {
@@ -412,16 +414,16 @@ impl SqlType {
         }
     }
 
-    /// Appends oid and modifier, for files.
+    /// Appends oid and modifier; used in files.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u32(self.oid());
         out.put_i32(self.typmod());
     }
 
-    /// Reverse of [`SqlType::encode`].
+    /// Inverse of [`SqlType::encode`].
     ///
     /// # Errors
-    /// At the end, for unknown types and for modifiers that no type has.
+    /// At the end of input, for unknown types and for invalid modifiers.
     pub fn decode(reader: &mut ByteReader<'_>) -> Result<Self, CodecError> {
         let position = reader.position();
         let oid = reader.u32()?;
@@ -433,7 +435,7 @@ impl SqlType {
 }
 
 impl NumericSpec {
-    /// Whether PostgreSQL would take `numeric(precision, scale)`.
+    /// Whether PostgreSQL accepts `numeric(precision, scale)`.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         (1..=NUMERIC_PRECISION_MAX).contains(&self.precision)

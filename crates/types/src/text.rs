@@ -1,9 +1,9 @@
 //! The text form of values, exactly as PostgreSQL 15 reads and writes it.
 //!
 //! Settings are PostgreSQL's defaults: `DateStyle = ISO, MDY`, `bytea_output = hex`, `extra_float_digits =
-//! 1`. Formatting appends to the caller's buffer and allocates nothing of its own (a `numeric` beyond 64 bits
-//! excepted). The time zone matters for `timestamptz` alone: the plain functions take UTC, the `_in`
-//! functions a session's zone.
+//! 1`. Formatting appends to the caller's buffer without further allocation (except for a `numeric` beyond
+//! 64 bits). The time zone only matters for `timestamptz`: the plain functions use UTC, the `_in` functions
+//! a session's zone.
 
 use std::borrow::Cow;
 
@@ -12,19 +12,19 @@ use crate::{
     interrupt,
 };
 
-/// Reads the text form of a value of the type, UTC being the time zone.
+/// Parses the text form of a value of the type, with UTC as the time zone.
 ///
 /// # Errors
-/// 22P02, 22003, 22001, 22007 and the like, in PostgreSQL's wording; 0A000 for what is not supported (`now`,
-/// infinite `numeric`).
+/// 22P02, 22003, 22001, 22007 and the like, with PostgreSQL's messages; 0A000 for unsupported values
+/// (`now`, infinite `numeric`).
 pub fn parse_text(text: &str, ty: &SqlType) -> Result<Value, SqlError> {
     parse_text_in(text, ty, &TimeZone::UTC)
 }
 
-/// Reads the text form of a value of the type; a `timestamptz` without zone is in `zone`.
+/// Parses the text form of a value of the type; a `timestamptz` without zone is in `zone`.
 ///
 /// # Errors
-/// As [`parse_text`].
+/// See [`parse_text`].
 pub fn parse_text_in(text: &str, ty: &SqlType, zone: &TimeZone) -> Result<Value, SqlError> {
     Ok(match ty {
         SqlType::Bool => Value::Bool(parse_bool(text)?),
@@ -77,7 +77,7 @@ pub fn parse_text_in(text: &str, ty: &SqlType, zone: &TimeZone) -> Result<Value,
     })
 }
 
-/// As C's `strtoul` reads it: a negative number counts from 2^32 downwards.
+/// Like C's `strtoul`: a negative number counts down from 2^32.
 fn parse_oid(text: &str) -> Result<u32, SqlError> {
     let wide = parse_integer(text, &SqlType::Oid, i64::MIN, i64::MAX)?;
     match u32::try_from(wide) {
@@ -89,8 +89,8 @@ fn parse_oid(text: &str) -> Result<u32, SqlError> {
     }
 }
 
-/// The oid of a thing given by number, `-` being none. Names need the catalog: they are refused here, and
-/// resolved where it is known.
+/// The oid of an object given as a number, or `-` for none. Names need the catalog: they are rejected here,
+/// and resolved where it is available.
 fn parse_named_oid(text: &str, ty: &SqlType) -> Result<u32, SqlError> {
     if text == "-" {
         return Ok(0);
@@ -104,21 +104,21 @@ fn parse_named_oid(text: &str, ty: &SqlType) -> Result<u32, SqlError> {
     )))
 }
 
-/// Appends the text form of a value of the type, in UTC, to its end; nothing for NULL.
+/// Appends the text form of a value of the type, in UTC, without cancellation; nothing for NULL.
 pub fn format_text(value: &Value, ty: &SqlType, out: &mut String) {
     format_text_ref(&value.as_ref(), ty, out);
 }
 
-/// Appends the text form of a value of the type, in UTC, to its end; nothing for NULL.
+/// Appends the text form of a value of the type, in UTC, without cancellation; nothing for NULL.
 pub fn format_text_ref(value: &ValueRef<'_>, ty: &SqlType, out: &mut String) {
-    // Nothing but the statement's end can come between.
+    // Cancellation is the only possible error.
     let _ = interrupt::undisturbed(|| format_text_in(value, ty, &TimeZone::UTC, out));
 }
 
 /// Appends the text form of a value of the type; a `timestamptz` is shown in `zone`. Nothing for NULL.
 ///
 /// # Errors
-/// 57014 when the statement shall end.
+/// 57014 if the statement is cancelled.
 pub fn format_text_in(
     value: &ValueRef<'_>,
     ty: &SqlType,
@@ -152,11 +152,11 @@ pub fn format_text_in(
     Ok(())
 }
 
-/// What a constant is that nothing gives a type.
+/// The pseudo-type of untyped constants.
 const UNKNOWN: u32 = 705;
 
-/// An oid; `regtype` shows the type's name. `regclass` and `regproc` show the number: their names are in the
-/// catalog, which is not known here.
+/// An oid; `regtype` shows the type's name. `regclass` and `regproc` show the number: their names are in
+/// the catalog, which is not available here.
 fn format_oid(oid: u32, ty: &SqlType, out: &mut String) {
     match (ty, oid) {
         (SqlType::Regclass | SqlType::Regtype | SqlType::Regproc | SqlType::Regnamespace, 0) => out.push('-'),
@@ -169,7 +169,7 @@ fn format_oid(oid: u32, ty: &SqlType, out: &mut String) {
     }
 }
 
-/// Blanks that fill a `char(n)`; 0 for other types.
+/// The number of blanks that pad a `char(n)`; 0 for other types.
 pub(crate) fn padding(text: &str, ty: &SqlType) -> usize {
     match ty {
         SqlType::Char(n) => (*n as usize).saturating_sub(text.chars().count()),
@@ -182,7 +182,7 @@ pub(crate) fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\u{b}' | '\u{c}' | '\r')
 }
 
-/// 22P02 in PostgreSQL's wording.
+/// 22P02 with PostgreSQL's message.
 pub(crate) fn invalid_syntax(text: &str, ty: &SqlType) -> SqlError {
     SqlError::new(
         SqlState::INVALID_TEXT_REPRESENTATION,
@@ -200,17 +200,18 @@ pub(crate) fn check_no_nul(text: &str) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// Text as a column of the type keeps it: blanks beyond `varchar(n)` and all trailing blanks of `char(n)` go.
+/// Fits text to a column of the type: blanks beyond `varchar(n)` and all trailing blanks of `char(n)` are
+/// dropped.
 ///
 /// # Errors
-/// 22001 when something else than blanks would be lost.
+/// 22001 if anything other than blanks would be lost.
 pub(crate) fn fit_text<'t>(text: Cow<'t, str>, ty: &SqlType) -> Result<Cow<'t, str>, SqlError> {
     let limit = match ty {
         SqlType::Char(0) => usize::MAX,
         SqlType::Varchar(Some(n)) | SqlType::Char(n) => *n as usize,
         _ => return Ok(text),
     };
-    // Bytes bound characters: short text needs no counting.
+    // The number of bytes bounds that of characters: short text needs no counting.
     let cut = if text.len() <= limit {
         None
     } else {
@@ -229,7 +230,7 @@ pub(crate) fn fit_text<'t>(text: Cow<'t, str>, ty: &SqlType) -> Result<Cow<'t, s
     Ok(cut_text(text, keep, ty))
 }
 
-/// Text cut to the characters of the type, as an explicit cast does, without complaint.
+/// Truncates text to the length of the type without an error, as an explicit cast does.
 pub(crate) fn truncate_text<'t>(text: Cow<'t, str>, ty: &SqlType) -> Cow<'t, str> {
     let limit = match ty {
         SqlType::Char(0) => usize::MAX,
@@ -262,7 +263,7 @@ fn cut_text<'t>(text: Cow<'t, str>, keep: usize, ty: &SqlType) -> Cow<'t, str> {
     }
 }
 
-/// `t`, `true`, `yes`, `on`, `1`, their opposites, and unambiguous prefixes; any case, blanks around.
+/// `t`, `true`, `yes`, `on`, `1`, their opposites, and unambiguous prefixes; any case, surrounding blanks.
 fn parse_bool(text: &str) -> Result<bool, SqlError> {
     let word = text.trim_matches(is_space).as_bytes();
     let is = |whole: &str, shortest: usize| {
@@ -281,7 +282,7 @@ fn parse_bool(text: &str) -> Result<bool, SqlError> {
     }
 }
 
-/// Sign and decimal digits, blanks around.
+/// Sign and decimal digits, with surrounding blanks.
 fn parse_integer(text: &str, ty: &SqlType, min: i64, max: i64) -> Result<i64, SqlError> {
     let trimmed = text.trim_start_matches(is_space).as_bytes();
     let (negative, mut rest) = match trimmed {
@@ -292,7 +293,7 @@ fn parse_integer(text: &str, ty: &SqlType, min: i64, max: i64) -> Result<i64, Sq
     if !rest.first().is_some_and(u8::is_ascii_digit) {
         return Err(invalid_syntax(text, ty));
     }
-    // Downwards, since the negative side is the larger one.
+    // Accumulates negatively, because the negative range is larger.
     let mut value = 0_i64;
     while let [digit @ b'0'..=b'9', tail @ ..] = rest {
         let next = value
@@ -343,7 +344,7 @@ static PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// The digits of a number, in the end of the buffer.
+/// The decimal digits of a number, at the end of the buffer.
 pub(crate) fn decimal_digits(mut rest: u64, buffer: &mut [u8; 20]) -> &str {
     let mut start = buffer.len();
     while rest >= 100 {
@@ -365,7 +366,7 @@ pub(crate) fn decimal_digits(mut rest: u64, buffer: &mut [u8; 20]) -> &str {
     std::str::from_utf8(buffer.get(start..).unwrap_or(&[])).unwrap_or("")
 }
 
-/// Appends a number with at least two digits, zeros before it.
+/// Appends a number padded with zeros to two digits.
 pub(crate) fn push_two(value: u32, out: &mut String) {
     if value >= 100 {
         return push_i64(i64::from(value), out);

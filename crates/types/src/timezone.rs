@@ -1,7 +1,7 @@
 //! Time zones: offsets from UTC, fixed or from the IANA database.
 //!
 //! Signs are those of ISO 8601: positive is east of Greenwich. The IANA database is compiled in
-//! (`chrono-tz`), so that a replay on another machine sees the same rules.
+//! (`chrono-tz`), so that a replay on another machine uses the same rules.
 
 mod abbreviations;
 
@@ -14,25 +14,25 @@ use crate::datetime::{
     EPOCH_UNIX_SECONDS, MICROS_PER_DAY, MICROS_PER_SECOND, civil_from_days, days_from_civil, days_in_month,
 };
 
-/// The last year whose rules are looked up as they are; the years after it follow the same rules, which the
-/// compiled database does not have for ever.
+/// The last year that is looked up directly; later years follow the same rules, but the compiled database
+/// ends at some point.
 const RULES_YEAR_MAX: i64 = 2087;
-/// Years in which every calendar comes: leap or not, beginning on any day of the week.
+/// Period after which calendars repeat: leap or not, beginning on any day of the week.
 const CALENDAR_YEARS: i64 = 28;
 
-/// A session's time zone, or the zone of a timestamp's text.
+/// A session's time zone, or the zone in a timestamp's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeZone {
-    /// So many seconds east of UTC.
+    /// Seconds east of UTC.
     Fixed(i32),
-    /// A zone of the IANA database.
+    /// A zone in the IANA database.
     Named(Tz),
 }
 
-/// Why a text is no offset.
+/// Why a text is not an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OffsetFault {
-    /// It has another form.
+    /// It has another format.
     Syntax,
     /// 16 hours or more.
     OutOfRange,
@@ -63,7 +63,7 @@ impl TimeZone {
     /// A fixed offset east of Greenwich: `+5`, `-0530`, `+05:30:15`.
     ///
     /// # Errors
-    /// What it is not.
+    /// Why it is not an offset.
     pub fn from_offset(text: &str) -> Result<Self, OffsetFault> {
         crate::datetime::offset_east(text).map(Self::Fixed)
     }
@@ -80,7 +80,7 @@ impl TimeZone {
         }
     }
 
-    /// What the zone's time is called at an instant: "CEST", or the offset where it has no name.
+    /// The abbreviation of the zone's time at an instant: "CEST", or the offset if it has none.
     #[must_use]
     pub fn abbreviation_at(&self, utc_micros: i64) -> String {
         let named = match self {
@@ -102,8 +102,8 @@ impl TimeZone {
         })
     }
 
-    /// Seconds east of UTC when the clocks of the zone show this (microseconds since 2000-01-01 00:00). Of
-    /// two instants the later one (standard time) is meant; times that the clocks skip count as before the
+    /// Seconds east of UTC at a local time (microseconds since 2000-01-01 00:00). Of two instants with that
+    /// local time the later one (standard time) is meant; skipped local times use the offset before the
     /// skip.
     #[must_use]
     pub fn offset_at_local(&self, local_micros: i64) -> i32 {
@@ -127,7 +127,7 @@ impl TimeZone {
     }
 }
 
-/// The same time of a year of the same calendar that the database has rules for.
+/// The same time in a year with the same calendar that the database covers.
 fn in_known_year(micros: i64) -> i64 {
     let (year, _, _) = civil_from_days(micros.div_euclid(MICROS_PER_DAY));
     if year <= RULES_YEAR_MAX {
@@ -143,7 +143,7 @@ fn in_known_year(micros: i64) -> i64 {
     })
 }
 
-/// `None` beyond the years that the IANA rules are computed for; UTC is used there.
+/// `None` beyond the years covered by the IANA rules; UTC is used there.
 fn naive(micros: i64) -> Option<NaiveDateTime> {
     let micros = in_known_year(micros);
     let seconds = micros

@@ -2,10 +2,10 @@
 //!
 //! Invariants:
 //! 1. The variant follows the type: a column of type `bigint` holds `Int8` or `Null`, never `Int4`. `text`,
-//!    `varchar` and `char`, `name` and `"char"` share `Text`; `oid` and the types that name things by it
-//!    share `Oid`. `"char"` is one character of ASCII, or no character for the byte 0.
-//! 2. A value of type `char(n)` is kept WITHOUT trailing blanks. Blanks mean nothing in `char(n)`, so
-//!    comparison, hashing and keys then need not know the type; only the text and binary forms pad again.
+//!    `varchar` and `char`, `name` and `"char"` share `Text`; `oid` and the types that refer to objects by
+//!    oid share `Oid`. `"char"` is one ASCII character, or none for the byte 0.
+//! 2. A value of type `char(n)` is stored WITHOUT trailing blanks. They are insignificant in `char(n)`, so
+//!    comparison, hashing and keys need not know the type; only the text and binary forms are padded.
 //! 3. Text has no NUL character and is UTF-8.
 //!
 //! `PartialEq` and `Hash` are those of the stored form, for tests and caches: NaN equals NaN, 1.0 differs
@@ -20,13 +20,13 @@ use crate::array::ArrayValue;
 use crate::interval::Interval;
 use crate::{Element, Numeric, SqlError, SqlState, SqlType};
 
-/// How deep arrays and records may lie in each other where bytes are decoded.
+/// Maximum nesting of arrays and records when decoding bytes.
 const DEPTH_MAX: u32 = 200;
 
-/// How deep records may lie in each other. With an array around each of them [`DEPTH_MAX`] still holds.
+/// Maximum nesting of records. With an array around each of them, [`DEPTH_MAX`] still holds.
 const RECORD_DEPTH_MAX: u32 = 99;
 
-/// Bytes that one value, or its text, may have.
+/// Maximum bytes of a value, or of its text.
 pub const VALUE_BYTES_MAX: usize = 0x3fff_ffff;
 
 /// A value of one of the column types.
@@ -73,8 +73,8 @@ pub enum Value {
     Record(Vec<(SqlType, Value)>),
 }
 
-/// A value borrowed from where it lies. Making one allocates nothing, unless it is a `numeric` beyond 64
-/// bits, or an array or record of a row.
+/// A borrowed value. Making one does not allocate, except for a `numeric` beyond 64 bits, or an array or
+/// record in a row.
 #[derive(Clone, Debug)]
 pub enum ValueRef<'a> {
     /// NULL of any type.
@@ -150,7 +150,7 @@ impl Value {
         }
     }
 
-    /// The type, without modifier; `None` for NULL, whose type only its place knows.
+    /// The type, without modifier; `None` for NULL, whose type depends on the context.
     #[must_use]
     pub const fn sql_type(&self) -> Option<SqlType> {
         Some(match self {
@@ -179,8 +179,7 @@ impl Value {
         })
     }
 
-    /// Whether a column of the type may hold it, as far as its form goes; lengths and scales are not looked
-    /// at.
+    /// Whether a column of the type may hold its variant; lengths and scales are not checked.
     #[must_use]
     pub fn fits(&self, ty: &SqlType) -> bool {
         self.sql_type().is_none_or(|own| own == *ty || own.same_form(ty))
@@ -206,8 +205,8 @@ impl Value {
         }
     }
 
-    /// Appends a self-describing form: a tag, then the payload. For constants of programs and the like; rows
-    /// have [`RowLayout`](crate::RowLayout).
+    /// Appends a self-describing form: a tag, then the payload. For constants of programs and the like;
+    /// rows use [`RowLayout`](crate::RowLayout).
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Null => out.put_u8(0),
@@ -295,7 +294,7 @@ impl Value {
     /// A record of these fields.
     ///
     /// # Errors
-    /// 54001 if records lie in each other deeper than they may.
+    /// 54001 if records are nested too deeply.
     pub fn record(fields: Vec<(SqlType, Value)>) -> Result<Self, SqlError> {
         if fields.iter().any(|(_, field)| field.depth() >= RECORD_DEPTH_MAX) {
             let error = SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded");
@@ -304,7 +303,7 @@ impl Value {
         Ok(Self::Record(fields))
     }
 
-    /// Records that lie in each other; those of an array lie where the array lies.
+    /// The nesting depth of records, including those inside arrays.
     fn depth(&self) -> u32 {
         match self {
             Self::Record(fields) => 1 + fields.iter().map(|(_, field)| field.depth()).max().unwrap_or(0),
@@ -315,15 +314,15 @@ impl Value {
         }
     }
 
-    /// Reverse of [`Value::encode`].
+    /// Inverse of [`Value::encode`].
     ///
     /// # Errors
-    /// At the end, for unknown tags and for payloads that are no value.
+    /// At the end of input, for unknown tags and for invalid payloads.
     pub fn decode(reader: &mut ByteReader<'_>) -> Result<Self, CodecError> {
         Self::decode_at(reader, 0)
     }
 
-    /// [`Value::decode`] of an item so deep in others.
+    /// [`Value::decode`] of an item at a nesting depth.
     pub(crate) fn decode_at(reader: &mut ByteReader<'_>, depth: u32) -> Result<Self, CodecError> {
         let position = reader.position();
         if depth > DEPTH_MAX {
@@ -367,7 +366,7 @@ impl Value {
 }
 
 impl ValueRef<'static> {
-    /// The array or record that [`Value::encode`] wrote to all of `bytes`; `None` if they are none.
+    /// The array or record that [`Value::encode`] wrote as all of `bytes`; `None` for anything else.
     #[must_use]
     pub fn nested(bytes: &[u8]) -> Option<Self> {
         let mut reader = ByteReader::new(bytes);

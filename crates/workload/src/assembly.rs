@@ -1,4 +1,4 @@
-//! Procedures in a readable form: a thin layer over [`ProgramBuilder`] that knows columns by name.
+//! Readable procedures: a thin layer over [`ProgramBuilder`] that knows columns by name.
 //!
 //! ```text
 //! let mut p = Procedure::new(&catalog);
@@ -13,9 +13,9 @@
 //! let program = p.finish()?;                                  // verified
 //! ```
 //!
-//! Searches are issued where they are written and collected where their rows are needed, so a procedure that
-//! writes all its searches first has them all in flight (BionicDB 4.5). Errors (an unknown column, too many
-//! registers) are kept and reported by [`Procedure::finish`].
+//! Searches are issued where they are written and collected where their rows are needed, so a procedure
+//! that writes all its searches first has them all in flight (BionicDB 4.5). Errors (an unknown column, too
+//! many registers) are recorded and reported by [`Procedure::finish`].
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub struct Table {
     def: Option<Arc<TableDef>>,
 }
 
-/// Where a key's part or a column's new value comes from.
+/// The source of a key part or of a column's new value.
 #[derive(Debug, Clone)]
 pub enum Source {
     /// An input.
@@ -52,21 +52,21 @@ pub enum Source {
     Col(Cp, u16),
 }
 
-/// What a scan covers.
+/// The range of a scan.
 #[derive(Debug, Clone, Copy)]
 pub struct Range<'s> {
-    /// Keys from this prefix on.
+    /// Lower bound: keys from this prefix.
     pub lo: &'s [Source],
-    /// Keys up to this prefix, with all that it begins.
+    /// Upper bound: keys up to and including this prefix and all that start with it.
     pub hi: &'s [Source],
     /// From the last key to the first.
     pub reverse: bool,
-    /// At most so many rows.
+    /// Maximum number of rows.
     pub limit: Option<Reg>,
 }
 
 impl<'s> Range<'s> {
-    /// All keys that begin with a prefix.
+    /// All keys that start with a prefix.
     pub fn under(prefix: &'s [Source]) -> Self {
         Self {
             lo: prefix,
@@ -80,14 +80,14 @@ impl<'s> Range<'s> {
 /// A procedure under construction.
 #[derive(Debug)]
 pub struct Procedure<'c> {
-    /// For what has no word of its own here.
+    /// For instructions that this layer does not wrap.
     pub b: ProgramBuilder,
     catalog: &'c Catalog,
     error: Option<String>,
 }
 
 impl<'c> Procedure<'c> {
-    /// An empty one.
+    /// An empty procedure.
     pub fn new(catalog: &'c Catalog) -> Self {
         Self {
             b: ProgramBuilder::new(catalog.version()),
@@ -142,12 +142,12 @@ impl<'c> Procedure<'c> {
 
     // ---- inputs and accesses ----
 
-    /// A further input.
+    /// Adds an input.
     pub fn input(&mut self, ty: SqlType) -> u16 {
         self.b.input(ty)
     }
 
-    /// A further input that will be stored in a column.
+    /// Adds an input of a column's type.
     pub fn input_for(&mut self, table: &Table, column: &str) -> u16 {
         let column = self.column(table, column);
         let ty = self.column_type(table, column);
@@ -164,24 +164,24 @@ impl<'c> Procedure<'c> {
         self.access(AccessKind::ReadRow, table, key);
     }
 
-    /// Declares that the row with this key is read, changed, removed.
+    /// Declares that the row with this key is read, updated or deleted.
     pub fn writes(&mut self, table: &Table, key: &[u16]) {
         self.access(AccessKind::WriteRow, table, key);
     }
 
-    /// Declares that a row with this key is inserted; of a table without key: an empty one.
+    /// Declares that a row with this key is inserted; for a table without a key, an empty key.
     pub fn inserts(&mut self, table: &Table, key: &[u16]) {
         self.access(AccessKind::InsertRow, table, key);
     }
 
-    /// Declares that anything is read whose key begins with this prefix.
+    /// Declares reads of all rows whose keys start with this prefix.
     pub fn reads_under(&mut self, table: &Table, prefix: &[u16]) {
         let parts: Vec<KeyPart> = prefix.iter().map(|input| KeyPart::Input(*input)).collect();
         self.b
             .add_access(Access::range(table.id, parts.clone(), Some(parts)));
     }
 
-    /// Declares that anything may happen to rows whose key begins with this prefix.
+    /// Declares any access to rows whose keys start with this prefix.
     pub fn writes_under(&mut self, table: &Table, prefix: &[u16]) {
         let parts: Vec<KeyPart> = prefix.iter().map(|input| KeyPart::Input(*input)).collect();
         self.b
@@ -190,21 +190,21 @@ impl<'c> Procedure<'c> {
 
     // ---- values ----
 
-    /// An input in a register.
+    /// Loads an input into a register.
     pub fn load_input(&mut self, input: u16) -> Reg {
         let register = self.b.register();
         self.b.ldin(register, input);
         register
     }
 
-    /// A small number in a register.
+    /// Loads a small number into a register.
     pub fn number(&mut self, value: i32) -> Reg {
         let register = self.b.register();
         self.b.ldi(register, value);
         register
     }
 
-    /// A column of a collected row in a register.
+    /// Loads a column of a collected row into a register.
     pub fn load(&mut self, row: Cp, table: &Table, column: &str) -> Reg {
         let column = self.column(table, column);
         let register = self.b.register();
@@ -227,7 +227,7 @@ impl<'c> Procedure<'c> {
 
     // ---- database ----
 
-    /// The ordinal of an index of the table; the primary key's without a name.
+    /// The ordinal of an index of the table; without a name, that of the primary key.
     fn index(&mut self, table: &Table, name: Option<&str>) -> u8 {
         let (Some(name), Some(def)) = (name, &table.def) else {
             return table.primary;
@@ -266,7 +266,7 @@ impl<'c> Procedure<'c> {
         key
     }
 
-    /// Issues a SEARCH by primary key. To be collected before its row is used.
+    /// Issues a SEARCH by primary key. It must be collected before its row is used.
     pub fn search(&mut self, table: &Table, parts: &[Source]) -> Cp {
         let mark = self.b.mark();
         let key = self.key(table, table.primary, parts);
@@ -276,14 +276,14 @@ impl<'c> Procedure<'c> {
         row
     }
 
-    /// Collects: 1 when there is a row.
+    /// Collects a row; the register is 1 if there is one.
     pub fn collect(&mut self, row: Cp) -> Reg {
         let status = self.b.register();
         self.b.ret(status, row);
         status
     }
 
-    /// Collects a row, and rolls the transaction back with this message when there is none.
+    /// Collects a row, and rolls the transaction back with this message if there is none.
     pub fn must_find(&mut self, row: Cp, message: &str) {
         let mark = self.b.mark();
         let status = self.collect(row);
@@ -294,8 +294,8 @@ impl<'c> Procedure<'c> {
         self.b.release_to(mark);
     }
 
-    /// Scans the rows whose keys lie in a range of an index, without a name of the primary key, and collects:
-    /// the register is 1 when there is a first row.
+    /// Scans the rows in a range of an index (the primary key if unnamed), and collects: the register is 1
+    /// if there is a first row.
     pub fn scan(&mut self, table: &Table, index: Option<&str>, range: Range<'_>) -> (Cp, Reg) {
         let (row, status) = (self.b.collect_register(), self.b.register());
         let index = self.index(table, index);
@@ -309,7 +309,7 @@ impl<'c> Procedure<'c> {
         (row, status)
     }
 
-    /// A loop over the rows of a scan: `body` runs once a row.
+    /// Loops over the rows of a scan: `body` runs once per row.
     pub fn for_each(&mut self, (row, status): (Cp, Reg), body: impl FnOnce(&mut Self, Cp)) {
         let (top, done) = (self.b.label(), self.b.label());
         self.b.bind(top);
@@ -338,12 +338,12 @@ impl<'c> Procedure<'c> {
         }
     }
 
-    /// Changes columns of a collected row.
+    /// Updates columns of a collected row.
     pub fn update(&mut self, row: Cp, table: &Table, values: &[(&str, Source)]) {
         self.update_and(row, table, values, |_, _| {});
     }
 
-    /// [`Procedure::update`], and `more` sets further columns of the row buffer.
+    /// Like [`Procedure::update`]; `more` sets further columns of the row buffer.
     pub fn update_and(
         &mut self,
         row: Cp,
@@ -367,7 +367,7 @@ impl<'c> Procedure<'c> {
         self.insert_and(table, values, |_, _| {});
     }
 
-    /// [`Procedure::insert`], and `more` sets further columns of the row buffer.
+    /// Like [`Procedure::insert`]; `more` sets further columns of the row buffer.
     pub fn insert_and(
         &mut self,
         table: &Table,
@@ -385,7 +385,7 @@ impl<'c> Procedure<'c> {
         self.b.release_to(mark);
     }
 
-    /// Removes a collected row.
+    /// Deletes a collected row.
     pub fn remove(&mut self, row: Cp) {
         let mark = self.b.mark();
         self.b.remove(row);

@@ -1,47 +1,47 @@
-//! A bank whose books can be checked: transfers between accounts, each with an id and a ledger row.
+//! A bank with auditable books: transfers between accounts, each with an id and a ledger row.
 //!
-//! The demo and the crash tests run it. The client remembers every transfer that it sent: acknowledged,
-//! refused, or in doubt (the connection died before the answer came). After a crash the books must agree with
-//! that memory:
+//! The demo and the crash tests run it. The client records every transfer that it sent: acknowledged,
+//! refused, or in doubt (the connection was lost before the answer arrived). After a crash the books must
+//! agree with that record:
 //!
-//! 1. every acknowledged transfer is in the ledger as it was sent (nothing lost);
-//! 2. every row of the ledger was sent and not refused, and has its content (nothing invented);
-//! 3. each account holds its first balance plus what the ledger says came in, less what went out: a transfer
-//!    applied twice or by half would show here, even where the total is right;
-//! 4. the total is what it was.
+//! 1. every acknowledged transfer is in the ledger as sent (nothing is lost);
+//! 2. every row of the ledger was sent, was not refused, and is unchanged (nothing is invented);
+//! 3. the balance of each account is its first balance plus the ledger's incoming minus its outgoing
+//!    amounts: a transfer applied twice or half would show here, even if the total is right;
+//! 4. the total is unchanged.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use weft_base::Prng;
 
-/// What every account holds at first.
+/// The initial balance of every account.
 pub const FIRST_BALANCE: i64 = 1000;
 
-/// The two tables. The ledger's key makes a second application of one id an error.
+/// The two tables. The ledger's key makes applying an id twice an error.
 pub const CREATE_TABLES: [&str; 2] = [
     "CREATE TABLE account (id int PRIMARY KEY, branch int NOT NULL, balance bigint NOT NULL)",
     "CREATE TABLE transfer (id bigint PRIMARY KEY, from_account int NOT NULL, to_account int NOT NULL, \
      amount bigint NOT NULL, made timestamptz NOT NULL DEFAULT now())",
 ];
 
-/// `COPY` for the accounts, in the text form of [`copy_line`].
+/// `COPY` for the accounts, in the text format of [`copy_line`].
 pub const COPY_ACCOUNTS: &str = "COPY account (id, branch, balance) FROM STDIN";
 
 /// Takes $1 from account $2.
 pub const DEBIT: &str = "UPDATE account SET balance = balance - $1 WHERE id = $2";
 /// Adds $1 to account $2.
 pub const CREDIT: &str = "UPDATE account SET balance = balance + $1 WHERE id = $2";
-/// Notes transfer $1 from $2 to $3 of $4.
+/// Records transfer $1 from $2 to $3 of $4.
 pub const NOTE: &str = "INSERT INTO transfer (id, from_account, to_account, amount) VALUES ($1, $2, $3, $4)";
 
-/// A query for analysts: branches by wealth, grouped and sorted over a snapshot.
+/// An analytical query: branches by wealth, grouped and sorted over a snapshot.
 pub const ANALYSIS: &str = "SELECT a.branch, count(*) AS accounts, sum(a.balance)::bigint AS wealth, \
      max(a.balance) AS richest FROM account a GROUP BY a.branch ORDER BY wealth DESC, a.branch";
 
-/// The total as a single value; every snapshot must show the same.
+/// The total as a single value; it is the same in every snapshot.
 pub const TOTAL: &str = "SELECT sum(balance)::bigint FROM account";
 
-/// One row of COPY's text form for account `id`, with its newline.
+/// The row of account `id` in COPY's text format, with its newline.
 pub fn copy_line(id: i32) -> String {
     format!("{id}\t{}\t{FIRST_BALANCE}\n", id % 16)
 }
@@ -49,13 +49,13 @@ pub fn copy_line(id: i32) -> String {
 /// One transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Transfer {
-    /// Unique: the client's number in the upper half, its own count in the lower.
+    /// Unique: the client's number in the upper half, a counter in the lower.
     pub id: i64,
-    /// The account that pays.
+    /// The paying account.
     pub from: i32,
-    /// The account that gets.
+    /// The receiving account.
     pub to: i32,
-    /// How much; at least 1.
+    /// The amount; at least 1.
     pub amount: i64,
 }
 
@@ -81,7 +81,7 @@ pub struct TransferSource {
 }
 
 impl TransferSource {
-    /// Transfers among accounts 1..=`accounts` (at least two), with ids that no other `client` gives out.
+    /// Transfers among accounts 1..=`accounts` (at least two), with ids unique to `client`.
     pub fn new(accounts: i32, client: u32, seed: u64) -> Self {
         let random = Prng::new(seed ^ (u64::from(client) << 40));
         Self {
@@ -108,36 +108,36 @@ impl TransferSource {
     }
 }
 
-/// What a client knows of a transfer that it sent.
+/// The outcome of a transfer, as its client knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// Its commit was answered.
+    /// The commit was acknowledged.
     Acknowledged,
-    /// An error was answered: it must not be there.
+    /// An error was returned: it must not be in the ledger.
     Refused,
-    /// No answer came: it may or may not be there.
+    /// No answer arrived: it may or may not be in the ledger.
     InDoubt,
 }
 
-/// Everything that clients sent, by id.
+/// All transfers that clients sent, by id.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     sent: HashMap<i64, (Transfer, Fate)>,
 }
 
 impl Memory {
-    /// Remembers a transfer's fate.
+    /// Records a transfer's fate.
     pub fn note(&mut self, transfer: Transfer, fate: Fate) {
         self.sent.insert(transfer.id, (transfer, fate));
     }
 
-    /// Adds another client's memory.
+    /// Merges another client's memory.
     pub fn absorb(&mut self, other: Memory) {
         self.sent.extend(other.sent);
     }
 
-    /// Decides every transfer in doubt by what the ledger holds now: what is there must stay, what is not
-    /// must never appear. To be called after [`Memory::check`] has passed.
+    /// Resolves every transfer in doubt by the current ledger: those present must stay, the others must
+    /// never appear. Call it after [`Memory::check`] has passed.
     pub fn settle(&mut self, ledger: &[Transfer]) {
         let there: HashSet<i64> = ledger.iter().map(|row| row.id).collect();
         for (transfer, fate) in self.sent.values_mut().filter(|(_, fate)| *fate == Fate::InDoubt) {
@@ -149,9 +149,9 @@ impl Memory {
         }
     }
 
-    /// For clients that did not wait for the disk: a crash may take acknowledged transfers back, but only the
-    /// last ones. Puts every acknowledged transfer in doubt; an error names a client of whom a later transfer
-    /// survived an earlier one.
+    /// For clients that did not wait for the disk: a crash may undo acknowledged transfers, but only the
+    /// last ones. Puts every acknowledged transfer in doubt; fails, naming the client, if a later transfer
+    /// survived and an earlier one did not.
     pub fn allow_lost_tail(&mut self, ledger: &[Transfer]) -> Result<(), String> {
         let there: HashSet<i64> = ledger.iter().map(|row| row.id).collect();
         let mut first_lost: HashMap<i64, i64> = HashMap::new();
@@ -174,13 +174,13 @@ impl Memory {
         Ok(())
     }
 
-    /// How many transfers had this fate.
+    /// The number of transfers with this fate.
     pub fn count(&self, fate: Fate) -> usize {
         self.sent.values().filter(|(_, f)| *f == fate).count()
     }
 
-    /// Compares the books with the memory: the ledger's rows and every account's balance by id. Returns how
-    /// many transfers in doubt turned out to be there, or every disagreement (at most ten).
+    /// Compares the ledger's rows and every account's balance with the memory. Returns how many transfers
+    /// in doubt were found in the ledger, or every disagreement (at most ten).
     pub fn check(&self, ledger: &[Transfer], balances: &BTreeMap<i32, i64>) -> Result<usize, Vec<String>> {
         let mut wrong = Vec::new();
         let mut expected: BTreeMap<i32, i64> = balances.keys().map(|id| (*id, FIRST_BALANCE)).collect();

@@ -1,16 +1,16 @@
-//! Load by a number of clients, each with a bounded number of transactions outstanding.
+//! Load generation by a number of clients, each with a bounded number of outstanding transactions.
 //!
 //! ```text
 //! closed loop   client: start up to `window`; finish the oldest ... until half are done; start again; ...
 //!               latency = start to finish
-//! open loop     transactions are due at times that nobody's slowness moves (`open_loop`)
+//! open loop     transactions are due at fixed times, however slow the answers (`open_loop`)
 //!               latency = due to finish
 //! ```
 //!
 //! A contender is anything that can run the requests of a workload: the engine with one-shot programs,
-//! sessions under two-phase locking, a server on the network. Contenders of one comparison alternate round by
-//! round in one run, and the median round counts, so that a slow minute of the machine strikes all of them
-//! alike.
+//! sessions under two-phase locking, a server on the network. Contenders of one comparison take turns round
+//! by round in one run, and the median round counts, so that a slow minute of the machine affects all of
+//! them alike.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -36,82 +36,82 @@ impl fmt::Display for RunError {
 impl std::error::Error for RunError {}
 
 impl RunError {
-    /// From any error, with what was being done.
+    /// Wraps an error with what was being done.
     pub fn doing(what: &str, error: impl fmt::Display) -> Self {
         Self(format!("{what}: {error}"))
     }
 }
 
-/// How a transaction ended.
+/// The outcome of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Finished {
-    /// Aborted attempts before the one that ended it.
+    /// Number of aborted attempts before the final one.
     pub retries: u64,
-    /// The transaction itself asked for its rollback, as one TPC-C NewOrder in a hundred does.
+    /// Whether the transaction itself requested its rollback, as one TPC-C NewOrder in a hundred does.
     pub rolled_back: bool,
 }
 
-/// One client. Used by one thread.
+/// A client, used by one thread.
 pub trait Client<R>: Send {
-    /// Starts a transaction; the answer may come later.
+    /// Starts a transaction; the answer may arrive later.
     fn start(&mut self, request: R) -> Result<(), RunError>;
 
-    /// Starts several at once, in this order, and empties `requests`. What can meet in one batch may.
+    /// Starts several at once, in this order, and empties `requests`. They may share a batch.
     fn start_many(&mut self, requests: &mut Vec<R>) -> Result<(), RunError> {
         requests.drain(..).try_for_each(|request| self.start(request))
     }
 
-    /// Waits for the oldest transaction that was started and not finished, retrying it until it commits.
+    /// Waits for the oldest unfinished transaction, retrying it until it commits.
     fn finish(&mut self) -> Result<Finished, RunError>;
 }
 
 /// Something that can be measured.
 pub trait Contender<R>: Sync {
-    /// The name that tables print.
+    /// The name in tables.
     fn name(&self) -> &str;
 
     /// A new client; called before the clock starts.
     fn client(&self) -> Result<Box<dyn Client<R> + '_>, RunError>;
 
-    /// Counters since the contender was made, by name; differences over a round are reported.
+    /// Counters since the contender was made, by name; their differences over a round are reported.
     fn counters(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
 }
 
-/// How hard and how long to drive.
+/// The intensity and duration of the load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Load {
     /// Client threads.
     pub clients: usize,
-    /// Transactions that one client may have outstanding.
+    /// Maximum outstanding transactions per client.
     pub window: usize,
-    /// Time before counting begins, in each round.
+    /// Warm-up time of each round.
     pub warmup: Duration,
-    /// Time that counts, in each round.
+    /// Measured time of each round.
     pub measured: Duration,
-    /// Transactions a second that are due, of all clients together; none: closed loop.
+    /// Transactions due per second, over all clients; `None` for a closed loop.
     pub rate: Option<f64>,
 }
 
-/// What one contender did in one round.
+/// The result of one contender in one round.
 #[derive(Debug, Clone)]
 pub struct Round {
-    /// Transactions that committed while it counted.
+    /// Transactions committed in the measured time.
     pub committed: u64,
-    /// Aborted attempts of what ended while it counted.
+    /// Aborted attempts of transactions that ended in the measured time.
     pub retries: u64,
-    /// Transactions that rolled themselves back while it counted.
+    /// Transactions that rolled themselves back in the measured time.
     pub rolled_back: u64,
-    /// Transactions that committed at all, the warm-up's and the last outstanding ones included.
+    /// All committed transactions, including those of the warm-up and the last outstanding ones.
     pub committed_in_all: u64,
-    /// Time that counted.
+    /// The measured time.
     pub elapsed: Duration,
-    /// Start to finish, in nanoseconds.
+    /// Latencies from start to finish, in nanoseconds.
     pub latency_ns: Histogram<u64>,
     /// Differences of the contender's counters over the whole round.
     pub counters: Vec<(&'static str, f64)>,
-    /// Processor time that this machine wanted meanwhile and did not get, if the system tells.
+    /// Processor time stolen from this machine during the round, if the system reports it.
     pub stolen: Option<Duration>,
 }
 
@@ -131,7 +131,7 @@ fn empty_histogram() -> Result<Histogram<u64>, RunError> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).map_err(|e| RunError::doing("histogram", e))
 }
 
-/// What one client did in one round.
+/// The result of one client in one round.
 pub(crate) struct Share {
     committed: u64,
     retries: u64,
@@ -151,7 +151,7 @@ impl Share {
         })
     }
 
-    /// Takes in a transaction that ended; `counts` when the clock runs.
+    /// Adds a finished transaction; `counts` in the measured time.
     pub(crate) fn ended(&mut self, finished: Finished, latency: Duration, counts: bool) {
         self.in_all += u64::from(!finished.rolled_back);
         if counts {
@@ -164,7 +164,7 @@ impl Share {
     }
 }
 
-/// Drives one contender for one round. `source(n)` gives client n its endless stream of requests.
+/// Drives one contender for one round. `source(n)` returns client n's endless stream of requests.
 pub fn drive<R, S, F>(contender: &dyn Contender<R>, load: &Load, source: F) -> Result<Round, RunError>
 where
     R: Send,
@@ -260,7 +260,7 @@ fn serve_client<'c, R>(
     let mut fresh = Vec::with_capacity(window);
     loop {
         let now = phase.load(Ordering::Relaxed);
-        // Refilled once half of it is free: what starts together can meet in one batch.
+        // Refilled when half of it is free, because transactions started together can share a batch.
         let refill = started.len() <= window / 2;
         while refill && started.len() < window && now != STOPPED {
             fresh.push(requests());
@@ -296,7 +296,7 @@ impl Measured {
         median(self.rounds.iter().map(of).collect())
     }
 
-    /// Sum of a counter over the rounds; 0 when the contender has none of that name.
+    /// Sum of a counter over the rounds; 0 if the contender has none of that name.
     pub fn counter(&self, name: &str) -> f64 {
         self.rounds
             .iter()
@@ -306,13 +306,12 @@ impl Measured {
             .sum()
     }
 
-    /// Processor time that the machine wanted in these rounds and did not get; `None` if the system does not
-    /// tell.
+    /// Processor time stolen from the machine in these rounds; `None` if the system does not report it.
     pub fn stolen(&self) -> Option<Duration> {
         self.rounds.iter().map(|round| round.stolen).sum()
     }
 
-    /// Attempts that concurrency control aborted, as a share of all attempts, 0 to 1.
+    /// Attempts aborted by concurrency control, as a share of all attempts, 0 to 1.
     pub fn abort_rate(&self) -> f64 {
         let sum = |of: fn(&Round) -> u64| self.rounds.iter().map(of).sum::<u64>() as f64;
         let retries = sum(|r| r.retries);
@@ -325,13 +324,13 @@ impl Measured {
         sum(|r| r.rolled_back) / sum(|r| r.committed + r.rolled_back).max(1.0)
     }
 
-    /// Commits of all rounds, counted or not.
+    /// All commits of all rounds, including those outside the measured time.
     pub fn committed_in_all(&self) -> u64 {
         self.rounds.iter().map(|r| r.committed_in_all).sum()
     }
 }
 
-/// The middle value; the mean of the two middle ones of an even number; 0 of nothing.
+/// The median; the mean of the two middle values for an even number of values; 0 for none.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -342,7 +341,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// Drives every contender `rounds` times, taking turns; `after` hears of each finished round.
+/// Drives the contenders in turn, `rounds` times each; calls `after` with each finished round.
 pub fn alternate<R, S, F>(
     contenders: &[&dyn Contender<R>],
     rounds: usize,
@@ -361,7 +360,7 @@ where
     };
     let mut measured: Vec<Measured> = contenders.iter().map(empty).collect();
     for number in 0..rounds.max(1) {
-        // Every contender of a round gets the same streams.
+        // All contenders of a round get the same streams.
         let seed = |client: usize| (number as u64) << 32 | client as u64;
         for (contender, result) in contenders.iter().zip(&mut measured) {
             let round = drive(*contender, load, |client| source(seed(client)))?;
@@ -378,7 +377,7 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::AtomicU64;
 
-    /// Counts what it ran and the most that was outstanding; every third transaction needs a retry.
+    /// Counts its transactions and the maximum outstanding; every third transaction needs a retry.
     #[derive(Default)]
     struct Counting {
         ran: AtomicU64,
@@ -464,7 +463,8 @@ mod tests {
             ..load(2, 8)
         };
         let measured = alternate(&[&contender], 1, &load, ones, |_, _| {}).unwrap();
-        // 400 are due; four standard deviations of a Poisson process, and room below for a slow machine.
+        // 400 are due: at most four standard deviations of a Poisson process above, and fewer on a slow
+        // machine.
         let committed = measured[0].rounds[0].committed;
         assert!((200..=480).contains(&committed), "{committed}");
     }

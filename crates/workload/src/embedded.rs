@@ -1,14 +1,14 @@
-//! Contenders over the embedded database, and how their tables are loaded.
+//! Contenders over the embedded database, and loading of their tables.
 //!
 //! ```text
-//! batch              OneShot            one program handed to the sequencer, many may be outstanding
+//! batch              OneShot            one program submitted to the sequencer, many may be outstanding
 //! two-phase locking  Interactive        an interactive SERIALIZABLE transaction, statement by statement
 //! one message        sessions::Message  one text of several statements through a session
 //! seven statements   sessions::Steps    BEGIN, five prepared statements, COMMIT through a session
 //! ```
 //!
-//! The first two run the same compiled statements on the same engine, so the difference between them is
-//! concurrency control and nothing else. None of them has a network in between.
+//! The first two run the same compiled statements on the same engine, so they differ only in concurrency
+//! control. None of them involves a network.
 
 pub mod load;
 pub mod product;
@@ -35,20 +35,20 @@ pub trait Programs<R>: Sync {
     /// The whole transaction as one program.
     fn one_shot(&self, request: &R) -> Result<Call, RunError>;
 
-    /// The transaction statement by statement.
+    /// The transaction as one program per statement.
     fn steps(&self, request: &R) -> Result<Vec<Call>, RunError>;
 }
 
-/// Whether a transaction counts when it has run or when it is on disk.
+/// Whether a transaction counts as committed once it is executed or once it is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commit {
-    /// When it has run.
+    /// Once it is executed.
     Executed,
-    /// When it is on disk.
+    /// Once it is on disk.
     Durable,
 }
 
-/// An engine's counters as contenders report them.
+/// An engine's counters, as reported by contenders.
 pub fn engine_counters(engine: &Engine) -> Vec<(&'static str, f64)> {
     let stats = engine.stats();
     vec![
@@ -64,7 +64,7 @@ pub fn engine_counters(engine: &Engine) -> Vec<(&'static str, f64)> {
     ]
 }
 
-/// True for errors after which a new attempt of the same transaction makes sense.
+/// Whether retrying the transaction may succeed after this error.
 fn is_transient(error: &SqlError) -> bool {
     error.state == SqlState::DEADLOCK_DETECTED || error.state == SqlState::SERIALIZATION_FAILURE
 }
@@ -75,9 +75,9 @@ pub struct OneShot<'d, P> {
     pub database: &'d Database,
     /// The workload's programs.
     pub programs: &'d P,
-    /// When a transaction counts.
+    /// When a transaction counts as committed.
     pub commit: Commit,
-    /// What tables call it.
+    /// The name in tables.
     pub name: &'d str,
 }
 
@@ -88,11 +88,11 @@ struct OneShotClient<'d, P> {
     outstanding: VecDeque<Started>,
 }
 
-/// A transaction on its way.
+/// A started transaction.
 enum Started {
-    /// In the sequencer's hands.
+    /// Submitted to the sequencer.
     Waiting(Ticket),
-    /// Done on this thread: it only read.
+    /// Already executed on this thread, because it only reads.
     Ran(Answer<Committed>),
 }
 
@@ -149,9 +149,9 @@ pub struct Interactive<'d, P> {
     pub database: &'d Database,
     /// The workload's programs.
     pub programs: &'d P,
-    /// When a transaction counts.
+    /// When a transaction counts as committed.
     pub commit: Commit,
-    /// What tables call it.
+    /// The name in tables.
     pub name: &'d str,
 }
 
@@ -159,7 +159,7 @@ struct InteractiveClient<'d, P> {
     engine: &'d Engine,
     programs: &'d P,
     commit: Commit,
-    /// Retries of the transactions that ran and were not yet asked for.
+    /// Retries of finished transactions that were not reported yet.
     ran: VecDeque<u64>,
 }
 
@@ -198,7 +198,7 @@ impl<P> InteractiveClient<'_, P> {
 }
 
 impl<R, P: Programs<R>> Client<R> for InteractiveClient<'_, P> {
-    /// The transaction runs here: its client is what it waits for.
+    /// Executes the transaction here: the client itself waits for it.
     fn start(&mut self, request: R) -> Result<(), RunError> {
         let calls = self.programs.steps(&request)?;
         let mut retries = 0;

@@ -1,4 +1,4 @@
-//! YCSB, SmallBank, TPC-B, TPC-C and a checkable bank: generators, drivers and reports.
+//! YCSB, SmallBank, TPC-B, TPC-C and an auditable bank: generators, drivers and reports.
 //!
 //! ```text
 //! generators (no database)   zipf       skewed keys
@@ -7,18 +7,18 @@
 //!                            bank       transfers with a ledger, checked after crashes
 //! with their programs        smallbank  six short transactions
 //!                            tpcc       order entry: five transactions, twelve conditions
-//!                            assembly   how such programs are written
-//!                            stream     what all of them look like to whoever runs them
-//! measuring                  driver     clients, windows, rounds that alternate between contenders
+//!                            assembly   a readable form for writing such programs
+//!                            stream     the interface of all of them to their drivers
+//! measuring                  driver     clients, windows, contenders taking turns round by round
 //!                            open_loop  load that does not wait for answers
 //!                            report     records as JSON or tables
-//!                            machine    time that the machine under this one took
-//!                            limits     what the machine's memory allows
-//!                            lookups    the store's indexes beside that
+//!                            machine    processor time stolen by the hypervisor
+//!                            limits     the limits of the machine's memory
+//!                            lookups    the store's indexes compared with those
 //! contenders                 embedded   the embedded database: batches, sessions, prepared statements
 //! ```
 //!
-//! A workload is a stream of requests that depends on a seed alone; a contender runs requests; the driver
+//! A workload is a stream of requests that depends only on a seed; a contender runs requests; the driver
 //! knows neither.
 
 pub mod assembly;

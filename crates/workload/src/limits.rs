@@ -1,20 +1,20 @@
-//! What this machine's memory allows: the rates that every other figure is a share of.
+//! The limits of this machine's memory: the rates of which all other figures are a share.
 //!
-//! A record is located by a hash index of 16-byte slots, half full, and lies in a payload of its own. Each
-//! way to read it waits differently:
+//! A record is located by a hash index of 16-byte slots, half full, and has a separate payload. Each way of
+//! reading it waits differently:
 //!
 //! ```text
-//!   dependent   the next key follows from this record: one wait after the other
-//!   plain       independent keys, one after the other: the processor overlaps what it can by itself
+//!   dependent   the next key depends on this record: one wait after another
+//!   plain       independent keys, one after another: only the processor overlaps waits
 //!   group n     n index slots are fetched, then n payloads, then all are read
-//!   AMAC n      n probes, each at its own stage: whose line has come goes on
+//!   AMAC n      n probes, each at its own stage: one continues when its line has arrived
 //! ```
 //!
-//! Sources: group prefetching, Chen et al. 2004; asynchronous memory access chaining, Kocberber et al. 2015;
-//! what is measured so is what BionicDB 4.4 does in hardware. Nothing here touches the store: these are
-//! bare loops over [`PageMemory`], single-threaded or one ground read by several threads. Time is the
-//! threads' own processor time, waits for memory included, so that a machine that others use too distorts
-//! less; sequential bandwidth is by the wall clock.
+//! Sources: group prefetching, Chen et al. 2004; asynchronous memory access chaining, Kocberber et al.
+//! 2015; BionicDB 4.4 does in hardware what is measured here. Nothing here touches the store: these are
+//! bare loops over [`PageMemory`], single-threaded or with several threads reading the same memory. Time is
+//! the threads' own processor time, including waits for memory, so that a shared machine distorts less;
+//! sequential bandwidth uses the wall clock.
 
 use std::io;
 use std::sync::Barrier;
@@ -25,21 +25,21 @@ use weft_base::clock::thread_cpu_nanos;
 use weft_base::memory::{LINE_BYTES, PageMemory, Pages, prefetch, prefetch_bytes};
 use weft_ops::mix64;
 
-/// How probes follow each other.
+/// How probes are interleaved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Each key follows from the record before.
+    /// Each key depends on the previous record.
     Dependent,
-    /// One whole probe after the other.
+    /// One whole probe after another.
     Plain,
-    /// Groups that go through each stage together.
+    /// Groups of probes that go through each stage together.
     Group(usize),
-    /// So many state machines in turn.
+    /// The given number of state machines in turn.
     Amac(usize),
 }
 
 impl Access {
-    /// As cases are named in records.
+    /// The name of a case in records.
     pub fn name(self) -> String {
         match self {
             Access::Dependent => "dependent".to_owned(),
@@ -50,13 +50,13 @@ impl Access {
     }
 }
 
-/// The most probes that one thread keeps in flight here.
+/// Maximum probes in flight per thread.
 const IN_FLIGHT_MAX: usize = 64;
-/// Makes payloads lie in another order than keys. Odd, so that it permutes any power of two.
+/// Orders payloads differently from keys. Odd, so that it permutes any power of two.
 const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// An index and the payloads that it leads to.
+/// An index and the payloads that it refers to.
 pub struct ProbeGround {
     index: Words,
     payloads: Words,
@@ -72,35 +72,35 @@ struct Words {
 }
 
 impl Words {
-    /// Errors: the system has no more memory.
+    /// Errors: out of memory.
     fn new(len: usize, pages: Pages, mut word: impl FnMut(&mut [u64])) -> io::Result<Self> {
         let bytes = len.checked_mul(WORD_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
         let memory = PageMemory::new(bytes, pages)?;
-        // SAFETY: the memory is zeroed, aligned to more than a word, at least `len` words long, and ours
-        // alone.
+        // SAFETY: the memory is zeroed, aligned to more than a word, at least `len` words long, and not
+        // shared.
         word(unsafe { std::slice::from_raw_parts_mut(memory.base().as_ptr().cast::<u64>(), len) });
         Ok(Words { memory, len })
     }
 
     #[inline(always)]
     fn get(&self) -> &[u64] {
-        // SAFETY: as in `new`; never written since.
+        // SAFETY: as in `new`; not written since.
         unsafe { std::slice::from_raw_parts(self.memory.base().as_ptr().cast::<u64>(), self.len) }
     }
 }
 
-/// One probe on its way.
+/// One probe in flight.
 #[derive(Clone, Copy, Default)]
 struct InFlight {
     key: u64,
-    /// Slot in the index; then, once found, the payload.
+    /// The slot in the index; once found, the payload.
     place: usize,
     is_found: bool,
 }
 
 impl ProbeGround {
     /// `record_count` records, rounded up to a power of two, of `payload_bytes` each, rounded up to whole
-    /// lines. Takes 32 bytes of index per record. Errors: the system has no more memory.
+    /// lines. Uses 32 bytes of index per record. Errors: out of memory.
     pub fn new(record_count: usize, payload_bytes: usize, pages: Pages) -> io::Result<Self> {
         let records = record_count.max(64).next_power_of_two();
         let payload_bytes = payload_bytes.max(LINE_BYTES).next_multiple_of(LINE_BYTES);
@@ -130,34 +130,34 @@ impl ProbeGround {
         })
     }
 
-    /// From now on probes read this much of a payload, from its beginning, rounded up to whole lines.
+    /// Makes probes read only this much of each payload, from its start, rounded up to whole lines.
     pub fn read_only(&mut self, bytes: usize) {
         let lines = bytes.max(LINE_BYTES).next_multiple_of(LINE_BYTES);
         self.read_bytes = lines.min(self.payload_bytes);
     }
 
-    /// Records.
+    /// Number of records.
     pub fn record_count(&self) -> u64 {
         self.record_count
     }
 
-    /// Bytes of one payload.
+    /// Size of one payload in bytes.
     pub fn payload_bytes(&self) -> usize {
         self.payload_bytes
     }
 
-    /// Memory of index and payloads.
+    /// Memory of index and payloads in bytes.
     pub fn size_bytes(&self) -> usize {
         self.index.memory.size_bytes() + self.payloads.memory.size_bytes()
     }
 
-    /// Both lie in huge pages.
+    /// Whether both are in huge pages.
     pub fn is_huge(&self) -> bool {
         self.index.memory.is_huge() && self.payloads.memory.is_huge()
     }
 
-    /// Probes per second of all threads together. Each thread runs `probes` probes of uniformly drawn keys;
-    /// the slowest thread's processor time counts.
+    /// Probes per second of all threads together. Each thread runs `probes` probes of uniformly distributed
+    /// keys; the slowest thread's processor time counts.
     pub fn rate(&self, access: Access, probes: usize, threads: usize) -> f64 {
         let threads = threads.max(1);
         let barrier = Barrier::new(threads);
@@ -179,7 +179,7 @@ impl ProbeGround {
         slowest.map_or(0.0, |nanos| (probes * threads) as f64 * 1e9 / nanos.max(1) as f64)
     }
 
-    /// The rate of the best way.
+    /// The rate of the best access strategy.
     pub fn best_rate(&self, probes: usize, threads: usize) -> f64 {
         let ways = [
             Access::Plain,
@@ -191,7 +191,7 @@ impl ProbeGround {
         rates.into_iter().fold(0.0, f64::max)
     }
 
-    /// Runs probes; the sum of all that they read, so that no read may be left out.
+    /// Runs probes; returns the sum of everything read, so that no read can be optimized away.
     fn run(&self, access: Access, probes: usize, keys: &mut Prng) -> u64 {
         match access {
             Access::Dependent => self.dependent(probes),
@@ -214,7 +214,7 @@ impl ProbeGround {
         mix64(key) as usize & (self.index.len / 2 - 1)
     }
 
-    /// The payload that a key leads to. Every key drawn is there.
+    /// The payload of a key. Every drawn key exists.
     #[inline(always)]
     fn find(&self, key: u64) -> usize {
         let (words, mut slot) = (self.index.get(), self.home(key));
@@ -307,7 +307,7 @@ impl ProbeGround {
         }
     }
 
-    /// Looks at slots as far as the line goes that has been fetched.
+    /// Examines slots up to the end of the fetched line.
     #[inline(always)]
     fn step(&self, state: &mut InFlight) {
         let words = self.index.get();
@@ -327,8 +327,8 @@ impl ProbeGround {
     }
 }
 
-/// A chase through one random cycle over `bytes` of lines: hops per second, each waiting for the one before.
-/// Errors: the system has no more memory.
+/// Pointer chasing through one random cycle over `bytes` of lines: hops per second, each dependent on the
+/// previous one. Errors: out of memory.
 pub fn chase_rate(bytes: usize, pages: Pages, hops: usize) -> io::Result<f64> {
     const LINE_WORDS: usize = LINE_BYTES / WORD_BYTES;
     let lines = (bytes / LINE_BYTES).max(2);
@@ -352,8 +352,8 @@ pub fn chase_rate(bytes: usize, pages: Pages, hops: usize) -> io::Result<f64> {
     Ok(hops as f64 * 1e9 / (thread_cpu_nanos() - start).max(1) as f64)
 }
 
-/// Sequential reading of `bytes`, all threads together, in bytes per second; the best of `passes` passes.
-/// Errors: the system has no more memory.
+/// Sequential read bandwidth over `bytes`, all threads together, in bytes per second; the best of `passes`
+/// passes. Errors: out of memory.
 pub fn sequential_rate(bytes: usize, pages: Pages, threads: usize, passes: usize) -> io::Result<f64> {
     let words = Words::new(bytes / WORD_BYTES, pages, |words| words.fill(1))?;
     let words = words.get();
@@ -373,8 +373,8 @@ pub fn sequential_rate(bytes: usize, pages: Pages, threads: usize, passes: usize
     Ok(best)
 }
 
-/// The rate that shares of the limit are taken of: the best way to probe this many records of this size and
-/// to read so much of each; one round, huge pages where there are any. Errors: the system has no more memory.
+/// The rate of which shares of the limit are computed: the best way to probe this many records of this size
+/// and to read this much of each; one round, with huge pages if available. Errors: out of memory.
 pub fn probe_rate(
     record_count: usize,
     payload_bytes: usize,
@@ -391,7 +391,7 @@ pub fn probe_rate(
 mod tests {
     use super::*;
 
-    /// Every way reads the same records, so the sums agree.
+    /// All access strategies read the same records, so the sums agree.
     #[test]
     fn all_ways_read_the_same() {
         for payload_bytes in [64, 1024] {
@@ -404,7 +404,7 @@ mod tests {
             let plain = sum(Access::Plain);
             assert_eq!(sum(Access::Group(16)), plain);
             assert_eq!(sum(Access::Group(32)), plain);
-            // One state machine at a time keeps the order; several draw further than they finish.
+            // A single state machine keeps the order; several draw more than they finish.
             assert_eq!(sum(Access::Amac(1)), plain);
             assert_ne!(sum(Access::Amac(24)), 0);
             let mut part = ProbeGround::new(1_000, payload_bytes, Pages::Ordinary).unwrap();

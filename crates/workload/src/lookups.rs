@@ -1,10 +1,11 @@
-//! Lookups in the store's indexes beside the bare limit over as much memory: serial and interleaved, hash and
-//! ordered, reading nothing, one field or all of a record.
+//! Lookups in the store's indexes, compared with the bare limit over as much memory: serial and
+//! interleaved, hash and ordered, reading nothing, one field or all of a record.
 //!
-//! One table of records of equal size, a hash index and an ordered index on its key, and a [`ProbeGround`] of
-//! as many payloads as long. Who measures alternates the store with the ground, so that both see the same
-//! machine. Keys are uniform. Rates are per second of the thread's processor time, as in [`crate::limits`],
-//! and include drawing and encoding the key. Source: BionicDB 5.4, which measures its indexes so.
+//! One table of records of equal size, a hash index and an ordered index on its key, and a [`ProbeGround`]
+//! with as many payloads of the same length. The caller alternates between store and ground, so that both
+//! see the same machine conditions. Keys are uniform. Rates are per second of the thread's processor time,
+//! as in [`crate::limits`], and include drawing and encoding the key. Source: BionicDB 5.4, which measures
+//! its indexes this way.
 
 use std::io;
 use std::sync::Arc;
@@ -24,13 +25,13 @@ const TABLE: TableId = TableId(FIRST_OBJECT_ID);
 const HASH: IndexId = IndexId(FIRST_OBJECT_ID + 1);
 const ORDERED: IndexId = IndexId(FIRST_OBJECT_ID + 2);
 const FIELDS: usize = 8;
-/// Bytes of a field that are read.
+/// Bytes read of a field.
 const FIELD_BYTES_READ: usize = 64;
-/// Keys handed to the store at once.
+/// Keys passed to the store at once.
 const GROUP_KEYS: usize = 256;
 const ROWS_PER_MEMBER: u64 = 10_000;
 
-/// Which index a key is looked up in.
+/// The index used for a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Index {
     /// One line of a hash table.
@@ -39,10 +40,10 @@ pub enum Index {
     Ordered,
 }
 
-/// What is read of the record that was found.
+/// What is read of a found record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// Nothing but its header and key: BionicDB's SEARCH.
+    /// Only its header and key: BionicDB's SEARCH.
     Locate,
     /// 64 bytes of the middle field.
     Field,
@@ -50,23 +51,23 @@ pub enum Read {
     Whole,
 }
 
-/// How lookups follow each other.
+/// How lookups are interleaved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupMode {
-    /// One after the other.
+    /// One after another.
     Serial,
-    /// So many lookups planned, fetched together, then made.
+    /// The given number of lookups planned, prefetched together, then executed.
     Probes(usize),
     /// [`ReadView::lookup_group`].
     Group,
 }
 
-/// Why there is nothing to measure.
+/// Why the measurement cannot run.
 #[derive(Debug)]
 pub enum LookupError {
-    /// The store refused.
+    /// An error of the store.
     Store(SqlError),
-    /// The system has no more memory.
+    /// Out of memory.
     Memory(io::Error),
 }
 
@@ -87,7 +88,7 @@ impl From<SqlError> for LookupError {
     }
 }
 
-/// The table and the ground.
+/// The table, and the ground for the limit.
 pub struct Lookups {
     store: Arc<Store>,
     layout: Arc<RowLayout>,
@@ -98,8 +99,8 @@ pub struct Lookups {
 }
 
 impl Lookups {
-    /// Loads `record_count` records, rounded up to a power of two, with eight fields that take `record_bytes`
-    /// together. Without `ordered` there is no ordered index. Takes twice the records' memory.
+    /// Loads `record_count` records, rounded up to a power of two, with eight fields of `record_bytes` in
+    /// total. Without `ordered` there is no ordered index. Uses twice the records' memory.
     pub fn new(record_count: u64, record_bytes: usize, ordered: bool) -> Result<Self, LookupError> {
         let record_count = record_count.max(GROUP_KEYS as u64).next_power_of_two();
         let def = definition(ordered);
@@ -114,7 +115,7 @@ impl Lookups {
         for first in (0..record_count).step_by(ROWS_PER_MEMBER as usize) {
             let mut member = batch.member(0);
             for number in first..record_count.min(first + ROWS_PER_MEMBER) {
-                // An odd factor permutes: records do not lie in the order of their keys.
+                // An odd factor permutes: records are not stored in key order.
                 let id = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) & (record_count - 1);
                 def.layout.set_fixed_u64(&mut row, 0, id);
                 member.insert(TABLE, &row)?;
@@ -136,18 +137,18 @@ impl Lookups {
         })
     }
 
-    /// Records.
+    /// Number of records.
     pub fn record_count(&self) -> u64 {
         self.record_count
     }
 
-    /// Bytes of one encoded record.
+    /// Size of one encoded record in bytes.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
-    /// Records inserted per second while loading, one after the other, into all indexes that there are; the
-    /// record itself is copied too.
+    /// Records inserted per second during loading, one after another, into all indexes; includes copying
+    /// the record.
     pub fn load_rate(&self) -> f64 {
         self.load_rate
     }
@@ -157,7 +158,7 @@ impl Lookups {
         &self.store
     }
 
-    /// The best bare rate for reading as much of as many records of the same size, on one thread.
+    /// The best bare rate for reading the same amount of as many records of the same size, on one thread.
     pub fn limit_rate(&mut self, read: Read, probes: usize) -> f64 {
         self.limit.read_only(match read {
             Read::Locate | Read::Field => FIELD_BYTES_READ,
@@ -219,7 +220,7 @@ fn definition(ordered: bool) -> TableDef {
     }
 }
 
-/// One measurement; each way returns the lookups done and the sum of what was read.
+/// One measurement; each mode returns the number of lookups and the sum of what was read.
 struct Run<'s> {
     view: ReadView<'s>,
     layout: &'s RowLayout,

@@ -1,18 +1,18 @@
-//! What the machine under this one took.
+//! Processor time stolen by the hypervisor.
 //!
-//! On a virtual machine a processor that has work may be given to somebody else for a while: nobody here
-//! runs then, and a transaction takes that much longer. The system counts that time where the hypervisor
-//! tells it, and figures of latency stand beside it.
+//! On a virtual machine, a processor that has work may be given to another machine for a while: nothing
+//! runs here then, and a transaction takes that much longer. The system counts that time if the hypervisor
+//! reports it, and it is reported next to latencies.
 //!
 //! Source: proc(5), `/proc/stat`, the eighth number of the line `cpu`.
 
 use std::time::Duration;
 
-/// Length of a tick of `/proc/stat` (`USER_HZ`, a constant of the interface on all machines we build for).
+/// Length of a tick of `/proc/stat` (`USER_HZ`, a constant of the interface on all supported machines).
 const TICK: Duration = Duration::from_millis(10);
 
-/// Processor time that this machine's processors had work for and did not get, all together since it was
-/// started. `None` where the system does not tell.
+/// Processor time for which this machine's processors had work but were not scheduled, in total since boot.
+/// `None` if the system does not report it.
 pub fn stolen_time() -> Option<Duration> {
     stolen_in(&std::fs::read_to_string("/proc/stat").ok()?)
 }

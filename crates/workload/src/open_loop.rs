@@ -1,19 +1,19 @@
-//! Open-loop load: transactions are due at times of their own, however slow the answers are.
+//! Open-loop load: transactions are due at given times, however slow the answers are.
 //!
-//! A closed loop hides a stall: while one transaction hangs, its client asks for nothing, and one long
-//! latency stands for the hundreds that would have been. Here the times at which transactions are due are
-//! drawn beforehand (a Poisson process), a client that is late starts at once all that are due by then, and
-//! latency counts from the time at which a transaction was due.
+//! A closed loop hides stalls: while one transaction hangs, its client sends nothing, and one long latency
+//! stands for the hundreds that would have occurred. Here the due times of transactions are drawn
+//! beforehand (a Poisson process), a client that is late starts all due transactions at once, and latency
+//! counts from the time at which a transaction was due.
 //!
 //! ```text
-//! due      |  |     |  | |    |      the process goes on through a stall
-//! started  |  |          |||  |      what came due meanwhile starts together: that is how batches grow
+//! due      |  |     |  | |    |      due times continue through a stall
+//! started  |  |          |||  |      late transactions start together: that is how batches grow
 //! latency  from due to finish
 //! ```
 //!
-//! A machine that takes a core away for a while delays everybody, and that is no fault of what is measured.
-//! So [`Bare`], which has nothing to do, takes turns with it under the same schedule: what it reports is what
-//! the machine, the timer and the loop itself do to a thread.
+//! A machine that takes a core away for a while delays everything, which is not the fault of the measured
+//! system. So [`Bare`], which does nothing, takes turns with it under the same schedule: it measures the
+//! delays that the machine, the timer and the loop itself cause.
 //!
 //! Source: G. Tene's "coordinated omission"; YCSB's `intended` measurements; his jHiccup for [`Bare`].
 
@@ -25,7 +25,7 @@ use weft_base::Prng;
 
 use crate::driver::{COUNTING, Client, Contender, Finished, RunError, STOPPED, Share};
 
-/// A contender whose transactions are over as soon as they start.
+/// A contender whose transactions finish as soon as they start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bare;
 
@@ -52,14 +52,14 @@ impl<R> Contender<R> for Bare {
 }
 
 impl Bare {
-    /// The name that tables print.
+    /// The name in tables.
     pub const NAME: &str = "bare";
 }
 
-/// Waits shorter than this are spent looking at the clock: a sleep may end that much too late.
+/// Shorter waits poll the clock: a sleep may overshoot by this much.
 const SPIN: Duration = Duration::from_micros(80);
 
-/// The gaps between arrivals of a Poisson process. Depends on rate and seed alone.
+/// The gaps between arrivals of a Poisson process. Depends only on rate and seed.
 #[derive(Debug, Clone)]
 pub struct Arrivals {
     mean_gap_seconds: f64,
@@ -67,7 +67,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// `rate` arrivals a second on average; below one in a million seconds counts as that.
+    /// `rate` arrivals per second on average; at least one in a million seconds.
     pub fn new(rate: f64, seed: u64) -> Self {
         Self {
             mean_gap_seconds: 1.0 / rate.max(1e-6),
@@ -77,7 +77,7 @@ impl Arrivals {
 
     /// The time from one arrival to the next.
     pub fn gap(&mut self) -> Duration {
-        // 1 - u lies in (0, 1], so the logarithm is finite; a day bounds what the clock must add.
+        // 1 - u is in (0, 1], so the logarithm is finite; a day bounds what is added to the clock.
         let seconds = -(1.0 - self.random.unit_f64()).ln() * self.mean_gap_seconds;
         Duration::from_secs_f64(seconds.clamp(0.0, 86_400.0))
     }
@@ -118,7 +118,7 @@ pub(crate) fn serve_client<'c, R>(
     }
 }
 
-/// Returns at `due`, or soon after the round ended.
+/// Waits until `due`, or until shortly after the end of the round.
 fn wait_until(due: Instant, phase: &AtomicU8) {
     const LOOK: Duration = Duration::from_millis(20);
     loop {
@@ -146,7 +146,7 @@ mod tests {
         let gaps = draw(1);
         let mean = gaps.iter().sum::<Duration>().as_secs_f64() / gaps.len() as f64;
         assert!((mean - 0.001).abs() < 0.000_03, "{mean}");
-        // Exponential: a share e^-1 of the gaps is longer than the mean.
+        // Exponential distribution: a fraction e^-1 of the gaps is longer than the mean.
         let longer = gaps.iter().filter(|gap| gap.as_secs_f64() > 0.001).count() as f64 / 20_000.0;
         assert!((longer - 0.3679).abs() < 0.015, "{longer}");
         assert_eq!(gaps, draw(1));

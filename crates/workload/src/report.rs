@@ -1,12 +1,12 @@
-//! Results: one record per figure, as a line of JSON or as a table for people.
+//! Results: one record per figure, as a line of JSON or as a human-readable table.
 //!
 //! ```json
 //! {"bench":"ycsb","case":"a theta=0.9","config":"...","metric":"throughput","value":1.5e5,"unit":"1/s",
 //!  "baseline":"two-phase locking","ratio":2.1}
 //! ```
 //!
-//! `ratio` is the value over the same metric of `baseline`, measured in the same run; both are null where
-//! there is nothing to compare with.
+//! `ratio` is the value divided by the same metric of `baseline`, measured in the same run; both are null
+//! if there is no baseline.
 
 use std::fmt::Write;
 
@@ -19,24 +19,24 @@ use crate::driver::Measured;
 pub struct Record {
     /// The benchmark, such as `ycsb`.
     pub bench: String,
-    /// What was run and by which contender.
+    /// The case and the contender.
     pub case: String,
-    /// Sizes and settings, enough to run it again.
+    /// Sizes and settings, sufficient to repeat the run.
     pub config: String,
-    /// What was measured.
+    /// The metric.
     pub metric: String,
-    /// The figure.
+    /// The value.
     pub value: f64,
     /// Its unit.
     pub unit: String,
-    /// The contender that `ratio` compares with.
+    /// The contender to which `ratio` refers.
     pub baseline: Option<String>,
-    /// `value` over the baseline's value.
+    /// `value` divided by the baseline's value.
     pub ratio: Option<f64>,
 }
 
 impl Record {
-    /// A figure that is compared with nothing: where and how it was taken, its metric, value and unit.
+    /// A figure without a baseline: its benchmark, case and configuration, metric, value and unit.
     pub fn new(bench: &str, case: &str, config: &str, metric: &str, value: f64, unit: &str) -> Self {
         Record {
             bench: bench.to_owned(),
@@ -50,8 +50,8 @@ impl Record {
         }
     }
 
-    /// The same figure beside `baseline`'s of the same metric, by name and value. Nothing changes where there
-    /// is none or it is not above zero and finite.
+    /// The same figure with a baseline of the same metric, given by name and value. Unchanged if there is
+    /// none or its value is not positive and finite.
     #[must_use]
     pub fn beside(mut self, baseline: Option<(&str, f64)>) -> Self {
         if let Some((name, against)) = baseline
@@ -64,7 +64,7 @@ impl Record {
         self
     }
 
-    /// The record as one line of JSON, without newline. Figures that are not finite become null.
+    /// The record as one line of JSON, without a newline. Non-finite figures become null.
     pub fn to_json(&self) -> String {
         let mut out = String::from("{");
         for (name, text) in [
@@ -97,11 +97,11 @@ fn json_number(value: Option<f64>) -> String {
     }
 }
 
-/// Metric, unit, and how it is taken from a contender's rounds.
+/// Metric, unit, and its computation from a contender's rounds.
 type Figure = (&'static str, &'static str, fn(&Measured) -> f64);
 
-/// What every contender's rounds are reported as; the others are compared with the contender named
-/// `baseline`.
+/// The records of every contender's rounds, with the contender named `baseline` as the baseline of the
+/// others.
 pub fn records(bench: &str, case: &str, config: &str, all: &[Measured], baseline: &str) -> Vec<Record> {
     let base = all.iter().find(|measured| measured.name == baseline);
     let mut records = Vec::new();
@@ -130,7 +130,7 @@ fn contender_case(case: &str, measured: &Measured) -> String {
     format!("{case} {}", measured.name).trim().to_owned()
 }
 
-/// The shape of the load as the engine saw it, where a contender counts it.
+/// The shape of the load as seen by the engine, if a contender counts it.
 fn counter_records(bench: &str, case: &str, config: &str, measured: &Measured) -> Vec<Record> {
     let batches = measured.counter("batches");
     let one_shot = measured.counter("one_shot");
@@ -151,11 +151,11 @@ fn counter_records(bench: &str, case: &str, config: &str, measured: &Measured) -
             measured.counter("deferrals") / commits.max(1.0),
         );
     }
-    // Each takes processor time and the disk from whoever commits meanwhile.
+    // Checkpoints compete with commits for processor time and the disk.
     if measured.counter("checkpoints") > 0.0 {
         add("checkpoints", "1", measured.counter("checkpoints"));
     }
-    // Nobody here ran meanwhile, so a long latency may be the machine's.
+    // The machine ran something else then, so long latencies may not be the contender's.
     if let Some(stolen) = measured.stolen() {
         add("stolen", "ms", stolen.as_secs_f64() * 1000.0);
     }
@@ -217,7 +217,7 @@ pub fn human(value: f64) -> String {
     }
 }
 
-/// Columns side by side: the first to the left, the others to the right.
+/// Aligns columns: the first left, the others right.
 fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |at: usize| {

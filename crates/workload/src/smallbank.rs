@@ -1,21 +1,21 @@
-//! SmallBank: six short transactions over customers who have a savings and a checking account each.
+//! SmallBank: six short transactions over customers with one savings and one checking account each.
 //!
 //! Source: M. Alomari, M. Cahill, A. Fekete, U. Röhm, "The cost of serializability on platforms that use
-//! snapshot isolation", ICDE 2008; the mix is H-Store's. Reads and writes cross tables, so lost updates and
-//! write skew both break it.
+//! snapshot isolation", ICDE 2008; the mix is H-Store's. Reads and writes span tables, so that both lost
+//! updates and write skew violate it.
 //!
 //! | transaction      | share | what it does                                                          |
 //! |------------------|------:|-----------------------------------------------------------------------|
 //! | Balance          |  15 % | reads both accounts                                                   |
 //! | DepositChecking  |  15 % | checking += v                                                         |
 //! | TransactSavings  |  15 % | savings += v, rolled back if that would make them negative            |
-//! | Amalgamate       |  15 % | moves all of customer a to customer b's checking                      |
-//! | WriteCheck       |  15 % | checking -= v, and a penalty if both accounts together do not have it |
-//! | SendPayment      |  25 % | checking of a to checking of b, rolled back if a lacks it             |
+//! | Amalgamate       |  15 % | moves all of customer a's money to customer b's checking              |
+//! | WriteCheck       |  15 % | checking -= v, plus a penalty unless both accounts together cover v   |
+//! | SendPayment      |  25 % | from a's checking to b's checking, rolled back if a's is not enough   |
 //!
-//! What makes it checkable: each account row keeps beside its `balance` the `flow`, the sum of what came from
-//! outside or left the bank through it. At any boundary all balances together are what was loaded plus all
-//! flows, and no savings are negative.
+//! To make it checkable, each account row has a `flow` in addition to its `balance`: the sum of the amounts
+//! that entered or left the bank through it. At any boundary the sum of all balances is the loaded sum plus
+//! all flows, and no savings are negative.
 
 use std::sync::Arc;
 
@@ -32,12 +32,12 @@ use crate::embedded::load;
 use crate::stream::{Rollbacks, Stream, StreamSeed, Transaction, Workload};
 use crate::zipf::{Scramble, ZipfKeys};
 
-/// What every account holds at first, in cents.
+/// The initial balance of every account, in cents.
 const LOADED: i64 = 1_000_000;
-/// What a check costs that is not covered, in cents.
+/// The penalty for an uncovered check, in cents.
 const PENALTY: i32 = 100;
 
-/// Names of the six, as [`Transaction::kind`] numbers them.
+/// Names of the six transactions, indexed by [`Transaction::kind`].
 const KINDS: [&str; 6] = [
     "balance",
     "deposit_checking",
@@ -46,19 +46,19 @@ const KINDS: [&str; 6] = [
     "write_check",
     "send_payment",
 ];
-/// Shares in a hundred.
+/// Shares in percent.
 const SHARES: [u64; 6] = [15, 15, 15, 15, 15, 25];
 
-/// Customers, and which of them are popular.
+/// The number of customers, and their popularity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SmallBankShape {
     /// Customers, numbered from 0; at least 2.
     pub customers: u64,
-    /// Zipf's theta, where no hot set is given.
+    /// Zipf's theta, if there is no hot set.
     pub theta: f64,
-    /// Customers of the hot set; 0: none.
+    /// Customers in the hot set; 0 for none.
     pub hot_customers: u64,
-    /// Share of accesses that go to the hot set, in thousandths.
+    /// Share of accesses to the hot set, in thousandths.
     pub hot_permille: u64,
 }
 
@@ -69,7 +69,7 @@ pub struct SmallBank {
 }
 
 impl SmallBank {
-    /// Creates and fills the tables; `progress` hears of rows.
+    /// Creates and fills the tables; `progress` is called with the number of rows.
     pub fn load(
         database: &Database,
         shape: SmallBankShape,
@@ -107,7 +107,7 @@ impl SmallBank {
 
 const NOBODY: &str = "no such customer";
 
-/// savings and checking of a procedure.
+/// The tables savings and checking of a procedure.
 fn tables(p: &mut Procedure<'_>) -> (Table, Table) {
     (p.table("savings"), p.table("checking"))
 }
@@ -131,7 +131,7 @@ fn balance(catalog: &Catalog) -> Result<Arc<Program>, RunError> {
     p.finish("balance")
 }
 
-/// `balance += amount`, `flow += amount` of one account; the new balance must not be negative if `covered`.
+/// `balance += amount`, `flow += amount` on one account; the new balance must not be negative if `covered`.
 fn deposit(catalog: &Catalog, name: &str, account: &str, covered: bool) -> Result<Arc<Program>, RunError> {
     let mut p = Procedure::new(catalog);
     let account = p.table(account);
@@ -203,7 +203,7 @@ fn write_check(catalog: &Catalog) -> Result<Arc<Program>, RunError> {
         p.load(row, &checking, "balance"),
     );
     let both = p.compute(Op::Add, a, held);
-    // One register holds what is taken: the amount, and the penalty unless both accounts cover it.
+    // One register holds the amount taken: the check, plus the penalty unless both accounts cover it.
     p.unless(Cond::Ge, both, amount, |p| {
         let penalty = p.number(PENALTY);
         p.b.arithmetic(Op::Add, amount, amount, penalty);
@@ -290,7 +290,7 @@ impl Stream for SmallBankStream<'_> {
             Value::Int8(first.cast_signed()),
             Value::Int8(second.cast_signed()),
         );
-        // 1 to 100 units; savings are also taken from.
+        // 1 to 100 units; savings may also decrease.
         let amount = (1 + self.random.below(100)).cast_signed() * 100;
         let values = match kind {
             0 => vec![first],

@@ -1,4 +1,4 @@
-//! A workload as whoever runs it sees it: transactions as programs with bound inputs, by seed.
+//! The interface of a workload to its drivers: transactions as programs with bound inputs, by seed.
 //!
 //! ```text
 //! Workload --stream(number, seed)--> Stream --> Transaction { program, inputs, kind }
@@ -6,9 +6,9 @@
 //!                                                  `-> crate protocols     other concurrency controls
 //! ```
 //!
-//! A stream depends on its seed and its number alone, so every contender gets the same transactions. Drawing
-//! one costs some hundred nanoseconds; a contender that must not pay for it while it is measured draws a
-//! [`Tape`] beforehand.
+//! A stream depends only on its seed and its number, so every contender gets the same transactions. Drawing
+//! one costs some hundred nanoseconds; a contender for which that must not be measured draws a [`Tape`]
+//! beforehand.
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ use crate::driver::RunError;
 /// A transaction to run.
 #[derive(Debug, Clone)]
 pub struct Transaction {
-    /// What to run.
+    /// The program to run.
     pub program: Arc<Program>,
     /// Its inputs, encoded with the program's input layout.
     pub inputs: Vec<u8>,
-    /// Which of [`Workload::kinds`].
+    /// Index into [`Workload::kinds`].
     pub kind: usize,
-    /// The transaction will roll itself back.
+    /// Whether the transaction will roll itself back.
     pub rolls_back: bool,
 }
 
 impl Transaction {
-    /// One that means to commit.
+    /// A transaction that is expected to commit.
     pub fn new(program: &Arc<Program>, inputs: Vec<u8>, kind: usize) -> Self {
         Self {
             program: Arc::clone(program),
@@ -44,11 +44,11 @@ impl Transaction {
 
 /// An endless stream of transactions.
 pub trait Stream: Send {
-    /// The next one.
+    /// The next transaction.
     fn draw(&mut self) -> Result<Transaction, RunError>;
 }
 
-/// Which stream of how many, and from which seed.
+/// The seed, number and count of streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamSeed {
     /// Different in every round.
@@ -62,37 +62,37 @@ pub struct StreamSeed {
 /// Which transactions may roll themselves back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rollbacks {
-    /// None: an error is an error.
+    /// None: every error is a failure.
     None,
-    /// Those that say so when they are drawn, and no others.
+    /// Exactly those marked when they are drawn.
     AsDrawn,
-    /// Whichever meet the wrong data.
+    /// Any, depending on the data.
     DependOnData,
 }
 
-/// Loaded tables, compiled programs, and what must hold after any run.
+/// Loaded tables, compiled programs, and the invariants of every run.
 pub trait Workload: Sync {
     /// The benchmark's name in records.
     fn name(&self) -> &'static str;
 
-    /// Names of the kinds of transactions.
+    /// Names of the transaction kinds.
     fn kinds(&self) -> &'static [&'static str];
 
     /// One client's stream.
     fn stream(&self, seed: StreamSeed) -> Box<dyn Stream + '_>;
 
-    /// True when a stream may be played again from its start: nothing in it may happen only once.
+    /// Whether a stream may be replayed from its start: nothing in it may be limited to once.
     fn repeats(&self) -> bool;
 
     /// Which transactions may roll themselves back.
     fn rollbacks(&self) -> Rollbacks;
 
-    /// Checks the newest state; returns what was checked, a line each. The error says what does not hold.
-    /// `committed` is how many transactions committed since loading.
+    /// Checks the newest state; returns what was checked, one line each. The error says which invariant is
+    /// violated. `committed` is the number of transactions committed since loading.
     fn check(&self, store: &Arc<Store>, committed: u64) -> Result<Vec<String>, String>;
 }
 
-/// Transactions drawn beforehand, played in a circle.
+/// Transactions drawn beforehand, repeated in a circle.
 #[derive(Debug, Clone)]
 pub struct Tape {
     transactions: Vec<Transaction>,

@@ -1,32 +1,32 @@
-//! TPC-B as pgbench has it: one account, its teller and its branch change by one amount, and a history row
-//! says so.
+//! TPC-B as in pgbench: one account, its teller and its branch change by one amount, which is recorded in a
+//! history row.
 //!
-//! Source: TPC Benchmark B, revision 2.0, with the simplifications of PostgreSQL's pgbench ("tpcb-like": the
-//! account need not belong to the branch). The invariant that makes it a test as well as a benchmark: the
-//! balances of all accounts, all tellers and all branches and the amounts in the history have the same sum,
-//! and there is one history row for each commit.
+//! Source: TPC Benchmark B, revision 2.0, with the simplifications of PostgreSQL's pgbench ("tpcb-like":
+//! the account need not belong to the branch). Its invariant makes it a test as well as a benchmark: the
+//! balances of all accounts, of all tellers and of all branches and the amounts in the history have the
+//! same sum, and there is one history row per commit.
 
 use weft_base::Prng;
 
-/// Tellers of one branch.
+/// Tellers per branch.
 pub const TELLERS_PER_BRANCH: u64 = 10;
 
-/// How large the bank is.
+/// The size of the bank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
     /// Branches; pgbench's scale factor.
     pub branches: u64,
-    /// Accounts of one branch; pgbench has 100,000, smaller banks load faster.
+    /// Accounts per branch; pgbench has 100,000, smaller banks load faster.
     pub accounts_per_branch: u64,
 }
 
 impl Scale {
-    /// All accounts, numbered from 1.
+    /// Number of accounts, which are numbered from 1.
     pub fn accounts(self) -> u64 {
         self.branches * self.accounts_per_branch
     }
 
-    /// All tellers, numbered from 1.
+    /// Number of tellers, which are numbered from 1.
     pub fn tellers(self) -> u64 {
         self.branches * TELLERS_PER_BRANCH
     }
@@ -53,7 +53,7 @@ pub struct TpcbSource {
 }
 
 impl TpcbSource {
-    /// A stream that depends on nothing but its arguments.
+    /// A stream that depends only on its arguments.
     pub fn new(scale: Scale, seed: u64) -> Self {
         Self {
             scale,
@@ -79,7 +79,8 @@ pub const CREATE_TABLES: [&str; 4] = [
     "CREATE TABLE pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22))",
 ];
 
-/// The statements between BEGIN and COMMIT, in pgbench's order; `$1` is the first of each statement's inputs.
+/// The statements between BEGIN and COMMIT, in pgbench's order; `$1` is the first of each statement's
+/// inputs.
 pub const STATEMENTS: [(&str, &[Input]); 5] = [
     (
         "UPDATE pgbench_accounts SET abalance = abalance + $1 WHERE aid = $2",
@@ -129,7 +130,7 @@ impl Input {
     }
 }
 
-/// The whole transaction as one simple-query message, literals in place.
+/// The whole transaction as one simple-query message, with literals.
 pub fn message(transaction: &TpcbTransaction) -> String {
     let TpcbTransaction { aid, tid, bid, delta } = transaction;
     format!(
@@ -151,7 +152,7 @@ pub const SUMS: &str = "SELECT (SELECT sum(abalance) FROM pgbench_accounts)::big
      (SELECT coalesce(sum(delta), 0) FROM pgbench_history)::bigint, \
      (SELECT count(*) FROM pgbench_history)::bigint";
 
-/// What [`SUMS`] returns.
+/// The result of [`SUMS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sums {
     /// Sum of account balances.
@@ -167,7 +168,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Checks conservation; `committed` is how many transactions ended in a commit since the bank was loaded.
+    /// Checks the invariant; `committed` is the number of transactions committed since the bank was loaded.
     /// The error says which sum differs.
     pub fn check(&self, committed: u64) -> Result<(), String> {
         let sums = [
@@ -190,7 +191,7 @@ impl Sums {
     }
 }
 
-/// Rows of one table of the bank in COPY's text form.
+/// A table of the bank, with its rows in COPY's text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BankTable {
     /// pgbench_branches
@@ -205,7 +206,7 @@ impl BankTable {
     /// The tables in the order of loading.
     pub const ALL: [BankTable; 3] = [BankTable::Branches, BankTable::Tellers, BankTable::Accounts];
 
-    /// `COPY ... FROM STDIN` for it.
+    /// Its `COPY ... FROM STDIN` statement.
     pub fn copy_statement(self) -> &'static str {
         match self {
             BankTable::Branches => "COPY pgbench_branches (bid, bbalance) FROM STDIN",
@@ -214,7 +215,7 @@ impl BankTable {
         }
     }
 
-    /// How many rows it has at `scale`.
+    /// Its number of rows at `scale`.
     pub fn row_count(self, scale: Scale) -> u64 {
         match self {
             BankTable::Branches => scale.branches,

@@ -1,9 +1,9 @@
-//! YCSB: point reads, updates, inserts and scans of one table with skewed keys.
+//! YCSB: point reads, updates, inserts and scans on one table with skewed keys.
 //!
-//! Source: B. Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010, workloads A to F; the
-//! transactions of several accesses are Hobbes' (3.1) and BionicDB's (5.3), as are the sizes of
-//! [`YcsbShape::hobbes`] and [`YcsbShape::bionicdb`] (Hobbes 4: 8 fields of 64 bytes, one field
-//! read or written; BionicDB 5.3: 16 accesses to 1 KB records, 300 K a worker, scans of 50).
+//! Source: B. Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010, workloads A to F;
+//! transactions of several accesses are from Hobbes (3.1) and BionicDB (5.3), as are the sizes of
+//! [`YcsbShape::hobbes`] and [`YcsbShape::bionicdb`] (Hobbes 4: 8 fields of 64 bytes, one field read or
+//! written; BionicDB 5.3: 16 accesses to 1 KB records, 300 K per worker, scans of 50).
 //!
 //! ```text
 //! table usertable(ycsb_key bigint primary key, field0 text, field1 text, ...)
@@ -11,15 +11,15 @@
 //!              read; F's updates read the row first
 //! D            `accesses` reads near the newest key, or one insert
 //! E            `accesses` scans, or one insert
-//! an update writes one field, the same of every row it writes
+//! an update writes one field, the same in every row of the transaction
 //! ```
 //!
-//! Updates come before reads in a transaction, so that a transaction's shape is only (updates, reads, field),
-//! and one program per shape is enough.
+//! Updates precede reads in a transaction, so that a transaction's shape is only (updates, reads, field),
+//! and one program per shape suffices.
 //!
-//! Differences from YCSB's own client: keys are integers and new ones follow the loaded ones (there, keys are
-//! hashed strings), so a scan of n keys is a range of n numbers; "latest" looks back from the stream's own
-//! newest insert, so that what it names has been inserted before.
+//! Differences from YCSB's own client: keys are integers and new ones follow the loaded ones (there, keys
+//! are hashed strings), so a scan of n keys is a range of n numbers; "latest" counts back from the stream's
+//! own newest insert, so that the key has already been inserted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,15 +29,15 @@ use weft_base::Prng;
 
 use crate::zipf::{Scramble, Zipf, ZipfKeys};
 
-/// Name of the one table.
+/// Name of the only table.
 pub const TABLE: &str = "usertable";
 
-/// Which operations, in which shares.
+/// The mix of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mix {
     /// Update heavy: half of the accesses write.
     A,
-    /// Read heavy: one in twenty writes.
+    /// Read heavy: one access in twenty writes.
     B,
     /// Read only.
     C,
@@ -50,10 +50,10 @@ pub enum Mix {
 }
 
 impl Mix {
-    /// All, by letter.
+    /// All mixes, by letter.
     pub const ALL: [Mix; 6] = [Mix::A, Mix::B, Mix::C, Mix::D, Mix::E, Mix::F];
 
-    /// Updates in a hundred accesses.
+    /// Updates per hundred accesses.
     pub fn update_percent(self) -> u64 {
         match self {
             Mix::A | Mix::F => 50,
@@ -62,7 +62,7 @@ impl Mix {
         }
     }
 
-    /// Inserts in a hundred transactions.
+    /// Inserts per hundred transactions.
     pub fn insert_percent(self) -> u64 {
         match self {
             Mix::D | Mix::E => 5,
@@ -82,7 +82,7 @@ impl Mix {
         }
     }
 
-    /// Reads the letter in either case.
+    /// Parses the letter in either case.
     pub fn from_letter(letter: &str) -> Option<Self> {
         Mix::ALL
             .into_iter()
@@ -101,34 +101,34 @@ pub enum ReadOf {
     Nothing,
 }
 
-/// How many rows a scan of workload E covers.
+/// The number of rows scanned in workload E.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanLength {
-    /// From one to this many, uniformly: YCSB's.
+    /// From one to this many, uniformly: as in YCSB.
     UpTo(u64),
-    /// Always as many, and no inserts: BionicDB's.
+    /// Always this many, and no inserts: as in BionicDB.
     Exactly(u64),
 }
 
 /// Sizes of the table and of its transactions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct YcsbShape {
-    /// Rows, with keys 0..records.
+    /// Number of rows, with keys 0..records.
     pub records: u64,
-    /// Fields of a row, beside the key.
+    /// Fields per row, in addition to the key.
     pub fields: usize,
-    /// Bytes of one field.
+    /// Bytes per field.
     pub field_bytes: usize,
-    /// Accesses of one transaction; each to another key.
+    /// Accesses per transaction, each to a different key.
     pub accesses: usize,
     /// What a read returns.
     pub read_of: ReadOf,
-    /// Rows of a scan.
+    /// Rows per scan.
     pub scan: ScanLength,
 }
 
 impl YcsbShape {
-    /// Hobbes 4: one access to one field of 64 bytes, 8 of them in a record.
+    /// Hobbes 4: one access to one field of 64 bytes, 8 fields per record.
     pub fn hobbes(records: u64) -> Self {
         Self {
             records,
@@ -140,7 +140,7 @@ impl YcsbShape {
         }
     }
 
-    /// BionicDB 5.3: 16 accesses to records of 1 KB, 300 K of them a worker.
+    /// BionicDB 5.3: 16 accesses to records of 1 KB, 300 K records per worker.
     pub fn bionicdb(workers: u64) -> Self {
         Self {
             records: 300_000 * workers.max(1),
@@ -153,25 +153,25 @@ impl YcsbShape {
     }
 }
 
-/// How keys are chosen.
+/// The distribution of keys.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Skew {
     /// Zipf's law, scrambled; 0 is uniform.
     Zipf(f64),
-    /// A set of hot keys takes a share of all accesses, the rest is uniform over all keys.
+    /// A set of hot keys gets a share of all accesses; the rest is uniform over all keys.
     Hot {
-        /// Keys of the set.
+        /// Number of hot keys.
         keys: u64,
         /// Their share of accesses, in thousandths.
         share_permille: u64,
     },
 }
 
-/// Which partition owns a key.
+/// The partition that owns a key.
 pub type OwnerOf = Arc<dyn Fn(u64) -> usize + Send + Sync>;
 
-/// How many rows of a transaction lie with others than the owner of its first row (BionicDB 5.7). Every owner
-/// has rows enough for that.
+/// How many rows of a transaction belong to owners other than that of its first row (BionicDB 5.7). Every
+/// owner has enough rows for that.
 #[derive(Clone)]
 pub struct Remoteness {
     owner_of: OwnerOf,
@@ -179,18 +179,18 @@ pub struct Remoteness {
     share_permille: u64,
 }
 
-/// An owner has too few rows for transactions that begin with one of them.
+/// An owner has too few rows for transactions that start with one of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TooFewRows {
     /// The owner.
     pub owner: usize,
-    /// Rows that it has.
+    /// Number of rows that it owns.
     pub own: u64,
-    /// Rows that all others have.
+    /// Number of rows of all other owners.
     pub others: u64,
-    /// Rows of its own that a transaction needs.
+    /// Number of local rows that a transaction needs.
     pub local: u64,
-    /// Rows of others that it needs.
+    /// Number of remote rows that it needs.
     pub remote: u64,
 }
 
@@ -223,12 +223,12 @@ impl fmt::Debug for Remoteness {
 }
 
 impl Remoteness {
-    /// Rows of such a table that `owner_of` gives to `partitions`, and the share of a transaction's accesses
-    /// that is remote, in thousandths, to the nearest access; the first access never is. With one partition
-    /// nothing is remote. Asks for the owner of every row.
+    /// For a table of this shape, whose rows `owner_of` assigns to `partitions`, and the remote share of a
+    /// transaction's accesses in thousandths, rounded to whole accesses; the first access is never remote.
+    /// With one partition nothing is remote. Calls `owner_of` for every row.
     ///
     /// # Errors
-    /// An owner that has rows has too few of them, or all others have.
+    /// An owner that has rows, or the others together, have too few of them.
     pub fn new(
         shape: &YcsbShape,
         owner_of: OwnerOf,
@@ -263,13 +263,13 @@ impl Remoteness {
         Ok(remoteness)
     }
 
-    /// How many of a transaction's accesses are local.
+    /// The number of a transaction's accesses that are local.
     fn local_count(&self, accesses: usize) -> usize {
         let remote = (accesses as u64 * self.share_permille.min(1000) + 500) / 1000;
         accesses.saturating_sub(remote as usize).max(1)
     }
 
-    /// Whether `key` may stand behind `keys` in a transaction of so many accesses.
+    /// Whether `key` may follow `keys` in a transaction of this many accesses.
     fn suits(&self, keys: &[u64], key: u64, accesses: usize) -> bool {
         match keys.first() {
             Some(first) if self.partitions > 1 => {
@@ -281,8 +281,8 @@ impl Remoteness {
     }
 }
 
-/// Keys drawn for one access before the next one that may stand there is looked for: of a small table, or a
-/// very skewed one, the few that are left may be drawn hardly ever.
+/// Random draws for one access before the next admissible key is searched for: in a small table, or a very
+/// skewed one, the remaining keys may almost never be drawn.
 const DRAWS_MAX: u32 = 10_000;
 
 /// Draws keys by a [`Skew`].
@@ -330,29 +330,29 @@ impl KeyChooser {
     }
 }
 
-/// What a transaction does with its keys.
+/// The kind of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum YcsbKind {
     /// Writes the first `updates` keys, reads the others.
     Points,
-    /// Inserts the one key.
+    /// Inserts the only key.
     Insert,
-    /// Scans this many rows from each key on.
+    /// Scans this many rows from each key.
     Scan(u64),
 }
 
 /// One transaction: the first `updates` keys are written, the others read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct YcsbTransaction {
-    /// What it does.
+    /// Its kind.
     pub kind: YcsbKind,
-    /// Different keys.
+    /// Distinct keys.
     pub keys: Vec<u64>,
-    /// How many of them, from the front, are written.
+    /// The number of leading keys that are written.
     pub updates: usize,
-    /// Number of the field that updates write and single-field reads return.
+    /// Index of the field that updates write and single-field reads return.
     pub field: usize,
-    /// What updates write there; an insert writes it to every field.
+    /// The value that updates write; an insert writes it to every field.
     pub value: String,
 }
 
@@ -373,12 +373,12 @@ pub struct YcsbSource {
 }
 
 impl YcsbSource {
-    /// A stream that depends on nothing but its arguments. `accesses` is cut to the number of records.
+    /// A stream that depends only on its arguments. `accesses` is limited to the number of records.
     pub fn new(shape: YcsbShape, mix: Mix, theta: f64, seed: u64) -> Self {
         Self::one_of(shape, mix, Skew::Zipf(theta), seed, 0, 1)
     }
 
-    /// Stream number `stream` of `streams` that insert different keys.
+    /// Stream number `stream` of `streams`, which insert disjoint keys.
     pub fn one_of(shape: YcsbShape, mix: Mix, skew: Skew, seed: u64, stream: u64, streams: u64) -> Self {
         let accesses = shape
             .accesses
@@ -399,15 +399,15 @@ impl YcsbSource {
         }
     }
 
-    /// The same stream with its new keys moved up by `base`: what an earlier stream inserted is not inserted
-    /// again.
+    /// The same stream with its new keys shifted by `base`, so that keys of an earlier stream are not
+    /// inserted again.
     pub fn insert_from(mut self, base: u64) -> Self {
         self.insert_base = base;
         self
     }
 
-    /// The same stream with its rows placed so; `remoteness` was made for its shape, else transactions may be
-    /// shorter. Nothing changes for workload D, whose keys follow each other.
+    /// Sets the placement of rows; `remoteness` must be made for the stream's shape, otherwise transactions
+    /// may be shorter. It has no effect on workload D, whose keys are consecutive.
     pub fn placed(mut self, remoteness: Option<Remoteness>) -> Self {
         self.remoteness = remoteness;
         self
@@ -418,7 +418,7 @@ impl YcsbSource {
         self.shape.records + self.insert_base + n * self.streams + self.stream
     }
 
-    /// The key `back` steps before the stream's newest one, the loaded ones included.
+    /// The key `back` steps before the stream's newest one, including the loaded ones.
     fn latest(&self, back: u64) -> u64 {
         match self.inserted.checked_sub(back + 1) {
             Some(n) => self.inserted_key(n),
@@ -435,17 +435,18 @@ impl YcsbSource {
         }
     }
 
-    /// Whether `key` may stand behind `keys`: it is another, and its owner is the one that is wanted.
+    /// Whether `key` may follow `keys`: it differs from them, and its owner is admissible.
     fn may_follow(&self, keys: &[u64], key: u64) -> bool {
         let suits = |remoteness: &Remoteness| remoteness.suits(keys, key, self.shape.accesses);
         !keys.contains(&key) && self.remoteness.as_ref().is_none_or(suits)
     }
 
-    /// A key to stand behind `keys`; `None` if there is no other that may.
+    /// A key to follow `keys`; `None` if no other key is admissible.
     fn next_key(&mut self, keys: &[u64]) -> Option<u64> {
         if self.mix == Mix::D {
             let key = self.key();
-            // Few streams have as many different latest keys as accesses at first; those that lack go back.
+            // At first few streams have as many different latest keys as accesses; the missing ones go
+            // further back.
             return Some(match keys.contains(&key) {
                 true => self.latest(keys.len() as u64),
                 false => key,
@@ -520,7 +521,7 @@ pub fn text(random: &mut Prng, bytes: usize) -> String {
         if at % 8 == 0 {
             pool = random.next_u64();
         }
-        // 64 characters from '0' on, without quotes and backslashes at the cost of two repeated ones.
+        // 64 characters from '0', without quotes and backslashes at the cost of two repeated ones.
         let code = b'0' + (pool & 63) as u8;
         out.push(char::from(if code == b'\\' || code == b'`' {
             b'x'
@@ -548,7 +549,7 @@ pub fn read_field_statement(field: usize, key: usize) -> String {
     format!("SELECT field{field} FROM {TABLE} WHERE ycsb_key = ${key}")
 }
 
-/// Reads the rows whose keys lie from parameter number `from` to parameter number `from` + 1.
+/// Reads the rows whose keys are between parameters number `from` and `from` + 1, inclusive.
 pub fn scan_statement(from: usize) -> String {
     format!(
         "SELECT * FROM {TABLE} WHERE ycsb_key >= ${from} AND ycsb_key <= ${}",
@@ -566,7 +567,7 @@ pub fn update_statement(field: usize, key: usize, value: usize) -> String {
     format!("UPDATE {TABLE} SET field{field} = ${value} WHERE ycsb_key = ${key}")
 }
 
-/// The row of `key` in COPY's text form, with its newline.
+/// The row of `key` in COPY's text format, with its newline.
 pub fn copy_line(out: &mut String, key: u64, shape: &YcsbShape, random: &mut Prng) {
     out.push_str(&key.to_string());
     for _ in 0..shape.fields {
@@ -690,13 +691,13 @@ mod tests {
                 assert_eq!(remote, wanted, "{share_permille}");
             }
         }
-        // One partition has nothing remote.
+        // With one partition nothing is remote.
         let remoteness = Remoteness::new(&SHAPE, Arc::new(|_| 0), 1, 750).unwrap();
         let mut source = YcsbSource::new(SHAPE, Mix::C, 0.0, 9).placed(Some(remoteness));
         assert_eq!(source.transaction().keys.len(), 4);
     }
 
-    /// Owner 0 has so many rows, owner 1 the others.
+    /// Owner 0 has the first `rows` rows, owner 1 the others.
     fn owned(rows: u64) -> OwnerOf {
         Arc::new(move |key| usize::from(key >= rows))
     }
@@ -723,7 +724,7 @@ mod tests {
         );
     }
 
-    /// The last rows of an owner are hardly ever drawn; transactions come all the same, of the right owners.
+    /// The last rows of an owner are almost never drawn; transactions still use rows of the right owners.
     #[test]
     fn rows_that_are_hardly_ever_drawn_are_found() {
         let owner_of = owned(4);
@@ -746,7 +747,7 @@ mod tests {
                 assert_eq!(keys.len(), 4);
             }
         }
-        // A bound that was made for another table leaves keys out; it takes no wrong ones.
+        // A remoteness made for another table leaves keys out, but never takes wrong ones.
         let remoteness = Remoteness {
             owner_of: owned(2),
             ..remoteness

@@ -1,20 +1,21 @@
-//! Keys whose popularity follows Zipf's law, spread over the key space.
+//! Keys with Zipf-distributed popularity, spread over the key space.
 //!
-//! The rank r of n is drawn with weight 1 / r^theta (Gray et al., "Quickly generating billion-record
-//! synthetic databases", SIGMOD 1994, whose skew parameter YCSB uses; Hobbes 3.1 prints the weight garbled).
-//! Gray's own closed form is exact for the first two ranks only, needs the sum of all weights, and ends at
-//! theta = 1. Drawn here is the exact distribution, in constant time and for any theta, by
+//! Rank r of n is drawn with weight 1 / r^theta (Gray et al., "Quickly generating billion-record synthetic
+//! databases", SIGMOD 1994, whose skew parameter YCSB uses; Hobbes 3.1 prints the weight garbled). Gray's
+//! closed form is exact only for the first two ranks, needs the sum of all weights, and is undefined from
+//! theta = 1. This implementation draws from the exact distribution, in constant time and for any theta, by
 //! rejection-inversion: W. Hörmann, G. Derflinger, "Rejection-inversion to generate variates from monotone
-//! discrete distributions", ACM TOMACS 6(3), 1996. The idea: the weights lie under the curve x^-theta, whose
-//! integral H inverts in closed form; a point drawn below the curve is rejected when it falls into the sliver
-//! between curve and step.
+//! discrete distributions", ACM TOMACS 6(3), 1996. The idea: the weights are below the curve x^-theta,
+//! whose integral H can be inverted in closed form; a point drawn below the curve is rejected if it falls
+//! into the sliver between curve and step.
 //!
-//! Popular keys must not be neighbours (they would share cache lines and range locks), so ranks are scrambled
-//! by a bijection of the key space: unlike hashing modulo n, every key keeps exactly the weight of one rank.
+//! Popular keys must not be adjacent (they would share cache lines and range locks), so ranks are scrambled
+//! by a bijection of the key space: unlike with hashing modulo n, every key keeps exactly the weight of one
+//! rank.
 
 use weft_base::Prng;
 
-/// Draws ranks 1..=n with weight 1 / rank^theta. Drawing changes only the random source.
+/// Draws ranks 1..=n with weight 1 / rank^theta. Drawing only changes the random source.
 #[derive(Debug, Clone)]
 pub struct Zipf {
     count: u64,
@@ -44,7 +45,7 @@ impl Zipf {
         zipf
     }
 
-    /// How many ranks there are.
+    /// Number of ranks.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -100,7 +101,7 @@ fn ln1p_over(x: f64) -> f64 {
     }
 }
 
-/// A fixed bijection of 0..count without visible order.
+/// A fixed bijection of 0..count without apparent order.
 #[derive(Debug, Clone, Copy)]
 pub struct Scramble {
     count: u64,
@@ -144,7 +145,7 @@ impl Scramble {
     }
 }
 
-/// Keys 0..count, scrambled Zipf.
+/// Keys 0..count with scrambled Zipf popularity.
 #[derive(Debug, Clone)]
 pub struct ZipfKeys {
     zipf: Zipf,
@@ -198,7 +199,7 @@ mod tests {
 
     #[test]
     fn the_test_can_tell_one_skew_from_another() {
-        // The same statistic of draws at 0.5 against weights at 0.55 must be far off.
+        // The share of rank 1 drawn at 0.5 must match that weight and differ clearly from the one at 0.55.
         let zipf = Zipf::new(100, 0.5);
         let mut random = Prng::new(7);
         let first = (0..400_000).filter(|_| zipf.rank(&mut random) == 1).count() as f64 / 400_000.0;

@@ -1,10 +1,10 @@
-//! `weft bench compaction`: merging sorted runs, executor beside executor over the same task.
+//! `weft bench compaction`: merging sorted runs, comparing executors on the same task.
 //!
-//! `throughput` is bytes of input blocks a second: of the thread's processor time for `cpu`, of the process's
-//! for `runtime`, `engine` and `rocksdb`, and for `model` of *simulated* cycles at its stated clock rate,
-//! which its case says. Its ratio is to `cpu`, the bare merge in memory; `times_rocksdb` is that of `engine`
-//! to RocksDB with the same input and output, through the page cache or past it. `jitter` is the spread of
-//! the rounds, largest less smallest over the median.
+//! `throughput` is bytes of input blocks per second: of the thread's processor time for `cpu`, of the
+//! process's for `runtime`, `engine` and `rocksdb`, and for `model` of *simulated* cycles at its stated
+//! clock rate, which is in the name of its case. Its ratio is to `cpu`, the bare merge in memory;
+//! `times_rocksdb` is that of `engine` to RocksDB with the same kind of I/O, through the page cache or past
+//! it. `jitter` is the spread of the rounds, (largest - smallest) / median.
 
 use weft_lsm_bench::compaction::{Compaction, Executor, FILTER_BITS_PER_KEY, KEY_BYTES, Rate, TaskShape};
 use weft_lsm_bench::key_value::io_name;
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &CompactionArguments) -> Result<(), Failure> {
     print(arguments.json, "Merging sorted runs", &found)
 }
 
-/// Names and executors.
+/// The names and executors of the contenders.
 fn contenders(arguments: &CompactionArguments) -> Result<Vec<(String, Executor)>, Failure> {
     let mut contenders = Vec::new();
     for unit in &arguments.unit {
@@ -87,7 +87,7 @@ fn contenders(arguments: &CompactionArguments) -> Result<Vec<(String, Executor)>
     Ok(contenders)
 }
 
-/// RocksDB with the same way of input and output, for the engine.
+/// RocksDB with the same kind of I/O, for the engine.
 #[cfg(feature = "peers")]
 const fn peer_of(executor: Executor) -> Option<Executor> {
     match executor {

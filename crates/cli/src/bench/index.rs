@@ -1,8 +1,9 @@
-//! `weft bench index`: lookups in the store's indexes, serial and interleaved, beside the bare limit.
+//! `weft bench index`: lookups in the store's indexes, serial and interleaved, compared with the bare
+//! limit.
 //!
-//! Every round measures each way and the limit over as much memory, one after the other; medians count.
-//! `throughput` is per second of the thread's processor time, its ratio the gain over serial lookups;
-//! `share_of_limit` is the part of the bare rate for reading as much.
+//! Every round measures each mode and the limit over as much memory, one after another; medians count.
+//! `throughput` is per second of the thread's processor time, its ratio is the gain over serial lookups;
+//! `share_of_limit` is the fraction of the bare rate for reading as much.
 
 use weft_workload::Record;
 use weft_workload::driver::median;
@@ -14,10 +15,10 @@ use crate::failure::Failure;
 
 const RECORDS: u64 = 1 << 20;
 const RECORDS_QUICK: u64 = 100_000;
-/// What ratios compare with.
+/// The baseline of ratios.
 const SERIAL: &str = "serial";
 
-/// One after the other, with so many in flight, in groups.
+/// Serial, with each number of probes in flight, and in groups.
 fn modes(in_flight: &[usize]) -> Vec<(LookupMode, String)> {
     let probes = in_flight
         .iter()
@@ -104,7 +105,7 @@ pub(crate) fn run(arguments: &IndexArguments) -> Result<(), Failure> {
     print(arguments.json, &format!("Lookups, {config}"), &found)
 }
 
-/// What a record takes, and in which pages.
+/// The memory per record, and the kind of pages.
 fn memory_records(lookups: &Lookups, config: &str) -> Vec<Record> {
     let stats = lookups.store().memory_stats();
     let rows = lookups.record_count() as f64;

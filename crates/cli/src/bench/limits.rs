@@ -1,8 +1,8 @@
-//! `weft bench limits`: what this machine's memory allows, without a database.
+//! `weft bench limits`: the limits of this machine's memory, without a database.
 //!
-//! Probes of a hash index of 16-byte slots and of the payload behind it, by every way to keep them going;
-//! huge pages beside ordinary ones; a dependent chase; sequential reading. Rates are per second of the
-//! threads' processor time. `share_of_limit` of a case is its part of the best case of the same records and
+//! Measures probes of a hash index of 16-byte slots and of its payloads, with every access strategy, in
+//! huge and in ordinary pages; pointer chasing; sequential reading. Rates are per second of the threads'
+//! processor time. `share_of_limit` of a case is its fraction of the best case with the same records and
 //! threads.
 
 use weft_base::memory::Pages;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 
 const RECORDS: u64 = 2 << 20;
 const RECORDS_QUICK: u64 = 100_000;
-/// Probes of the way that waits for each.
+/// Divisor of the number of probes for the dependent strategy.
 const DEPENDENT_SHARE: usize = 8;
 const WAYS: [Access; 5] = [
     Access::Dependent,

@@ -1,10 +1,11 @@
-//! `weft bench ycsb --locks-only`: what a lock manager costs by itself (Hobbes, figure 3.9).
+//! `weft bench ycsb --locks-only`: the cost of lock managers in isolation (Hobbes, figure 3.9).
 //!
-//! Every round takes the locks of the same transactions once by each manager, each time another one first;
-//! medians count. `locking_each` is nanoseconds a transaction, finding what it needs included, its ratio that
-//! to the Calvin-style manager; `needs` is that finding alone. `speedup_less_needs` is the Calvin-style
-//! manager's time over the contender's, both without finding needs once; left out where too little is left.
-//! Where transactions conflict, `batch` finds the needs of those that it puts off again, and that counts.
+//! Every round acquires the locks of the same transactions with each manager, each time starting with a
+//! different one; medians count. `locking_each` is nanoseconds per transaction, including determining its
+//! lock requests, and its ratio is to the Calvin-style manager; `needs` is only the time for determining
+//! them. `speedup_less_needs` is the Calvin-style manager's time over the contender's, both less
+//! determining the requests once; omitted if too little remains. Where transactions conflict, `batch`
+//! determines the requests of deferred ones again, and that counts.
 
 use weft_protocols::Job;
 use weft_protocols::lock_only::{LockManager, Locked};
@@ -17,12 +18,12 @@ use super::{BenchDatabase, print};
 use crate::arguments::LoadArguments;
 use crate::failure::Failure;
 
-/// What ratios compare with.
+/// The baseline of ratios.
 const BASELINE: LockManager = LockManager::Calvin;
-/// The part of a manager's time that must be its own for a quotient without the rest to say anything.
+/// Minimum share of a manager's own time for a meaningful quotient without the rest.
 const LEAST_SHARE: f64 = 0.1;
 
-/// Measures one workload after the other and prints.
+/// Measures the workloads one after another and prints the results.
 pub(super) fn run(
     arguments: &LoadArguments,
     bench: &BenchDatabase,

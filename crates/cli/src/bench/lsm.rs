@@ -1,17 +1,17 @@
-//! `weft bench lsm`: the key-value engine alone, second by second, with compaction by one or the other
-//! executor or off; built with the feature `peers`, beside RocksDB.
+//! `weft bench lsm`: the key-value engine in isolation, second by second, with compaction by different
+//! executors or off; if built with the feature `peers`, compared with RocksDB.
 //!
-//! | metric | of the steady seconds |
+//! | metric | over the steady seconds |
 //! |---|---|
-//! | `throughput` | operations a second; ratio to RocksDB if it runs, else to `cpu` |
-//! | `jitter` | (largest - smallest) / median of the seconds; ratio to the own run with compaction off |
+//! | `throughput` | operations per second; ratio to RocksDB if it runs, otherwise to `cpu` |
+//! | `jitter` | (largest - smallest) / median of the seconds; ratio to the same engine with compaction off |
 //! | `latency_p50`, `latency_p999` | from call to return |
-//! | `debt_begin`, `compaction_debt` | bytes that should lie deeper, at the begin and at the end, as each engine counts |
-//! | `waited_share` | the part of the time that writers were made to wait; calm by throttling shows here |
+//! | `debt_begin`, `compaction_debt` | debt at start and end, as each engine counts it, in bytes |
+//! | `waited_share` | share of the time for which writers were delayed; reveals throttling |
 //! | `memory_max` | memtables and block cache; the budget is in the configuration |
 //! | `write_throughput` | of the other thread, in `read-while-writing` |
 //!
-//! With `--json` each second of the last round follows as `throughput_at` and `debt_at`.
+//! With `--json`, each second of the last round follows as `throughput_at` and `debt_at`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ use crate::arguments::{BlockCompression, FileIo, LsmArguments, LsmCase, LsmUnit}
 use crate::failure::Failure;
 
 const SEED: u64 = 11;
-/// The part of a run that does not count, as a share of what counts.
+/// Duration of the warm-up of a run, as a share of the measured time.
 const WARMUP_SHARE: f64 = 0.2;
 
 /// Measures and prints.
@@ -83,7 +83,7 @@ pub(super) const fn table_io(io: FileIo) -> TableIo {
     }
 }
 
-/// The cases, `mixed` once for each share of reads.
+/// The cases, with `mixed` once per share of reads.
 fn cases(arguments: &LsmArguments) -> Vec<Case> {
     let mut cases = Vec::new();
     for case in &arguments.case {
@@ -100,7 +100,7 @@ fn cases(arguments: &LsmArguments) -> Vec<Case> {
     cases
 }
 
-/// Where the engines' directories are made; what was made goes at the end.
+/// The parent directory of the engines; if it was created here, it is removed at the end.
 struct Home {
     dir: PathBuf,
     made: bool,
@@ -141,7 +141,7 @@ impl Drop for Home {
     }
 }
 
-/// All cases of one length of values.
+/// All cases with one value length.
 struct Bench<'a> {
     arguments: &'a LsmArguments,
     value_bytes: usize,
@@ -191,7 +191,7 @@ impl<'a> Bench<'a> {
         Ok(Box::new(WeftStore::open(dir, &self.shape, compactor)?))
     }
 
-    /// Every round and contender begins with an empty engine, which goes when it was measured.
+    /// Every round and contender starts with an empty engine, which is removed after the measurement.
     fn fill(&self, home: &Home, tables: &mut Tables) -> Result<(), Failure> {
         let mut rounds: Vec<Vec<CaseRun>> = vec![Vec::new(); self.arguments.unit.len()];
         for round in 0..self.arguments.rounds {
@@ -208,8 +208,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Loads an engine for each contender, then runs case by case, contenders in turns, each from a state in
-    /// which nothing waits to be compacted.
+    /// Loads an engine for each contender, then runs the cases one after another, contenders taking turns,
+    /// each starting without pending compaction.
     fn run_loaded(&self, home: &Home, cases: &[Case], tables: &mut Tables) -> Result<(), Failure> {
         let mut stores = Vec::new();
         for unit in &self.arguments.unit {
@@ -293,7 +293,7 @@ impl<'a> Bench<'a> {
                 let against = match figure.against {
                     Against::Nobody => None,
                     Against::Rival => rival.as_ref(),
-                    // Another engine's calm says nothing about its own.
+                    // Another engine's calm run is not comparable with its own.
                     Against::Calm if unit.name() == "rocksdb" => None,
                     Against::Calm => calm.as_ref(),
                 };
@@ -309,7 +309,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// What a figure is compared with.
+/// The baseline of a figure.
 #[derive(Clone, Copy)]
 enum Against {
     Nobody,
@@ -319,7 +319,7 @@ enum Against {
     Calm,
 }
 
-/// A figure of a run; the median of the rounds is told.
+/// A figure of a run; the median over the rounds is reported.
 struct Figure {
     metric: &'static str,
     unit: &'static str,
@@ -342,7 +342,7 @@ impl Figure {
         }
     }
 
-    /// `None` if the run does not have it.
+    /// `None` if the runs do not have it.
     fn median(&self, runs: &[CaseRun]) -> Option<f64> {
         let values: Vec<f64> = runs.iter().filter_map(self.of).collect();
         (!values.is_empty()).then(|| median(values))
@@ -375,12 +375,12 @@ fn percentile_us(run: &CaseRun, percentile: f64) -> f64 {
     run.latency_ns.value_at_percentile(percentile) as f64 / 1e3
 }
 
-/// What was found, and the series behind it.
+/// The figures, and the underlying time series.
 #[derive(Default)]
 struct Tables {
     found: Vec<Record>,
     series: Vec<Record>,
-    /// A line for people for each run.
+    /// A human-readable line for each run.
     lines: Vec<String>,
 }
 

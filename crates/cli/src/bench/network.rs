@@ -5,10 +5,10 @@
 //! steps     BEGIN, five prepared statements, COMMIT: seven round trips, an interactive transaction
 //! ```
 //!
-//! Client threads and server share the machine's cores, as with pgbench on one machine. Where commits wait
-//! for the disk, no client can commit more than once in the time of a sync, so `clients / mean sync time`
-//! bounds what group commit can reach; records say which share of that bound was reached, with the mean sync
-//! time of the same rounds.
+//! Client threads and server share the machine's cores, as with pgbench on one machine. If commits wait for
+//! the disk, no client can commit more than once per sync, so `clients / mean sync time` bounds the rate
+//! with group commit; records contain the achieved share of that bound and the mean sync time of the same
+//! rounds.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ pub(crate) enum Style {
     Steps,
 }
 
-/// A server over a database.
+/// Starts a server for a database.
 pub(crate) fn serve(database: &Database, clients_max: usize) -> Result<Server, Failure> {
     let config = ServerConfig {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -50,9 +50,9 @@ pub(crate) fn serve(database: &Database, clients_max: usize) -> Result<Server, F
 pub(crate) struct Network<'d> {
     /// The database behind the server, for its counters.
     pub database: &'d Database,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
-    /// How transactions are sent.
+    /// The style of transactions.
     pub style: Style,
 }
 

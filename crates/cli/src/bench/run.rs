@@ -1,12 +1,12 @@
-//! Runs workloads through the protocols that were asked for, in turns, and checks the state after each turn.
+//! Runs workloads through the requested protocols, in turns, and checks the state after each turn.
 //!
 //! ```text
 //! product        clients (closed or open loop) -> sequencer -> batches -> log
-//! the others     streams drawn beforehand -> crate protocols on the bare store
+//! other          streams drawn beforehand -> crate protocols on the bare store
 //! ```
 //!
-//! The product comes first, whatever the order on the command line: what runs on the bare store is not in the
-//! log, so the engine must not write after it.
+//! The product runs first, whatever the order on the command line: what runs on the bare store is not in
+//! the log, so the engine must not write afterwards.
 
 use std::time::Duration;
 
@@ -26,34 +26,34 @@ const PRODUCT: &str = "product";
 
 /// One workload to run.
 pub(crate) struct RunCase<'w> {
-    /// What records call it.
+    /// The name in records.
     pub name: String,
     /// Sizes, for records.
     pub config: String,
-    /// Loaded and compiled.
+    /// The loaded and compiled workload.
     pub workload: &'w dyn Workload,
-    /// What one transaction reads, where a bare loop over memory can do the same.
+    /// The rows read per transaction, if a bare loop over memory can read the same.
     pub rows_read: Option<RowsRead>,
 }
 
 /// Rows that a transaction finds by key, and how much of each it reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowsRead {
-    /// Rows of the table.
+    /// Number of rows in the table.
     pub records: u64,
-    /// Bytes of a row.
+    /// Size of a row in bytes.
     pub row_bytes: usize,
-    /// Bytes of it that are read.
+    /// Bytes read of each row.
     pub read_bytes: usize,
-    /// Rows of one transaction, on average.
+    /// Average number of rows per transaction.
     pub accesses: f64,
 }
 
-/// Transactions drawn to find out how many rows one declares.
+/// Number of transactions drawn to determine how many rows one declares.
 const DECLARED_DRAWN: usize = 2_000;
 
 impl RowsRead {
-    /// For a workload whose transactions declare every row that they touch by its key.
+    /// For a workload whose transactions declare every row that they access by its key.
     pub fn declared(workload: &dyn Workload, records: u64, row_bytes: usize) -> Result<RowsRead, Failure> {
         let mut stream = workload.stream(StreamSeed {
             seed: 1,
@@ -73,11 +73,11 @@ impl RowsRead {
     }
 }
 
-/// Probes of each thread when the limit is taken.
+/// Probes per thread when measuring the limit.
 const LIMIT_PROBES: usize = 1_000_000;
 
-/// The transactions a second for which bare probes of the same rows on as many threads would be enough,
-/// measured now. What a workload reaches is told as a share of it.
+/// Transactions per second that would only do bare probes of the same rows on as many threads, measured
+/// now. A workload's throughput is reported as a share of it.
 fn limit(case: &RunCase<'_>, threads: usize) -> Result<Option<f64>, Failure> {
     let Some(rows) = case.rows_read else {
         return Ok(None);
@@ -88,10 +88,10 @@ fn limit(case: &RunCase<'_>, threads: usize) -> Result<Option<f64>, Failure> {
     Ok(Some(rate / rows.accesses))
 }
 
-/// What ratios compare with: a protocol and its throughput.
+/// The baseline of ratios: a protocol and its throughput.
 type Baseline = Option<(String, f64)>;
 
-/// Runs every case through every protocol that was asked for, the product if none was, and prints.
+/// Runs every case through every requested protocol (by default the product), and prints the results.
 pub(crate) fn run_cases(
     arguments: &LoadArguments,
     bench: &BenchDatabase,
@@ -103,7 +103,7 @@ pub(crate) fn run_cases(
     }
 }
 
-/// Runs every case through the protocols named, and prints.
+/// Runs every case through the named protocols, and prints the results.
 pub(crate) fn run_cases_through(
     arguments: &LoadArguments,
     bench: &BenchDatabase,
@@ -125,7 +125,7 @@ pub(crate) fn run_cases_through(
         let message = "--rate is for the product: the other protocols take a whole stream at once";
         return Err(Failure::Usage(message.to_owned()));
     }
-    // What loading left to do is done before the clock starts.
+    // Finishes work left over from loading before the clock starts.
     bench.database.checkpoint()?;
     let mut committed = 0;
     let mut baselines: Vec<Baseline> = vec![None; cases.len()];
@@ -143,7 +143,7 @@ pub(crate) fn run_cases_through(
     Ok(())
 }
 
-/// Checks the state; what holds goes to stderr, what does not ends the command.
+/// Checks the state; prints what holds to stderr, and fails for what does not.
 fn check(case: &RunCase<'_>, bench: &BenchDatabase, protocol: &str, committed: u64) -> Result<(), Failure> {
     let found = case.workload.check(bench.database.engine().store(), committed);
     let held = found.map_err(|what| Failure::Check(format!("after {protocol}: {what}")))?;
@@ -174,7 +174,7 @@ fn run_product(
     baseline: &mut Baseline,
 ) -> Result<(), Failure> {
     let contender = Product::new(&bench.database, arguments.commit());
-    // In an open loop, what the machine does to a thread that has nothing to do is measured beside it.
+    // In an open loop, the delays of an idle thread are measured as well.
     let both: [&dyn Contender<Drawn>; 2] = [&contender, &Bare];
     let contenders = if arguments.rate.is_some() {
         &both[..]
@@ -249,7 +249,7 @@ fn run_product(
     )
 }
 
-/// Runs a case through protocols, which take turns, and prints what each did.
+/// Runs a case through protocols, which take turns, and prints their results.
 fn run_protocols(
     arguments: &LoadArguments,
     bench: &BenchDatabase,
@@ -334,7 +334,7 @@ fn print_protocol(
         let remote = median(|report| report.remote_share().unwrap_or_default());
         records.push(record(case, name, &config, "remote_share", "1", remote));
     }
-    // Protocols that lock or validate while they run have no planning to tell.
+    // Protocols that lock or validate during execution have no planning to report.
     if rounds.iter().any(|report| !report.planning.is_zero()) {
         for (metric, unit, value) in [
             ("planning_share", "1", median(planning)),
@@ -369,7 +369,7 @@ pub(super) fn draw_jobs(stream: &mut dyn Stream, count: usize) -> Result<(Vec<Jo
     Ok((jobs, rolling_back))
 }
 
-/// One round: streams drawn beforehand, run one after another until the time is over.
+/// One round: streams drawn beforehand, run one after another until the time is up.
 fn run_stream(
     arguments: &LoadArguments,
     bench: &BenchDatabase,

@@ -1,4 +1,5 @@
-//! `weft bench smallbank`: six short transactions, and the bank's books checked after every run.
+//! `weft bench smallbank`: six short transactions, with a check of the bank's books after every
+//! run.
 
 use weft_workload::smallbank::{SmallBank, SmallBankShape};
 
@@ -27,7 +28,7 @@ pub(crate) fn run(arguments: &SmallbankArguments) -> Result<(), Failure> {
         0 => format!("theta={}", shape.theta),
         hot => format!("hot={hot}/{hot_permille}"),
     };
-    // An account has the customer's number and the balance.
+    // An account consists of the customer's number and the balance.
     let rows_read = RowsRead::declared(&workload, 2 * shape.customers, 16)?;
     let case = RunCase {
         name,

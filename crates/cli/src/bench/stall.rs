@@ -1,18 +1,19 @@
-//! `weft bench stall`: what one stalled transaction does to everybody else.
+//! `weft bench stall`: the effect of one stalled transaction on all others.
 //!
 //! Source: Hobbes, figure 2.3 (after Thomson and Abadi, 2010): transactions of ten accesses each; after a
-//! third of the time one of them has taken its ten locks and stalls for a third, then commits. A
-//! deterministic system that keeps its order comes to a stop, because whatever waits for the stalled
-//! transaction holds locks itself; one that may choose another order goes on with what does not conflict,
-//! until too much of what is outstanding waits.
+//! third of the time one of them has acquired its ten locks and stalls for a third, then commits. A
+//! deterministic system that keeps its order comes to a standstill, because transactions that wait for the
+//! stalled one hold locks themselves; one that may choose another order continues with transactions that do
+//! not conflict, until too many of the outstanding ones wait.
 //!
 //! ```text
 //! |-------- normal --------|-------- stalled --------|-------- normal --------|
 //!                          ^ ten rows locked          ^ committed
 //! ```
 //!
-//! Here the stalled transaction is an interactive one; the stream is one-shot programs, `outstanding` of
-//! which may be under way. What needs a locked row is parked until the transaction ends, and holds nothing.
+//! Here the stalled transaction is an interactive one; the stream consists of one-shot programs, at most
+//! `outstanding` at a time. Programs that need a locked row are parked until the transaction ends, and hold
+//! nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -27,10 +28,10 @@ use super::{BenchDatabase, bar, print};
 use crate::arguments::StallArguments;
 use crate::failure::Failure;
 
-/// Transactions handed over at once.
+/// Transactions submitted at once.
 const GROUP: usize = 64;
 
-/// Loads, runs the three thirds, prints a throughput for each slot of time.
+/// Loads, runs the three thirds, prints the throughput of each time slot.
 pub(crate) fn run(arguments: &StallArguments) -> Result<(), Failure> {
     let slot = Duration::from_millis(arguments.slot_ms);
     let time = Duration::from_secs_f64(arguments.load.seconds);
@@ -60,7 +61,7 @@ pub(crate) fn run(arguments: &StallArguments) -> Result<(), Failure> {
     let records: Vec<Record> = slots
         .iter()
         .map(|slot| {
-            // The stalled transaction writes ten rows, each of the others touches ten.
+            // The stalled transaction writes ten rows; each of the others accesses ten.
             let case = format!(
                 "conflict={:.4}% t={:.2}s {}",
                 10_000.0 / arguments.records as f64,
@@ -77,7 +78,7 @@ pub(crate) fn run(arguments: &StallArguments) -> Result<(), Failure> {
     )
 }
 
-/// Commits of one slot of time.
+/// Commits in one time slot.
 struct Slot {
     at_seconds: f64,
     stalled: bool,
@@ -103,7 +104,8 @@ fn measure(
                 let ran = done() - done_before;
                 let waiting = submitted.load(Ordering::Relaxed).saturating_sub(ran);
                 if waiting as usize + GROUP > arguments.outstanding {
-                    // Nothing to do until the stalled transaction ends; finished ones are counted by then.
+                    // Nothing to submit until the stalled transaction ends; finished ones are counted by
+                    // then.
                     std::thread::sleep(Duration::from_millis(1));
                     continue;
                 }
@@ -120,7 +122,7 @@ fn measure(
     })
 }
 
-/// Hands over one group. Its tickets are dropped: the engine's counters tell what has run.
+/// Submits one group. Its tickets are dropped: the engine's counters show what has been executed.
 fn submit_group(
     bench: &BenchDatabase,
     programs: &YcsbPrograms,
@@ -142,7 +144,7 @@ fn submit_group(
     Ok(())
 }
 
-/// Counts commits slot by slot, and stalls a transaction in the middle third.
+/// Counts commits per time slot, and stalls a transaction in the middle third.
 fn watch(
     bench: &BenchDatabase,
     programs: &YcsbPrograms,

@@ -1,4 +1,4 @@
-//! Every benchmark runs at a tiny scale, through every protocol, and its checks hold.
+//! Runs every benchmark at a tiny scale, through every protocol; all checks must hold.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -7,14 +7,14 @@ use clap::Parser;
 use crate::arguments::WeftArguments;
 use crate::failure::Failure;
 
-/// Runs `weft bench` with these words, quickly.
+/// Runs `weft bench` with these arguments, at a tiny scale.
 fn bench(words: &str) -> Result<(), Failure> {
     let line = format!("weft bench {words} --seconds 0.05 --rounds 1 --json --jobs 500 --workers 2");
     let line: Vec<&str> = line.split_whitespace().collect();
     crate::run(WeftArguments::try_parse_from(line).unwrap())
 }
 
-/// The product and every protocol, as the command line wants them.
+/// The product and every protocol, as a command line argument.
 fn all_protocols() -> String {
     let names = weft_protocols::protocol_names();
     let without_blanks = |name: &&&str| !name.contains(' ');
@@ -128,7 +128,8 @@ fn tpcc_keeps_its_conditions_under_every_protocol() {
 
 #[test]
 fn a_stalled_transaction_is_measured() {
-    // Ten of a hundred rows are locked, so everything conflicts; what waits is within its bound and ends.
+    // Ten of a hundred rows are locked, so everything conflicts; the number of waiting transactions
+    // is bounded, and all of them end.
     bench("stall --records 100 --outstanding 128 --slot-ms 5").unwrap();
     bench("stall --records 5000 --outstanding 128 --slot-ms 5").unwrap();
 }

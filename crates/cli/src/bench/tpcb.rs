@@ -1,4 +1,4 @@
-//! `weft bench tpcb`: the same transaction in four forms, and the books checked at the end.
+//! `weft bench tpcb`: the same transaction in four forms, with a check of the books at the end.
 
 use weft::Database;
 use weft_workload::driver::{self, Contender};
@@ -14,7 +14,7 @@ use super::{BenchDatabase, bar, print};
 use crate::arguments::TpcbArguments;
 use crate::failure::Failure;
 
-/// What ratios compare with.
+/// The baseline of ratios.
 const BASELINE: &str = "seven statements";
 
 /// Loads, measures, checks conservation, prints.
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &TpcbArguments) -> Result<(), Failure> {
 
     if !arguments.load.protocol.is_empty() || arguments.load.rate.is_some() {
         let workload = TpcbWorkload::new(database, scale)?;
-        // Accounts are nearly all rows: their filler of 84 bytes, and three numbers.
+        // Accounts are nearly all of the rows: 84 bytes of filler, and three numbers.
         let rows_read = RowsRead::declared(&workload, scale.accounts(), 100)?;
         let case = RunCase {
             name: format!("scale={}", scale.branches),
@@ -117,7 +117,7 @@ pub(crate) fn run(arguments: &TpcbArguments) -> Result<(), Failure> {
     check_books(database, committed)
 }
 
-/// All sums agree, and every commit left its row of history.
+/// Checks that all sums agree, and that there is a history row for every commit.
 fn check_books(database: &Database, committed: u64) -> Result<(), Failure> {
     let sums = load::tpcb_sums(database)?;
     sums.check(committed).map_err(Failure::Check)?;

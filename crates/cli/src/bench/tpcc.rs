@@ -1,4 +1,5 @@
-//! `weft bench tpcc`: order entry, and the twelve consistency conditions after every run.
+//! `weft bench tpcc`: order entry, with a check of the twelve consistency conditions after every
+//! run.
 
 use weft_workload::tpcc::{Tpcc, TpccMix, TpccShape};
 

@@ -1,12 +1,13 @@
-//! `weft bench ycsb`: batches beside two-phase locking, at each skew.
+//! `weft bench ycsb`: batches compared with two-phase locking, at each skew.
 //!
-//! Two comparisons. Through the engine: log, sessions and all, by closed-loop clients. And concurrency
-//! control alone (crate `protocols`): the same stream of programs over the same store, without log and
-//! sequencer, members one by one and interleaved, so that prefetching and concurrency control are told apart.
-//! The second comes last, on a database that the engine no longer writes.
+//! There are two comparisons. One is through the whole engine, including log and sessions, with closed-loop
+//! clients. The other is of concurrency control only (crate `protocols`): the same stream of programs over
+//! the same store, without log and sequencer, with members run serially and interleaved, to separate the
+//! effects of prefetching and concurrency control. It runs last, on a database that the engine no longer
+//! writes.
 //!
 //! With `--protocol` (or a workload that inserts, a hot set, an open loop) the stream runs through the
-//! protocols named instead (`run`).
+//! named protocols instead (`run`).
 
 use std::sync::Arc;
 
@@ -27,11 +28,11 @@ use super::{BenchDatabase, bar, locks_only, print};
 use crate::arguments::{YcsbArguments, YcsbPreset, YcsbRead};
 use crate::failure::Failure;
 
-/// What ratios compare with.
+/// The baseline of ratios.
 const BASELINE: &str = "two-phase locking";
-/// Rows of the table when nobody says.
+/// Default number of rows in the table.
 const DEFAULT_RECORDS: u64 = 100_000;
-/// Streams that one case may make, over all its rounds and clients.
+/// Maximum number of streams of one case, over all its rounds and clients.
 const GENERATIONS_OF_A_CASE: u64 = 1 << 16;
 /// {serial, interleaved} x {locking, batch}. Ratios are to the first.
 const ALONE: [&str; 4] = [
@@ -57,7 +58,7 @@ pub(crate) fn run(arguments: &YcsbArguments) -> Result<(), Failure> {
     let shape = shape(arguments)?;
     let hot = arguments.hot.hot_set()?;
     let bench = &BenchDatabase::open(&arguments.load, "ycsb")?;
-    // Who only takes locks reads no row.
+    // With locks only, no row is read.
     let loaded = match arguments.locks_only {
         true => YcsbShape { records: 1, ..shape },
         false => shape,
@@ -65,7 +66,8 @@ pub(crate) fn run(arguments: &YcsbArguments) -> Result<(), Failure> {
     let loading = bar(loaded.records, "loading rows");
     load::load_ycsb(&bench.database, &loaded, |rows| loading.set_position(rows))?;
     loading.finish_and_clear();
-    // The comparison without --protocol knows neither inserts nor hot sets, partitions, nor an open loop.
+    // The comparison without --protocol supports neither inserts nor hot sets, partitions, nor an open
+    // loop.
     let plain = hot.is_none() && arguments.load.rate.is_none() && arguments.remote_share.is_none();
     let plain = plain && !arguments.locks_only;
     if arguments.load.protocol.is_empty() && plain && mixes.iter().all(|mix| mix.insert_percent() == 0) {
@@ -78,7 +80,7 @@ pub(crate) fn run(arguments: &YcsbArguments) -> Result<(), Failure> {
     run_mixes(arguments, bench, shape, &mixes, &skews, None)
 }
 
-/// Every mix at every skew, through the protocols named, or those that were asked for.
+/// Runs every mix at every skew through the given or the requested protocols.
 fn run_mixes(
     arguments: &YcsbArguments,
     bench: &BenchDatabase,
@@ -129,7 +131,7 @@ fn run_mixes(
     }
 }
 
-/// Batches beside interactive two-phase locking, and both protocols alone.
+/// Batches compared with interactive two-phase locking, and both protocols in isolation.
 fn compare(
     arguments: &YcsbArguments,
     bench: &BenchDatabase,
@@ -211,7 +213,7 @@ fn shape(arguments: &YcsbArguments) -> Result<YcsbShape, Failure> {
     Ok(shape)
 }
 
-/// Where rows lie, if a share of accesses was asked for: with the workers of protocol `partitioned`.
+/// The placement of rows, if a remote share was requested: on the workers of protocol `partitioned`.
 fn remoteness(
     arguments: &YcsbArguments,
     shape: &YcsbShape,
@@ -240,7 +242,7 @@ fn remoteness(
         .map_err(|error| Failure::Usage(format!("--remote-share: {error}; more --records are needed")))
 }
 
-/// What a transaction reads. A scan counts as one probe for each of its rows.
+/// The rows read per transaction. A scan counts as one probe per row.
 fn rows_read(shape: &YcsbShape, mix: Mix) -> Option<RowsRead> {
     let row_bytes = shape.fields * shape.field_bytes;
     let read_bytes = match shape.read_of {

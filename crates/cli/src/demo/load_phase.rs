@@ -1,4 +1,5 @@
-//! One stretch of load: clients that transfer, an analyst, a line of progress, and an event on the way.
+//! One phase of load: transferring clients, an analyst, a line of progress, and optionally an
+//! event.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use crate::arguments::DemoArguments;
 use crate::bank_client::{self, ClientReport, Shared, Style};
 use crate::failure::Failure;
 
-/// How often progress is shown.
+/// Interval between progress updates.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What a phase runs with.
+/// The parameters of a phase.
 pub(super) struct LoadPhase<'a> {
     /// The demo's arguments.
     pub arguments: &'a DemoArguments,
@@ -27,15 +28,15 @@ pub(super) struct LoadPhase<'a> {
     pub first_client: u32,
 }
 
-/// What came of it.
+/// The result of a phase.
 pub(super) struct PhaseResult {
     /// Everything that clients sent.
     pub memory: Memory,
     /// Latencies by name.
     pub latency_ns: Vec<(&'static str, Histogram<u64>)>,
-    /// Attempts that were tried again.
+    /// Number of retried attempts.
     pub retries: u64,
-    /// How long it took.
+    /// Its duration.
     pub elapsed: Duration,
 }
 
@@ -47,7 +48,7 @@ impl LoadPhase<'_> {
         threads.join(elapsed, Expect::Alive)
     }
 
-    /// Runs for `length`; then `event` kills the server, and clients end by that.
+    /// Runs for `length`; then `event` kills the server, which ends the clients.
     pub(super) fn run(
         &self,
         length: Duration,
@@ -85,7 +86,7 @@ impl LoadPhase<'_> {
     }
 }
 
-/// Whether the server is expected to live through the phase.
+/// Whether the server is expected to survive the phase.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Expect {
     Alive,
@@ -99,7 +100,7 @@ struct PhaseThreads {
 }
 
 impl PhaseThreads {
-    /// Shows progress until the time is over; the time that passed.
+    /// Shows progress until the time is up; returns the elapsed time.
     fn watch(&self, length: Duration) -> Duration {
         let bar = ProgressBar::new(u64::try_from(length.as_millis()).unwrap_or(u64::MAX));
         let style = ProgressStyle::with_template("   {bar:40} {msg}");
@@ -145,7 +146,7 @@ impl PhaseThreads {
                 Err(failure) => first_failure = first_failure.or(Some(failure)),
             }
         }
-        // The analyst of a killed server ends with its clients.
+        // After a kill, the analyst ends with the clients.
         self.shared.stop.store(true, Ordering::Relaxed);
         match joined(self.analyst) {
             Ok(latency_ns) => result.latency_ns.push(("analyses over snapshots", latency_ns)),
@@ -177,7 +178,7 @@ fn analyse(address: SocketAddr, wanted: i64, shared: &Shared) -> Result<Histogra
         let began = Instant::now();
         let rows = match client.query(ANALYSIS, &[]) {
             Ok(rows) => rows,
-            // The connection died: the server was killed.
+            // The connection was lost: the server was killed.
             Err(error) if error.as_db_error().is_none() => break,
             Err(error) => return Err(failed(error)),
         };
@@ -197,7 +198,7 @@ pub(super) fn merge(phases: &[&PhaseResult]) -> Vec<(&'static str, Histogram<u64
     let mut merged: Vec<(&'static str, Histogram<u64>)> = Vec::new();
     for (name, latency_ns) in phases.iter().flat_map(|phase| &phase.latency_ns) {
         match merged.iter_mut().find(|(known, _)| known == name) {
-            // Both have the same bounds, so nothing can fail to fit.
+            // Both have the same bounds, so adding cannot fail.
             Some((_, sum)) => drop(sum.add(latency_ns)),
             None => merged.push((name, latency_ns.clone())),
         }

@@ -67,7 +67,7 @@ struct Extreme {
 impl Accumulator for Extreme {
     fn update(&mut self, _: &Context<'_>, arguments: &[ValueRef<'_>]) -> Result<(), SqlError> {
         let value = first(arguments)?;
-        // Of equal numbers PostgreSQL keeps the last: 1.0 and 1.00 look different.
+        // PostgreSQL keeps the last of equal numbers: 1.0 and 1.00 print differently.
         if self.value.is_null() || compare_ref(&self.value.as_ref(), value) != Some(self.wanted) {
             self.value = value.to_value();
         }

@@ -1,4 +1,4 @@
-//! array_agg and string_agg: rows in their order.
+//! array_agg and string_agg: results depend on the order of the rows.
 
 use weft_types::{ArrayValue, SqlError, SqlState, SqlType, Value, ValueRef};
 
@@ -49,7 +49,7 @@ const fn joined(
     }
 }
 
-/// What is appended to: text or bytes.
+/// The accumulated result: text or bytes.
 trait Appended: Default + Clone + std::fmt::Debug + Send {
     fn append(&mut self, value: &ValueRef<'_>) -> Result<(), SqlError>;
     fn into_value(self) -> Value;
@@ -133,7 +133,7 @@ impl<T: Appended> Accumulator for Joined<T> {
 
 #[derive(Debug)]
 struct Items {
-    /// Type of the items.
+    /// The items' type.
     element: SqlType,
     /// The arguments are arrays themselves.
     nested: bool,

@@ -1,13 +1,13 @@
-//! Aggregates, with PostgreSQL's types and digits.
+//! Aggregates, with PostgreSQL's result types and precision.
 //!
-//! An aggregate's rows come one by one into an [`Accumulator`]; where several work on parts of the rows, the
-//! states of some are merged into another's. `ordered` aggregates take their rows in the order that the call
-//! asks for, WITHIN GROUP included, and are not computed in parts.
+//! An aggregate receives its rows one at a time in an [`Accumulator`]; when several compute parts of the
+//! rows, their states are merged into one. `ordered` aggregates receive their rows in the order of the call
+//! (ORDER BY or WITHIN GROUP) and are not computed in parts.
 //!
 //! - `sums`: count, sum, avg.
-//! - `extremes`: min, max; `bits`: of booleans and of bits.
-//! - `spread`: variance, deviation; `regression`: of pairs of floats.
-//! - `lists`: array_agg, string_agg; `percentiles`: those with WITHIN GROUP.
+//! - `extremes`: min, max; `bits`: aggregates of booleans and of bits.
+//! - `spread`: variance, deviation; `regression`: aggregates of pairs of floats.
+//! - `lists`: array_agg, string_agg; `percentiles`: aggregates with WITHIN GROUP.
 
 mod bits;
 mod extremes;
@@ -54,7 +54,7 @@ const fn entry(
     }
 }
 
-/// What only a call with arguments of other types can do.
+/// The error of a call with arguments of other types, which binding rules out.
 #[cold]
 fn misfit() -> SqlError {
     SqlError::internal("an aggregate was computed over values of other types")
@@ -81,7 +81,7 @@ fn integer(arguments: &[ValueRef<'_>], number: usize) -> Result<i64, SqlError> {
     }
 }
 
-/// No state in parts.
+/// The error of an aggregate that has no partial state.
 fn whole<T>() -> Result<T, SqlError> {
     Err(SqlError::internal(
         "an aggregate over rows in order was computed in parts",

@@ -1,4 +1,4 @@
-//! Aggregates with WITHIN GROUP: rows come in its order.
+//! Aggregates with WITHIN GROUP; rows arrive in its order.
 
 use weft_types::{SqlError, SqlState, SqlType, Value, ValueRef};
 

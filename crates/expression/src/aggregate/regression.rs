@@ -1,5 +1,5 @@
-//! Covariance, correlation and linear regression: PostgreSQL's `float8_regr_accum` and what it makes of it.
-//! Arguments are the dependent variable Y, then the independent X.
+//! Covariance, correlation and linear regression, as PostgreSQL's `float8_regr_accum` and its final
+//! functions compute them. The arguments are the dependent variable Y, then the independent X.
 
 use weft_types::{SqlError, SqlType, Value, ValueRef};
 
@@ -55,7 +55,7 @@ pub(super) static ENTRIES: &[AggregateEntry] = regressions! {
 
 type Finish = fn(&Sums) -> Option<f64>;
 
-/// Number of rows, sums, and sums of products of differences from the means.
+/// The number of rows, the sums, and the sums of products of differences from the means.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     n: f64,

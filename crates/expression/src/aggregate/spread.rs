@@ -1,5 +1,5 @@
-//! Variance and standard deviation: exact for integers and decimals, by Youngs and Cramer's recurrence for
-//! floats, as PostgreSQL's `numeric.c` and `float.c` have them.
+//! Variance and standard deviation: exact for integers and decimals, by the Youngs-Cramer
+//! recurrence for floats, as in PostgreSQL's `numeric.c` and `float.c`.
 
 use weft_types::{Numeric, SqlError, SqlType, Value, ValueRef};
 

@@ -58,14 +58,14 @@ pub(super) static ENTRIES: &[AggregateEntry] = &[
 const SUM_STATE: &[SqlType] = &[NUMERIC, Int8];
 const SPAN_STATE: &[SqlType] = &[Int8, Int8, NUMERIC, Int8];
 
-/// What becomes of a sum.
+/// What the accumulated sum is turned into.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Of {
     /// `bigint`
     Int8,
     /// `numeric`
     Sum,
-    /// Divided by the number of rows.
+    /// The sum divided by the number of rows.
     Mean,
 }
 
@@ -137,7 +137,7 @@ fn finish(sum: Numeric, count: i64, of: Of) -> Result<Value, SqlError> {
     })
 }
 
-/// 128 bits hold the sum of as many integers as there can be rows.
+/// 128 bits cannot overflow: they hold the sum of as many integers as there can be rows.
 #[derive(Debug)]
 struct SumIntegers {
     sum: i128,
@@ -180,7 +180,7 @@ impl Accumulator for SumIntegers {
     }
 }
 
-/// A sum of decimals: those of one scale in 128 bits, for as long as they fit.
+/// A sum of decimals. Those of the largest scale so far are summed in 128 bits while they fit.
 #[derive(Clone, Debug)]
 pub(super) struct DecimalSum {
     near: i128,
@@ -217,7 +217,7 @@ impl DecimalSum {
         Ok(())
     }
 
-    /// The sum; it shows as many digits as the summand that shows most.
+    /// The sum, with the largest scale of any summand.
     pub fn total(&self) -> Result<Numeric, SqlError> {
         match Numeric::from_i128(self.near, self.scale) {
             Some(near) => self.far.add(&near),
@@ -263,7 +263,7 @@ impl Accumulator for SumNumerics {
     }
 }
 
-/// In 32 bits, as PostgreSQL adds them.
+/// Sums in 32 bits, as PostgreSQL does.
 #[derive(Debug)]
 struct SumFloat4(Option<f32>);
 
@@ -312,7 +312,7 @@ struct SumFloats {
 
 impl SumFloats {
     fn add(&mut self, value: f64, count: i64) -> Result<(), SqlError> {
-        // The first summand is the sum itself: -0 stays -0. A mean begins with 0.
+        // The first summand initializes the sum, so that -0 stays -0. A mean starts at 0.
         let sum = match self.count {
             0 if !self.mean => value,
             _ => self.sum + value,
@@ -355,7 +355,7 @@ impl Accumulator for SumFloats {
     }
 }
 
-/// Months, days and microseconds each by themselves.
+/// Months, days and microseconds are summed separately.
 #[derive(Debug)]
 struct SumIntervals {
     months: i64,
@@ -378,7 +378,7 @@ impl SumIntervals {
 
 /// PostgreSQL's `interval_div`.
 fn divide(span: Interval, by: f64) -> Result<Interval, SqlError> {
-    // To six digits behind the point, of seconds.
+    // Rounds to six decimal places of a second.
     let round = |value: f64| (value * 1e6).round_ties_even() / 1e6;
     let months = (f64::from(span.months) / by) as i32;
     let days = (f64::from(span.days) / by) as i32;

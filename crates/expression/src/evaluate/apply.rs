@@ -1,7 +1,7 @@
-//! What one node makes of the values of its arguments, all of which are there.
+//! The value of one node, given the values of all its arguments.
 //!
-//! Operations that leave arguments out (AND, OR, CASE, COALESCE) are here too, for folding: over values that
-//! are there already, leaving one out and looking at it come to the same.
+//! Operations with short-circuit evaluation (AND, OR, CASE, COALESCE) are included for folding:
+//! once the arguments have values, skipping one and evaluating it are equivalent.
 
 use std::cmp::Ordering;
 
@@ -12,13 +12,13 @@ use crate::context::Context;
 use crate::table::Entry;
 use crate::tree::{CompareOp, Op};
 
-/// Bytes or items of a value that took long to make, and will take long where it is used.
+/// Bytes or items from which a value takes long to build and to use.
 const LONG_VALUE: usize = 1 << 18;
 
-/// The value of an operation. The node's own type is `ty`.
+/// The value of an operation. `ty` is the node's own type.
 ///
 /// # Errors
-/// Those of the function or conversion; XX000 for arguments that it does not take.
+/// Errors of the function or conversion; XX000 for arguments that it does not take.
 pub fn apply(
     context: &Context<'_>,
     op: &Op,
@@ -83,14 +83,14 @@ fn computed(
     })
 }
 
-/// A record of values whose types are told from their forms.
+/// A record whose field types are derived from the values' variants.
 fn record(arguments: &[ValueRef<'_>]) -> Result<Value, SqlError> {
     let values = arguments.iter().map(ValueRef::to_value);
     let fields = values.map(|value| (value.sql_type().unwrap_or(SqlType::Text), value));
     Value::record(fields.collect())
 }
 
-/// What only a tree that was built wrongly can do.
+/// The error of an ill-typed tree, which only a bug can build.
 #[cold]
 pub(crate) fn misfit() -> SqlError {
     SqlError::internal("an expression was computed over values of other types")
@@ -122,7 +122,7 @@ pub(crate) fn call(
     (entry.kernel.compute())(context, arguments)
 }
 
-/// A conversion in the session's zone.
+/// A conversion, in the session's time zone.
 pub(crate) fn convert(
     context: &Context<'_>,
     value: Value,
@@ -143,7 +143,7 @@ pub(crate) fn convert(
     assign_from(text, &SqlType::Text, to)
 }
 
-/// A truth value; NULL for anything else.
+/// The truth value; `None` for NULL and everything else.
 pub(crate) fn as_truth(value: &ValueRef<'_>) -> Option<bool> {
     match value {
         ValueRef::Bool(value) => Some(*value),
@@ -151,7 +151,7 @@ pub(crate) fn as_truth(value: &ValueRef<'_>) -> Option<bool> {
     }
 }
 
-/// Back again.
+/// A truth value as a [`Value`]; the inverse of [`as_truth`].
 pub(crate) fn truth(value: Option<bool>) -> Value {
     value.map_or(Value::Null, Value::Bool)
 }
@@ -216,7 +216,7 @@ fn compare_rows(op: CompareOp, arguments: &[ValueRef<'_>]) -> Option<bool> {
     }
 }
 
-/// `greatest` or `least` of those that are not NULL: the first that no other surpasses.
+/// `greatest` or `least` of the arguments that are not NULL; of equal ones, the first.
 #[must_use]
 pub fn extreme(arguments: &[ValueRef<'_>], wanted: Ordering) -> Value {
     let mut chosen: Option<&ValueRef<'_>> = None;

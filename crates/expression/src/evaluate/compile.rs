@@ -1,4 +1,4 @@
-//! The steps of an expression.
+//! Compilation of an expression to steps.
 
 use std::cmp::Ordering;
 
@@ -7,18 +7,18 @@ use weft_types::{SqlError, SqlType, Value, compare};
 use crate::category::is_relabel;
 use crate::tree::{ColumnId, Expr, Node, Op};
 
-/// Items of IN from which on they are searched instead of compared in turn.
+/// The number of IN items from which a binary search replaces comparing them in turn.
 const SET_ITEMS_MIN: usize = 8;
 
-/// An expression made ready to be computed over many rows.
+/// An expression compiled for evaluation over many rows.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     pub(super) steps: Vec<Step>,
-    /// Values that the stack holds at most, about.
+    /// Maximum stack depth, approximately.
     pub(super) depth: usize,
 }
 
-/// Constant items of IN, in order.
+/// The constant items of IN, sorted.
 #[derive(Clone, Debug)]
 pub(super) struct Set {
     pub items: Vec<Value>,
@@ -33,27 +33,27 @@ pub(super) enum Step {
     Parameter(u32),
     /// Push a column of the row.
     Column(usize),
-    /// Take so many values, push what the operation makes of them.
+    /// Pop `arity` values, push the operation's result.
     Apply { op: Op, ty: SqlType, arity: usize },
-    /// Go on there.
+    /// Jump to a step.
     Jump(usize),
-    /// If the last value is this, go on there.
+    /// Jump if the top of the stack is this truth value.
     JumpIfTruth(bool, usize),
-    /// If the last value is no NULL, go on there; otherwise drop it.
+    /// Jump if the top of the stack is not NULL; otherwise pop it.
     JumpIfValue(usize),
-    /// Take a value; unless it is true, go on there.
+    /// Pop a value; jump unless it is true.
     JumpUnlessTrue(usize),
-    /// Take two truth values, push their AND.
+    /// Pop two truth values, push their AND.
     MergeAnd,
-    /// Take two truth values, push their OR.
+    /// Pop two truth values, push their OR.
     MergeOr,
-    /// Take the operand of a CASE.
+    /// Pop the operand of a CASE into a slot.
     Store(usize),
-    /// Push it.
+    /// Push the operand from a slot.
     Load(usize),
-    /// Take values of these types, push their record.
+    /// Pop values of these types, push their record.
     Record(Vec<SqlType>),
-    /// Take a value, push whether it is in the set.
+    /// Pop a value, push whether it is in the set.
     InSet { set: Box<Set>, negated: bool },
 }
 
@@ -69,12 +69,13 @@ impl Step {
     }
 }
 
-/// What follows the steps of an argument.
+/// What is emitted after the steps of an argument.
 #[derive(Clone, Copy)]
 enum Role {
     /// Nothing.
     Plain,
-    /// AND (false decides) or OR (true decides) at this node; the first argument, the last one.
+    /// An argument of an AND (decided by false) or OR (decided by true), `parent`; whether it is
+    /// the first or last.
     Logic {
         parent: usize,
         decides: bool,
@@ -96,17 +97,17 @@ enum Role {
 struct Compiler<'e> {
     expr: &'e Expr,
     roles: Vec<Role>,
-    /// Slot of the operand, of nodes that are CASE or CASE operand.
+    /// The operand's slot, for nodes that are CASE or a reference to its operand.
     slots: Vec<usize>,
-    /// Jumps to the end of a node.
+    /// Jumps to the end of each node.
     ends: Vec<Vec<usize>>,
-    /// The jump over the value that is being computed, of nodes that are CASE.
+    /// The jump past the value being computed, for nodes that are CASE.
     skips: Vec<usize>,
     steps: Vec<Step>,
 }
 
 impl Compiled {
-    /// The steps. `position` tells where a column stands in the row.
+    /// Compiles the expression. `position` maps a column to its position in the row.
     ///
     /// # Errors
     /// XX000 if a column is not in the row.
@@ -140,7 +141,7 @@ impl Compiled {
         })
     }
 
-    /// The only step's constant, if it is one.
+    /// The constant, if the only step pushes one.
     #[must_use]
     pub fn as_constant(&self) -> Option<&Value> {
         match &self.steps[..] {
@@ -150,14 +151,14 @@ impl Compiled {
     }
 }
 
-/// The slot that each CASE with an operand stores it in, and that each reference to it loads.
+/// The slot in which each CASE stores its operand and from which each reference loads it.
 fn operand_slots(expr: &Expr) -> Vec<usize> {
     let nodes = expr.nodes();
     let mut slots = vec![0; nodes.len()];
-    // CASEs around the node: the last node of the operand and the slot.
+    // The enclosing CASEs: the last node of the operand, and the slot.
     let mut around: Vec<(usize, usize)> = Vec::new();
     for (at, node) in nodes.iter().enumerate().rev() {
-        // The operand itself is outside.
+        // The operand itself is not inside the CASE.
         while around.last().is_some_and(|(operand, _)| at <= *operand) {
             around.pop();
         }
@@ -224,7 +225,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Whether all items of IN are constants: they are then the nodes right before it.
+    /// Whether all items of IN are constants; they are then the nodes right before it.
     fn items_are_constants(&self, at: usize, node: &Node) -> bool {
         let start = at + 1 - (node.arity as usize).min(at);
         let items = self.expr.nodes().get(start..at).unwrap_or(&[]);

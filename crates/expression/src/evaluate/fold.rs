@@ -1,12 +1,12 @@
-//! Constants in place of what needs no row, as PostgreSQL's planner puts them there.
+//! Constant folding, with the same results as PostgreSQL's planner.
 //!
-//! What can be told before a row is read is told then, and fails then: `1 / 0` is an error over an empty
-//! table, but none behind `CASE WHEN false`. A strict function of a constant NULL is NULL, whatever its other
-//! arguments would do. Values that last for a statement only (the clock, the zone, texts of dates) are left
-//! to the rows.
+//! Subexpressions that need no row are evaluated before any row is read, and fail then: `1 / 0` is an error
+//! over an empty table, but not after `CASE WHEN false`. A strict function of a constant NULL is NULL,
+//! whatever its other arguments would do. Values that are only stable within a statement (clock, time zone,
+//! dates as text) are left for run time.
 //!
-//! Nodes are taken in their order, arguments first. Behind an argument that decides an AND, an OR, a COALESCE
-//! or a CASE the rest is left out without a look.
+//! Nodes are visited in post-order. Once an argument decides an AND, OR, COALESCE or CASE, the remaining
+//! arguments are skipped unvisited.
 
 use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlType, Value, ValueRef};
@@ -17,8 +17,7 @@ use crate::context::Context;
 use crate::table::Volatility;
 use crate::tree::{Expr, Node, Op};
 
-/// Whether a conversion looks at the session's settings: its zone, its style of dates, the names in a
-/// catalog.
+/// Whether a conversion depends on the session: its time zone, its date style, or names in its catalog.
 fn looks_at_session(from: &SqlType, to: &SqlType) -> bool {
     let zoned = |ty: &SqlType| {
         matches!(
@@ -36,7 +35,7 @@ fn looks_at_session(from: &SqlType, to: &SqlType) -> bool {
         || to.is_text() && is_written_by_style(from)
 }
 
-/// Types whose texts PostgreSQL reads by settings of the session.
+/// Types whose input format depends on session settings in PostgreSQL.
 fn is_read_by_style(ty: &SqlType) -> bool {
     matches!(
         ty,
@@ -44,12 +43,12 @@ fn is_read_by_style(ty: &SqlType) -> bool {
     )
 }
 
-/// Types whose texts PostgreSQL writes by settings of the session.
+/// Types whose output format depends on session settings in PostgreSQL.
 fn is_written_by_style(ty: &SqlType) -> bool {
     matches!(ty, SqlType::Date | SqlType::Timestamp | SqlType::Array(_))
 }
 
-/// How long the value of a node lasts, its arguments apart.
+/// The volatility of a node, its arguments aside.
 #[must_use]
 pub fn volatility(node: &Node) -> Volatility {
     match &node.op {
@@ -62,26 +61,26 @@ pub fn volatility(node: &Node) -> Volatility {
     }
 }
 
-/// How long the value of an expression lasts over one row.
+/// The volatility of an expression over one row.
 #[must_use]
 pub fn volatility_of(expr: &Expr) -> Volatility {
     let of_nodes = expr.nodes().iter().map(volatility);
     of_nodes.max().unwrap_or(Volatility::Immutable)
 }
 
-/// An expression with constants in it.
+/// A folded expression.
 #[derive(Clone, Debug)]
 pub struct Folded {
-    /// It, with the parameters' values in place.
+    /// The expression, with parameters replaced by their values.
     pub expr: Expr,
-    /// The expression that it was made of, computed over a row, computes something that this one leaves out.
+    /// Whether the original, evaluated over a row, could evaluate something that this one omits.
     pub leaves_out: bool,
 }
 
-/// The expression with constants in place of what needs no row.
+/// Replaces subexpressions that need no row with constants.
 ///
 /// # Errors
-/// Those of its parts that need no row and that every row would ask for.
+/// Errors of subexpressions that need no row and that every row would evaluate.
 pub fn fold(expr: &Expr, context: &Context<'_>) -> Result<Folded, SqlError> {
     let count = expr.nodes().len();
     let mut folding = Folding {
@@ -106,48 +105,48 @@ pub fn fold(expr: &Expr, context: &Context<'_>) -> Result<Folded, SqlError> {
     })
 }
 
-/// Which argument of which node.
+/// An argument's position: which argument of which node.
 #[derive(Clone, Copy)]
 struct Place {
     parent: usize,
     number: usize,
-    /// Where the argument behind it ends.
+    /// The root of the argument after it.
     next: usize,
 }
 
-/// What is known of an AND, OR, COALESCE or CASE whose arguments are on their way.
+/// What is known so far of an AND, OR, COALESCE or CASE while its arguments are visited.
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Arguments that stay.
+    /// The number of arguments kept.
     kept: usize,
-    /// The argument behind which nothing counts.
+    /// The argument after which the rest is irrelevant.
     last: Option<usize>,
     /// The operand of a CASE, if it is a constant.
     operand: Option<Value>,
-    /// Its value is known: a constant that an argument decided.
+    /// Whether an argument decided it: its value is a known constant.
     decided: bool,
 }
 
 struct Folding<'e> {
     expr: &'e Expr,
-    /// Of the last node of each argument of AND, OR, COALESCE and CASE.
+    /// For the root of each argument of AND, OR, COALESCE and CASE.
     places: Vec<Option<Place>>,
-    /// Of nodes that are such.
+    /// For each such parent node.
     states: Vec<State>,
-    /// The CASE of each reference to an operand.
+    /// The CASE that each operand reference belongs to.
     cases: Vec<usize>,
     out: Vec<Node>,
-    /// Where in `out` each finished value begins that nothing has taken yet.
+    /// The start in `out` of each finished value that no node has consumed yet.
     starts: Vec<usize>,
     leaves_out: bool,
     pace: Pace,
 }
 
-/// The CASE whose operand each [`Op::CaseOperand`] names.
+/// The CASE to which each [`Op::CaseOperand`] refers.
 fn cases_of_operands(expr: &Expr) -> Vec<usize> {
     let nodes = expr.nodes();
     let mut cases = vec![0; nodes.len()];
-    // CASEs around the node: the last node of the operand and the CASE.
+    // The enclosing CASEs: the last node of the operand, and the CASE.
     let mut around: Vec<(usize, usize)> = Vec::new();
     for (at, node) in nodes.iter().enumerate().rev() {
         while around.last().is_some_and(|(operand, _)| at <= *operand) {
@@ -186,7 +185,7 @@ impl Folding<'_> {
         }
     }
 
-    /// The constant that the last but `back` finished value is.
+    /// The finished value `back` places before the last one, if it is a constant.
     fn constant(&self, back: usize) -> Option<&Value> {
         let place = self.starts.len().checked_sub(back + 1)?;
         let start = *self.starts.get(place)?;
@@ -202,7 +201,7 @@ impl Folding<'_> {
         }
     }
 
-    /// Drops the last finished values.
+    /// Drops the last `count` finished values.
     fn drop_values(&mut self, count: usize) {
         let place = self.starts.len().saturating_sub(count);
         if let Some(start) = self.starts.get(place).copied() {
@@ -211,7 +210,7 @@ impl Folding<'_> {
         self.starts.truncate(place);
     }
 
-    /// Makes one value of the last `arity`.
+    /// Combines the last `arity` values into one.
     fn push(&mut self, op: Op, ty: SqlType, arity: usize) {
         let place = self.starts.len().saturating_sub(arity);
         let start = self.starts.get(place).copied().unwrap_or(self.out.len());
@@ -234,7 +233,7 @@ impl Folding<'_> {
         self.states.get_mut(at).map(std::mem::take).unwrap_or_default()
     }
 
-    /// The value of a node whose arguments are finished.
+    /// Folds a node whose arguments are finished.
     fn finish(&mut self, at: usize, node: &Node, context: &Context<'_>) -> Result<(), SqlError> {
         match &node.op {
             Op::Parameter(number) => {
@@ -262,7 +261,7 @@ impl Folding<'_> {
                         self.push(Op::Constant(value), node.ty, 0);
                     }
                     1 => {}
-                    // What does not decide and is constant is NULL.
+                    // A constant that does not decide is NULL.
                     kept if (0..kept).all(|back| self.constant(back).is_some()) => {
                         self.replace(kept, Value::Null, node.ty);
                     }
@@ -279,12 +278,12 @@ impl Folding<'_> {
         Ok(())
     }
 
-    /// A CASE of so many operands, conditions and values.
+    /// A CASE with `kept` operands, conditions and values left.
     fn case(&mut self, operand: bool, kept: usize, ty: SqlType) {
         if kept > 1 + usize::from(operand) {
             self.push(Op::Case { operand }, ty, kept);
         } else if operand && let [.., start, end] = self.starts[..] {
-            // Only ELSE is left: the operand goes, unless it is asked for there.
+            // Only ELSE is left: the operand is dropped unless ELSE refers to it.
             match self.out.get(end..) {
                 Some(
                     [
@@ -305,10 +304,10 @@ impl Folding<'_> {
         }
     }
 
-    /// An operation that looks at all its arguments.
+    /// An operation that evaluates all its arguments.
     fn plain(&mut self, node: &Node, context: &Context<'_>) -> Result<(), SqlError> {
         let arity = node.arity as usize;
-        // PostgreSQL's planner computes no comparison of rows.
+        // PostgreSQL's planner does not fold row comparisons.
         if let Op::CompareRows(_) = node.op {
             self.push(node.op.clone(), node.ty, arity);
             return Ok(());
@@ -340,7 +339,7 @@ impl Folding<'_> {
             .filter_map(|back| self.constant(back).map(Value::as_ref))
             .collect();
         let value = match apply(context, &node.op, &node.ty, &arguments) {
-            // Perhaps it is no literal, but a text that PostgreSQL reads when it comes to it.
+            // It may be a cast of text instead of a literal; PostgreSQL reads that at run time.
             Err(_) if zoned_literal => {
                 self.push(node.op.clone(), node.ty, arity);
                 return Ok(());
@@ -351,7 +350,7 @@ impl Folding<'_> {
         Ok(())
     }
 
-    /// The node after the one at `at`, which is finished: those that do not count are passed over.
+    /// The node to visit after the finished one at `at`, skipping irrelevant ones.
     fn next(&mut self, at: usize) -> usize {
         let Some(place) = self.places.get(at).copied().flatten() else {
             return at + 1;
@@ -409,7 +408,7 @@ impl Folding<'_> {
         }
     }
 
-    /// Behind an argument of AND or OR.
+    /// The next node after an argument of AND or OR.
     fn next_of_logic(&mut self, at: usize, parent: usize, decides: bool, truth: Option<bool>) -> usize {
         let Some(truth) = truth else {
             self.keep(parent);
@@ -428,7 +427,7 @@ impl Folding<'_> {
         parent
     }
 
-    /// Behind a condition of CASE.
+    /// The next node after a condition of CASE.
     fn next_of_condition(
         &mut self,
         at: usize,
@@ -447,20 +446,20 @@ impl Folding<'_> {
             }
             return at + 1;
         }
-        // The value behind it is never asked for; a subquery's answer in it need not be computed.
+        // The value after it is never needed; a subquery whose result it uses need not be computed.
         let value = self.expr.nodes().get(at + 1..=place.next).unwrap_or_default();
         self.leaves_out |= value.iter().any(|node| matches!(node.op, Op::Column(_)));
         place.next + 1
     }
 }
 
-/// Whether this may be the literal `timestamptz '...'`: PostgreSQL reads it when it parses the statement, the
-/// session's zone is asked here.
+/// Whether this may be the literal `timestamptz '...'`: PostgreSQL reads it while parsing, here it is read
+/// in the session's time zone.
 fn is_zoned_literal(node: &Node) -> bool {
     matches!(&node.op, Op::Cast { from, .. } if from.is_text()) && matches!(node.ty, SqlType::TimestampTz)
 }
 
-/// Whether an operation is NULL as soon as an argument is.
+/// Whether an operation is NULL if any argument is NULL.
 #[must_use]
 pub fn is_strict(op: &Op) -> bool {
     match op {

@@ -1,8 +1,8 @@
-//! The value of an expression over one row.
+//! Evaluation of an expression over one row.
 //!
-//! [`Compiled`] is the expression as a list of steps for a stack of values. Post-order is already the order
-//! of the steps; AND, OR, COALESCE and CASE add jumps over arguments that are not to be computed. Nothing
-//! recurs.
+//! [`Compiled`] is the expression as a list of steps for a stack machine. Post-order is already the order
+//! of the steps; AND, OR, COALESCE and CASE add jumps over arguments that must not be evaluated. Nothing is
+//! recursive.
 //!
 //! ```text
 //!   a AND b              a  jump-if-false end  b  merge  end:
@@ -11,9 +11,9 @@
 //!                        x  store  c  jump-unless-true next  v  jump end  next:  e  end:
 //! ```
 //!
-//! - `compile`: the steps of an expression.
+//! - `compile`: compiling an expression to steps.
 //! - `apply`: one operation on values.
-//! - `fold`: constants in place of what needs no row, before rows are read.
+//! - `fold`: constant folding, before rows are read.
 
 pub(crate) mod apply;
 pub(crate) mod arrays;
@@ -68,14 +68,14 @@ impl Cell<'_> {
     }
 }
 
-/// Arguments of most operations: so many need no allocation.
+/// Operations with up to this many arguments need no allocation.
 const FEW: usize = 4;
 
 impl Compiled {
-    /// The value over one row, whose columns `row` gives by position.
+    /// Evaluates over one row; `row` returns its columns by position.
     ///
     /// # Errors
-    /// Those of the functions and conversions in it.
+    /// Errors of the functions and conversions in it.
     pub fn evaluate<'v>(
         &'v self,
         context: &Context<'v>,
@@ -149,7 +149,7 @@ impl Compiled {
     }
 }
 
-/// Calls with the values of cells.
+/// Calls `compute` with the cells' values.
 fn over<R>(cells: &[Cell<'_>], compute: impl FnOnce(&[ValueRef<'_>]) -> R) -> R {
     if cells.len() <= FEW {
         let mut few = [const { ValueRef::Null }; FEW];
@@ -163,7 +163,7 @@ fn over<R>(cells: &[Cell<'_>], compute: impl FnOnce(&[ValueRef<'_>]) -> R) -> R 
 }
 
 impl Set {
-    /// Whether a value is among the items; NULL as SQL's IN.
+    /// Whether a value is among the items; `None` for NULL, by the rules of SQL's IN.
     fn contains(&self, value: &ValueRef<'_>) -> Option<bool> {
         if value.is_null() {
             return None;
@@ -177,10 +177,10 @@ impl Set {
     }
 }
 
-/// The value of an expression over one row. For more than a few rows, compile it once.
+/// Evaluates an expression over one row. For more than a few rows, compile it once.
 ///
 /// # Errors
-/// Those of the functions and conversions in it.
+/// Errors of the functions and conversions in it.
 pub fn evaluate(
     expr: &Expr,
     context: &Context<'_>,

@@ -1,8 +1,9 @@
-//! Calls with the answers that PostgreSQL 15 gave in a database of locale C: `answers.txt`, a call a line.
+//! Replays calls and compares with PostgreSQL 15's answers in a database with collation C: `answers.txt`,
+//! one call per line.
 //!
-//! A line is the kind (`f` function, `i` operator, `s` set-returning), the name, the arguments as `type:text`
-//! (`\N` for NULL), `=` and the answer: text, `\N`, or `E:state:message`; rows are parted by `~`. Fields are
-//! parted by tabs.
+//! A line is the kind (`f` function, `i` operator, `s` set-returning), the name, the arguments as
+//! `type:text` (`\N` for NULL), `=` and the answer: text, `\N`, or `E:state:message`. Rows are separated by
+//! `~`, fields by tabs.
 
 use weft_types::{Element, SqlError, SqlType, TimeZone, Value, ValueRef, format_text, parse_text};
 
@@ -28,7 +29,7 @@ fn ty(name: &str) -> SqlType {
     }
 }
 
-/// How well an entry's arguments take these types: those that name the type; `None` if one does not.
+/// How many of an entry's arguments name exactly these types; `None` if one does not take its type.
 fn fit(arguments: &[Arg], variadic: bool, types: &[SqlType]) -> Option<usize> {
     let count = types.len();
     if count < arguments.len() || (count > arguments.len() && !variadic) {

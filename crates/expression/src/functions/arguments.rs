@@ -1,11 +1,11 @@
-//! Arguments of a computation as what the entry says they are, and words for tables of entries.
+//! Typed access to a computation's arguments, and macros for tables of entries.
 
 use weft_types::{Numeric, SqlError, ValueRef};
 
 /// The arguments of a call.
 pub type Arguments<'a, 'v> = &'a [ValueRef<'v>];
 
-/// What only a call with arguments of other types can do.
+/// The error of a call with arguments of other types, which binding rules out.
 #[cold]
 #[must_use]
 pub fn misfit() -> SqlError {
@@ -17,7 +17,7 @@ macro_rules! readers {
         $($(#[doc = $doc])+
         ///
         /// # Errors
-        /// XX000 if it is something else.
+        /// XX000 if it is of another type.
         #[inline]
         pub fn $name(arguments: Arguments<'_, '_>, number: usize) -> Result<$ty, SqlError> {
             match arguments.get(number) {
@@ -46,7 +46,7 @@ readers! {
 /// A `numeric`.
 ///
 /// # Errors
-/// XX000 if it is something else.
+/// XX000 if it is of another type.
 pub fn numeric<'a>(arguments: Arguments<'a, '_>, number: usize) -> Result<&'a Numeric, SqlError> {
     match arguments.get(number) {
         Some(ValueRef::Numeric(value)) => Ok(value),
@@ -57,7 +57,7 @@ pub fn numeric<'a>(arguments: Arguments<'a, '_>, number: usize) -> Result<&'a Nu
 /// A text.
 ///
 /// # Errors
-/// XX000 if it is something else.
+/// XX000 if it is of another type.
 pub fn text<'v>(arguments: Arguments<'_, 'v>, number: usize) -> Result<&'v str, SqlError> {
     match arguments.get(number) {
         Some(ValueRef::Text(text)) => Ok(text),

@@ -1,6 +1,8 @@
-//! Functions and operators of arrays (PostgreSQL 15, 9.19), and texts as arrays and back.
+//! Functions and operators of arrays (PostgreSQL 15, 9.19), and conversions between text and
+//! arrays.
 //!
-//! Items are found by the equality of their type; NULL items are found only where the functions say so.
+//! Items are compared by their type's equality; NULL items match only where the function's
+//! definition says so.
 
 use std::cmp::Ordering;
 
@@ -18,7 +20,7 @@ use crate::table::{Arg, Entry, Returns, SetEntry};
 
 const ARRAY: Arg = Arg::AnyArray;
 const ITEM: Arg = Arg::AnyElement;
-/// The array and its items may differ in type: they become one common type.
+/// The array and its items may differ in type: they are converted to a common type.
 const COMPATIBLE_ARRAY: Arg = Arg::AnyCompatibleArray;
 const COMPATIBLE: Arg = Arg::AnyCompatible;
 const INTS: Arg = Arg::Is(SqlType::Array(Element::Int4));
@@ -136,7 +138,7 @@ pub static SETS: &[SetEntry] = &[
     },
 ];
 
-/// An array; none if it is NULL.
+/// An array; `None` if it is NULL.
 fn array<'a>(arguments: Arguments<'a, '_>, at: usize) -> Result<Option<&'a ArrayValue>, SqlError> {
     match arguments.get(at) {
         Some(ValueRef::Array(array)) => Ok(Some(array)),
@@ -145,7 +147,7 @@ fn array<'a>(arguments: Arguments<'a, '_>, at: usize) -> Result<Option<&'a Array
     }
 }
 
-/// An array where the function is strict.
+/// An array argument of a strict function.
 fn given<'a>(arguments: Arguments<'a, '_>, at: usize) -> Result<&'a ArrayValue, SqlError> {
     array(arguments, at)?.ok_or_else(|| SqlError::internal("an argument is no array"))
 }
@@ -179,7 +181,7 @@ fn equal(a: &Value, b: &Value) -> bool {
     compare(a, b) == Some(Ordering::Equal)
 }
 
-/// Equality in which NULL is NULL.
+/// Equality in which NULL equals NULL.
 fn same(a: &Value, b: &Value) -> bool {
     match (a.is_null(), b.is_null()) {
         (false, false) => equal(a, b),
@@ -187,7 +189,7 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The type of an array's items, be there an item to tell it or not.
+/// The element type of an array built from `item`.
 fn element_type(item: &Value) -> Result<SqlType, SqlError> {
     let ty = item.sql_type();
     ty.ok_or_else(|| SqlError::unsupported("an array of NULLs alone, its type untold, is not supported"))
@@ -227,7 +229,7 @@ fn with_item(array: Option<&ArrayValue>, item: Value, front: bool) -> Computed {
         items.push(item);
     }
     let mut made = ArrayValue::of_items(array.element, items);
-    // The lower bound stays, also where an item comes in front of it.
+    // The lower bound is kept, even if an item is prepended.
     made.dimensions = vec![(made.items.len() as i32, lower)];
     if lower.checked_add(made.items.len() as i32).is_none() {
         return Err(weft_types::range::out_of_range(&SqlType::Int4));
@@ -284,7 +286,7 @@ fn concat(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     })
 }
 
-/// Whether every item of one array is in the other; NULL is nowhere.
+/// Whether every item of one array is in the other; NULL matches nothing.
 fn within(part: &ArrayValue, whole: &ArrayValue) -> Result<bool, SqlError> {
     let items = sorted(whole)?;
     let mut pace = Pace::default();
@@ -297,7 +299,7 @@ fn within(part: &ArrayValue, whole: &ArrayValue) -> Result<bool, SqlError> {
     Ok(true)
 }
 
-/// The items that are not NULL, in order.
+/// The items that are not NULL, sorted.
 fn sorted(array: &ArrayValue) -> Result<Vec<&Value>, SqlError> {
     interrupt::check()?;
     let items: Vec<&Value> = array.items.iter().filter(|item| !item.is_null()).collect();
@@ -393,7 +395,7 @@ fn replace(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     })
 }
 
-/// The subscript of the item at a place.
+/// The subscript of the item at an index.
 fn subscript(array: &ArrayValue, at: usize) -> i32 {
     let lower = array.dimensions.first().map_or(1, |(_, lower)| *lower);
     lower.saturating_add(i32::try_from(at).unwrap_or(i32::MAX))
@@ -439,7 +441,7 @@ fn position(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     Ok(Value::Null)
 }
 
-/// How many of the thresholds, which ascend, are not above the value.
+/// The number of thresholds, in ascending order, that are less than or equal to the value.
 fn width_bucket(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let thresholds = given(arguments, 1)?;
     if thresholds.dimensions.len() > 1 {
@@ -451,7 +453,7 @@ fn width_bucket(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
         return Err(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message));
     }
     let operand = value(arguments, 0);
-    // By halves, as PostgreSQL: thresholds that do not ascend give what they give there.
+    // Binary search as in PostgreSQL, so that unsorted thresholds give the same result.
     let (mut low, mut high) = (0, thresholds.items.len());
     while low < high {
         let middle = low + (high - low) / 2;
@@ -500,7 +502,7 @@ fn dimensions(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     made(bounds.collect::<String>())
 }
 
-/// Length and lower bound of the dimension that an argument says.
+/// Length and lower bound of the dimension that an argument names.
 fn dimension(arguments: Arguments<'_, '_>) -> Result<Option<(i32, i32)>, SqlError> {
     let array = given(arguments, 0)?;
     let number = usize::try_from(int(arguments, 1)?)
@@ -526,7 +528,7 @@ fn cardinality(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     counted(given(arguments, 0)?.items.len())
 }
 
-/// Integers of an array of one dimension, none of them NULL.
+/// The integers of a one-dimensional array without NULLs.
 fn integers(arguments: Arguments<'_, '_>, at: usize) -> Result<Vec<i32>, SqlError> {
     let no_nulls = |message: &str| SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message);
     let Some(array) = array(arguments, at)? else {
@@ -617,7 +619,7 @@ fn trim(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     if items.is_empty() {
         return of(ArrayValue::of_items(array.element, items));
     }
-    // As of a slice: lower bounds begin at 1.
+    // As in a slice, lower bounds start at 1.
     let mut dimensions: Vec<(i32, i32)> = array.dimensions.iter().map(|(length, _)| (*length, 1)).collect();
     if let Some(outermost) = dimensions.first_mut() {
         outermost.0 = kept;
@@ -662,7 +664,7 @@ fn to_text(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     made(out)
 }
 
-/// Calls `emit` with the parts of a text; nothing if it is NULL.
+/// Calls `emit` with each part of a text; not at all if it is NULL.
 fn split(
     arguments: Arguments<'_, '_>,
     emit: &mut dyn FnMut(Vec<Value>) -> Result<(), SqlError>,

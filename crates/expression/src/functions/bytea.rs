@@ -110,7 +110,7 @@ fn trim(arguments: Arguments<'_, '_>, front: bool, end: bool) -> Computed {
     Ok(Value::Bytea(rest.to_vec()))
 }
 
-/// The index, if there are more than so many.
+/// The index, if it is below `count`.
 fn index(wanted: i64, count: usize) -> Result<usize, SqlError> {
     match usize::try_from(wanted) {
         Ok(at) if at < count => Ok(at),

@@ -1,7 +1,7 @@
-//! The distance of a window's frame: `RANGE distance PRECEDING`.
+//! The offset of a window frame: `RANGE offset PRECEDING`.
 //!
-//! `frame_offset(distance, key, is_end)` is the distance, if it may be one. PostgreSQL looks at it when it
-//! compares rows by it, so that a negative one is no error where the key is NULL.
+//! `frame_offset(offset, key, is_end)` is the offset, if it is valid. PostgreSQL checks it when it
+//! compares rows by it, so that a negative one is not an error where the key is NULL.
 
 use weft_types::{SqlError, SqlState, ValueRef};
 

@@ -93,31 +93,31 @@ fn named<'a, T>(by_name: &'a ByName<T>, name: &str) -> &'a [&'static T] {
     by_name.get(name).map_or(&[], Vec::as_slice)
 }
 
-/// The functions of a name.
+/// The functions with a name.
 #[must_use]
 pub fn functions(name: &str) -> &'static [&'static Entry] {
     named(&REGISTRY.functions, name)
 }
 
-/// The operators between two operands of a symbol; comparisons are not among them.
+/// The infix operators with a symbol, except comparisons.
 #[must_use]
 pub fn infix_operators(symbol: &str) -> &'static [&'static Entry] {
     named(&REGISTRY.infix, symbol)
 }
 
-/// The prefix operators of a symbol.
+/// The prefix operators with a symbol.
 #[must_use]
 pub fn prefix_operators(symbol: &str) -> &'static [&'static Entry] {
     named(&REGISTRY.prefix, symbol)
 }
 
-/// The set-returning functions of a name.
+/// The set-returning functions with a name.
 #[must_use]
 pub fn sets(name: &str) -> &'static [&'static SetEntry] {
     named(&REGISTRY.sets, name)
 }
 
-/// The aggregates of a name.
+/// The aggregates with a name.
 #[must_use]
 pub fn aggregates(name: &str) -> &'static [&'static AggregateEntry] {
     named(&REGISTRY.aggregates, name)

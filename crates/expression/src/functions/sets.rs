@@ -87,7 +87,7 @@ fn invalid(message: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-/// Every value from one to another in steps; one beyond the type's range ends the series.
+/// Every value from `start` to `stop` by `step`; overflow ends the series.
 fn series(
     start: i64,
     stop: i64,
@@ -114,7 +114,7 @@ fn int4_series(_: &Context<'_>, arguments: Arguments<'_, '_>, emit: Emit<'_>) ->
         _ => arguments::int4(arguments, 2)?,
     };
     let (start, stop) = (arguments::int4(arguments, 0)?, arguments::int4(arguments, 1)?);
-    // Between two integers there are integers only.
+    // All values between two `integer`s are `integer`s.
     series(i64::from(start), i64::from(stop), i64::from(step), |value| {
         emit(vec![Value::Int4(value as i32)])
     })

@@ -1,15 +1,15 @@
-//! Short forms of entries, and arguments taken out of their values.
+//! Constructors of entries, and access to arguments.
 //!
-//! [`define`] makes the common entry (strict, immutable, able to fail); the methods next to it say what is
-//! unlike.
+//! [`define`] makes the common entry (strict, immutable, fallible); the methods below change single
+//! properties.
 
 use weft_types::{ArrayValue, Element, SqlError, SqlState, SqlType, Value, ValueRef};
 
 use crate::table::{Arg, Compute, Entry, Kernel, Kind, Returns, Volatility};
 
-/// Arguments of a computation.
+/// A computation's arguments.
 pub(crate) type Arguments<'a, 'v> = &'a [ValueRef<'v>];
-/// What a computation gives.
+/// A computation's result.
 pub(crate) type Computed = Result<Value, SqlError>;
 
 pub(crate) use weft_types::VALUE_BYTES_MAX;
@@ -34,7 +34,7 @@ pub(crate) const TO_INT8: Returns = Returns::Is(SqlType::Int8);
 pub(crate) const TO_BOOL: Returns = Returns::Is(SqlType::Bool);
 pub(crate) const TO_NUMERIC: Returns = Returns::Is(SqlType::Numeric(None));
 
-/// A function: strict, immutable, able to fail.
+/// A function: strict, immutable, fallible.
 pub(crate) const fn define(
     name: &'static str,
     arguments: &'static [Arg],
@@ -54,7 +54,7 @@ pub(crate) const fn define(
     }
 }
 
-/// An infix operator: strict, immutable, able to fail.
+/// An infix operator: strict, immutable, fallible.
 pub(crate) const fn infix(
     name: &'static str,
     arguments: &'static [Arg],
@@ -68,25 +68,25 @@ pub(crate) const fn infix(
 }
 
 impl Entry {
-    /// No arguments are an error.
+    /// The entry never fails.
     pub(crate) const fn infallible(mut self) -> Entry {
         self.fallible = false;
         self
     }
 
-    /// It is computed with NULLs, too.
+    /// The entry is not strict.
     pub(crate) const fn with_nulls(mut self) -> Entry {
         self.strict = false;
         self
     }
 
-    /// The last argument may come any number of times.
+    /// The entry is variadic.
     pub(crate) const fn with_more(mut self) -> Entry {
         self.variadic = true;
         self
     }
 
-    /// Its value depends on the session.
+    /// The entry is stable: its value depends on the session.
     pub(crate) const fn stable(mut self) -> Entry {
         self.volatility = Volatility::Stable;
         self
@@ -142,7 +142,7 @@ pub(crate) fn made_texts(items: Vec<Value>) -> Value {
     Value::Array(Box::new(ArrayValue::of_items(SqlType::Text, items)))
 }
 
-/// A number that counts something in a value: those have at most 2^30 bytes.
+/// A count of something in a value, which has at most 2^30 bytes.
 pub(crate) fn counted(count: usize) -> Computed {
     Ok(Value::Int4(i32::try_from(count).map_err(|_| too_long())?))
 }
@@ -151,7 +151,7 @@ pub(crate) fn too_long() -> SqlError {
     SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")
 }
 
-/// 54000 for a value of more bytes than one may have.
+/// 54000 for a value that is too long.
 pub(crate) fn check_bytes(count: usize) -> Result<(), SqlError> {
     match count > VALUE_BYTES_MAX {
         true => Err(too_long()),
@@ -164,7 +164,7 @@ pub(crate) fn invalid(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-/// Characters of a text.
+/// The number of characters of a text.
 pub(crate) fn char_count(text: &str) -> usize {
     match text.is_ascii() {
         true => text.len(),
@@ -172,7 +172,7 @@ pub(crate) fn char_count(text: &str) -> usize {
     }
 }
 
-/// Byte at which a character begins; the end of the text if there are fewer.
+/// The byte at which a character begins; the end of the text if there are fewer.
 pub(crate) fn byte_of(text: &str, character: usize) -> usize {
     if text.is_ascii() {
         return character.min(text.len());

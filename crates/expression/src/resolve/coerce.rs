@@ -1,4 +1,4 @@
-//! Conversions written out.
+//! Explicit conversions.
 
 use weft_types::{
     CastContext, SqlError, SqlState, SqlType, TimeZone, Value, assign_from, cast_context, cast_from,
@@ -8,12 +8,12 @@ use weft_types::{
 use crate::category::{element_of, same_type};
 use crate::tree::{Expr, Op};
 
-/// The expression, of type `from`, as one of type `to`. `None` is PostgreSQL's unknown: a constant of it is
+/// Converts an expression of type `from` to type `to`. `None` is PostgreSQL's unknown: a constant of it is
 /// read as the type at once; any other expression of it is text.
 ///
 /// # Errors
 /// 42846 if there is no such conversion, 42804 if there is none on assignment, 22P02 and the like if a
-/// constant is no value of the type.
+/// constant is not a valid value of the type.
 pub fn coerce(
     expr: Expr,
     from: Option<SqlType>,
@@ -53,10 +53,10 @@ fn cast_node(expr: Expr, from: SqlType, to: SqlType, explicit: bool) -> Expr {
     Expr::new(Op::Cast { from, explicit }, to, vec![expr])
 }
 
-/// Whether reading text as the type depends on the session.
+/// Whether reading a text as the type depends on the session.
 fn reads_session(ty: &SqlType) -> bool {
     let ty = element_of(ty).unwrap_or(*ty);
-    // A name of a relation, type or function is looked up when the statement runs.
+    // The name of a relation, type or function is looked up when the statement runs.
     matches!(
         ty,
         SqlType::TimestampTz

@@ -1,12 +1,13 @@
-//! One type for several expressions: UNION, CASE, VALUES, ARRAY (PostgreSQL's `select_common_type`).
+//! A common type for several expressions: UNION, CASE, VALUES, ARRAY (PostgreSQL's `select_common_type`).
 
 use weft_types::{SqlError, SqlState, SqlType};
 
 use super::type_name;
 use crate::category::{category, is_implicit, same_type};
 
-/// The type that all are converted to: text if none is known. It keeps a modifier only if all have it. `what`
-/// names the construct in messages: "CASE", "UNION", "VALUES". CASE looks at the value of ELSE first.
+/// The type that all are converted to: text if none is known. It keeps a modifier only if all have it.
+/// `what` names the construct in messages: "CASE", "UNION", "VALUES". For CASE, the type of ELSE comes
+/// first.
 ///
 /// # Errors
 /// 42804 if their categories differ.
@@ -23,7 +24,7 @@ pub fn common_type(what: &str, types: &[Option<SqlType>]) -> Result<SqlType, Sql
     })
 }
 
-/// The same, if all the others become that type by themselves.
+/// The same, if all the others convert to that type implicitly.
 #[must_use]
 pub fn verified_common_type(types: &[Option<SqlType>]) -> Option<SqlType> {
     let common = agree(types).ok()?;
@@ -31,7 +32,7 @@ pub fn verified_common_type(types: &[Option<SqlType>]) -> Option<SqlType> {
     types.iter().flatten().all(becomes).then_some(common)
 }
 
-/// The same, or the first two types that do not agree.
+/// The same, or the first two types that conflict.
 pub(super) fn agree(types: &[Option<SqlType>]) -> Result<SqlType, (SqlType, SqlType)> {
     let mut known = types.iter().filter_map(|ty| *ty);
     let Some(mut chosen) = known.next() else {
@@ -52,7 +53,7 @@ pub(super) fn agree(types: &[Option<SqlType>]) -> Result<SqlType, (SqlType, SqlT
     Ok(with_modifier(chosen, types))
 }
 
-/// The modifier stays if all are of the very same type.
+/// Keeps the modifier if all types are identical.
 fn with_modifier(chosen: SqlType, types: &[Option<SqlType>]) -> SqlType {
     if types.iter().all(|ty| *ty == Some(chosen)) {
         return chosen;

@@ -1,16 +1,16 @@
-//! Which function, operator or aggregate a call means: PostgreSQL's rules (chapter 10 of its documentation;
-//! its `parse_func.c`, `parse_oper.c`, `parse_coerce.c`).
+//! Resolution of calls to functions, operators and aggregates by PostgreSQL's rules (chapter 10 of its
+//! documentation; its `parse_func.c`, `parse_oper.c`, `parse_coerce.c`).
 //!
-//! The type of an argument is `None` where PostgreSQL calls it `unknown`: a quoted constant or NULL that
-//! nothing has given a type yet, or a parameter of no type. Whoever asks converts each argument to the type
-//! that the answer names, by [`coerce`], and gives parameters of no type that type.
+//! The type of an argument is `None` where PostgreSQL calls it `unknown`: a quoted constant or NULL without
+//! a type, or a parameter without a type. The caller converts each argument to the resolved type with
+//! [`coerce`], and gives untyped parameters that type.
 //!
 //! - `select`: the best of several candidates.
-//! - `signature`: types of a call to a chosen candidate, polymorphic arguments included.
+//! - `signature`: the types of a call to a chosen candidate, polymorphic arguments included.
 //! - `operators`: operators, comparisons among them.
-//! - `common`: one type for several expressions (CASE, UNION).
+//! - `common`: a common type for several expressions (CASE, UNION).
 //! - `coerce`: the conversion itself.
-//! - `unsupported`: names that PostgreSQL has and Weft lacks.
+//! - `unsupported`: names that PostgreSQL has and Weft does not.
 
 mod coerce;
 mod common;
@@ -30,40 +30,40 @@ use crate::table::{AggregateEntry, Entry, SetEntry};
 use select::{Choice, Shape, choose};
 use signature::{result_type, types_of_call};
 
-/// A call of a function or operator.
+/// A resolved call of a function or operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
-    /// Which.
+    /// The entry.
     pub entry: &'static Entry,
-    /// The type that each argument is converted to.
+    /// The type to which each argument is converted.
     pub arguments: Vec<SqlType>,
     /// The type of the value.
     pub result: SqlType,
 }
 
-/// A call of an aggregate.
+/// A resolved call of an aggregate.
 #[derive(Clone, Debug)]
 pub struct ResolvedAggregate {
-    /// Which.
+    /// The aggregate.
     pub aggregate: &'static AggregateEntry,
-    /// The type that each argument is converted to; those of WITHIN GROUP last.
+    /// The type to which each argument is converted; those of WITHIN GROUP last.
     pub arguments: Vec<SqlType>,
     /// The type of the value.
     pub result: SqlType,
 }
 
-/// A call of a set-returning function.
+/// A resolved call of a set-returning function.
 #[derive(Clone, Debug)]
 pub struct ResolvedSet {
-    /// Which.
+    /// The entry.
     pub entry: &'static SetEntry,
-    /// The type that each argument is converted to.
+    /// The type to which each argument is converted.
     pub arguments: Vec<SqlType>,
     /// The columns: names and types.
     pub columns: Vec<(&'static str, SqlType)>,
 }
 
-/// The function that a call means. `extra` are functions beside those of this crate.
+/// Resolves a function call. `extra` are functions in addition to those of this crate.
 ///
 /// # Errors
 /// 42883 if none fits, 42725 if several do.
@@ -88,7 +88,7 @@ pub fn resolve_function(
     })
 }
 
-/// The aggregate that a call means; `None` if no aggregate has the name. The arguments of WITHIN GROUP stand
+/// Resolves an aggregate call; `None` if no aggregate has the name. The arguments of WITHIN GROUP come
 /// last. `count(*)` has no types.
 #[must_use]
 pub fn resolve_aggregate(
@@ -113,7 +113,7 @@ fn aggregate_among(
         variadic: false,
     };
     if name == "array_agg" && *types == [None] {
-        // PostgreSQL has one for arrays and one for everything else.
+        // PostgreSQL has one candidate for arrays and one for everything else.
         return Err(not_unique(name, types));
     }
     let shapes: Vec<Shape> = candidates.iter().map(|entry| shape_of(entry)).collect();
@@ -129,7 +129,7 @@ fn aggregate_among(
     })
 }
 
-/// The set-returning function that a call means; `None` if none has the name.
+/// Resolves a call of a set-returning function; `None` if none has the name.
 #[must_use]
 pub fn resolve_set(name: &str, types: &[Option<SqlType>]) -> Option<Result<ResolvedSet, SqlError>> {
     let candidates = functions::sets(name);
@@ -139,7 +139,7 @@ pub fn resolve_set(name: &str, types: &[Option<SqlType>]) -> Option<Result<Resol
     Some(set_among(candidates, name, types))
 }
 
-/// The set-returning function of `candidates`, which all have the name, that a call means.
+/// Resolves a call among `candidates`, set-returning functions that all have the name.
 ///
 /// # Errors
 /// 42883 if none fits, 42725 if several do.
@@ -180,7 +180,7 @@ pub fn is_set_returning(name: &str) -> bool {
     !functions::sets(name).is_empty()
 }
 
-/// Whether a function that gives one value has the name.
+/// Whether a scalar function has the name.
 #[must_use]
 pub fn is_function(name: &str) -> bool {
     !functions::functions(name).is_empty()
@@ -202,7 +202,7 @@ fn not_unique(name: &str, types: &[Option<SqlType>]) -> SqlError {
     .hint("Could not choose a best candidate function. You might need to add explicit type casts.")
 }
 
-/// 42883; 0A000 if PostgreSQL has functions of the name and Weft has none.
+/// 42883; 0A000 if PostgreSQL has functions with the name and Weft has none.
 #[must_use]
 pub fn no_function(name: &str, types: &[Option<SqlType>]) -> SqlError {
     let known = is_function(name) || is_aggregate(name) || is_set_returning(name);

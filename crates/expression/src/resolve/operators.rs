@@ -1,4 +1,4 @@
-//! Operators: those of the table, and comparisons, which every type has.
+//! Operators: those of the table, and comparisons, which all types share.
 
 use weft_types::{SqlError, SqlState, SqlType};
 
@@ -10,17 +10,17 @@ use crate::functions;
 use crate::table::{Arg, Entry};
 use crate::tree::CompareOp;
 
-/// What an operator means.
+/// A resolved operator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operator {
     /// An entry of the table.
     Call(Resolved),
-    /// A comparison, both sides converted to the type.
+    /// A comparison, with both operands converted to the type.
     Compare(CompareOp, SqlType),
 }
 
-/// The operator that a symbol means. `left` is `None` for a prefix operator; the type of an operand is `None`
-/// where it is unknown.
+/// Resolves an operator. `left` is `None` for a prefix operator; the type of an operand is `None`
+/// if it is unknown.
 ///
 /// # Errors
 /// 42883 if none fits, 42725 if several do.
@@ -65,7 +65,7 @@ fn call(
     }))
 }
 
-/// The comparison that a symbol stands for.
+/// The comparison that a symbol denotes.
 fn comparison(symbol: &str) -> Option<CompareOp> {
     Some(match symbol {
         "=" => CompareOp::Eq,
@@ -78,7 +78,7 @@ fn comparison(symbol: &str) -> Option<CompareOp> {
     })
 }
 
-/// An operand of unknown type is first taken to be of the other's type.
+/// An operand of unknown type is first assumed to be of the other operand's type.
 fn pick_infix(shapes: &[Shape], symbol: &str, types: &[Option<SqlType>; 2]) -> Result<usize, SqlError> {
     let assumed = match types {
         [Some(known), None] | [None, Some(known)] => Some([Some(*known), Some(*known)]),
@@ -92,10 +92,10 @@ fn pick_infix(shapes: &[Shape], symbol: &str, types: &[Option<SqlType>; 2]) -> R
     pick(shapes, symbol, types)
 }
 
-/// The type of the first operand of `=` between two types, which is that of NULLIF over them.
+/// The type to which `=` converts its left operand; it is the type of NULLIF of the two.
 ///
 /// # Errors
-/// 42883 if they do not compare.
+/// 42883 if they are not comparable.
 pub fn compared_left(left: SqlType, right: Option<SqlType>) -> Result<SqlType, SqlError> {
     let number = pick_infix(COMPARABLE, "=", &[Some(left), right])?;
     match COMPARABLE.get(number).and_then(|shape| shape.at(0)) {
@@ -161,7 +161,7 @@ macro_rules! pairs {
     };
 }
 
-/// `pg_operator`'s pairs of types that compare, and arrays.
+/// The pairs of types that `pg_operator` has comparisons for, and arrays.
 static COMPARABLE: &[Shape] = {
     use SqlType::{Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Numeric};
     use SqlType::{InternalChar, Interval, Name, Oid, Record, Text, Time, Timestamp, TimestampTz, Uuid};
@@ -180,7 +180,7 @@ static COMPARABLE: &[Shape] = {
     ]
 };
 
-/// The type in which a pair compares.
+/// The type as which a pair is compared.
 fn compared_as(shape: &Shape, types: &[Option<SqlType>; 2]) -> Result<SqlType, SqlError> {
     Ok(match shape.arguments {
         [Arg::Is(SqlType::Char(_)), _] => BPCHAR,

@@ -1,4 +1,4 @@
-//! The best candidate for arguments of some types: PostgreSQL's `func_select_candidate`.
+//! The best candidate for given argument types: PostgreSQL's `func_select_candidate`.
 
 use weft_types::SqlType;
 
@@ -6,7 +6,7 @@ use super::signature::is_consistent;
 use crate::category::{Category, category, element_of, is_implicit, same_type};
 use crate::table::{Arg, Entry};
 
-/// What a candidate takes.
+/// A candidate's parameters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// Its arguments.
@@ -23,7 +23,7 @@ impl Shape {
         }
     }
 
-    /// The argument at a place.
+    /// The argument at a position.
     pub fn at(&self, place: usize) -> Option<&'static Arg> {
         match self.arguments.get(place) {
             None if self.variadic => self.arguments.last(),
@@ -44,7 +44,7 @@ impl Shape {
             && is_consistent(self, types)
     }
 
-    /// Whether the argument at a place is of this very type.
+    /// Whether the argument at a position is of exactly this type.
     fn is_exact(&self, place: usize, ty: &SqlType) -> bool {
         matches!(self.at(place), Some(Arg::Is(own)) if same_type(own, ty))
     }
@@ -57,10 +57,10 @@ impl Shape {
     }
 }
 
-/// What choosing comes to.
+/// The result of choosing a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// The candidate of this number.
+    /// The candidate with this index.
     One(usize),
     /// No candidate fits.
     None,
@@ -77,7 +77,7 @@ fn accepts(arg: &Arg, ty: Option<&SqlType>) -> bool {
     }
 }
 
-/// Chooses among candidates of one name.
+/// Chooses among candidates with one name.
 pub(super) fn choose(shapes: &[Shape], types: &[Option<SqlType>]) -> Choice {
     let exact = |shape: &&Shape| {
         shape.takes_count(types.len())
@@ -92,7 +92,7 @@ pub(super) fn choose(shapes: &[Shape], types: &[Option<SqlType>]) -> Choice {
     let mut fitting: Vec<usize> = (0..shapes.len())
         .filter(|number| shapes.get(*number).is_some_and(|shape| shape.takes(types)))
         .collect();
-    // One that repeats its last argument gives way to one that takes just so many.
+    // A candidate with a fixed number of arguments is preferred to a variadic one.
     let fixed = |number: &usize| shapes.get(*number).is_some_and(|shape| !shape.variadic);
     if fitting.len() > 1 && fitting.iter().any(fixed) {
         fitting.retain(fixed);
@@ -139,7 +139,7 @@ fn best(shapes: &[Shape], mut fitting: Vec<usize>, types: &[Option<SqlType>]) ->
     if let Some(choice) = decided(&fitting) {
         return choice;
     }
-    // All known arguments are of one type: the others are taken to be of it.
+    // If all known arguments are of one type, the others are assumed to be of it.
     let mut of_known = known().map(|(_, ty)| *ty);
     let Some(first) = of_known.next() else {
         return Choice::Several;
@@ -170,7 +170,8 @@ fn keep_most(fitting: &mut Vec<usize>, count: impl Fn(usize) -> usize) {
     fitting.retain(|number| Some(count(*number)) == most);
 }
 
-/// Where types are unknown: text if a candidate takes text there, else the category that all agree on.
+/// For unknown types: text if a candidate takes text there, otherwise the category that all agree
+/// on.
 fn keep_category(shapes: &[Shape], fitting: &mut Vec<usize>, unknown: &[usize]) {
     let mut slots = Vec::with_capacity(unknown.len());
     for place in unknown {

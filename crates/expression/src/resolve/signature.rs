@@ -20,7 +20,7 @@ fn element_types(shape: &Shape, types: &[Option<SqlType>]) -> Vec<Option<SqlType
     elements
 }
 
-/// Whether the polymorphic arguments must be of one type from the beginning.
+/// Whether the polymorphic arguments must be of one type to begin with.
 fn is_strict(shape: &Shape) -> bool {
     shape.arguments.contains(&Arg::AnyElement) || shape.arguments.contains(&Arg::AnyArray)
 }
@@ -46,7 +46,7 @@ pub(super) fn is_consistent(shape: &Shape, types: &[Option<SqlType>]) -> bool {
 }
 
 /// The type that all polymorphic arguments agree on; `None` if there are none, text if all are unknown and
-/// none must be known.
+/// the shape does not require a known one.
 pub(super) fn element_type(shape: &Shape, types: &[Option<SqlType>]) -> Result<Option<SqlType>, SqlError> {
     let elements = element_types(shape, types);
     if elements.is_empty() {
@@ -61,13 +61,13 @@ pub(super) fn element_type(shape: &Shape, types: &[Option<SqlType>]) -> Result<O
     Ok(agreed(shape, &elements))
 }
 
-/// What each argument is converted to.
+/// The type to which each argument is converted.
 pub(super) fn types_of_call(shape: &Shape, types: &[Option<SqlType>]) -> Result<Vec<SqlType>, SqlError> {
     let element = element_type(shape, types)?;
     let mut arguments = Vec::with_capacity(types.len());
     for (place, ty) in types.iter().enumerate() {
         let own = match shape.at(place) {
-            // A char(n) stays what it is.
+            // A char(n) keeps its type.
             Some(Arg::Is(SqlType::Char(_))) => match ty {
                 Some(own @ SqlType::Char(_)) => *own,
                 _ => BPCHAR,
@@ -85,7 +85,7 @@ pub(super) fn types_of_call(shape: &Shape, types: &[Option<SqlType>]) -> Result<
     Ok(arguments)
 }
 
-/// The type of the value.
+/// The type of the result.
 pub(super) fn result_type(
     shape: &Shape,
     returns: Returns,
@@ -94,7 +94,7 @@ pub(super) fn result_type(
 ) -> Result<SqlType, SqlError> {
     let element = || Ok::<_, SqlError>(element_type(shape, types)?.unwrap_or(SqlType::Text));
     match returns {
-        // As long as the argument that it is made from.
+        // As long as the argument from which it is made.
         Returns::Is(SqlType::Char(_)) => {
             let long = arguments.iter().find(|ty| matches!(ty, SqlType::Char(_)));
             Ok(long.copied().unwrap_or(SqlType::Text))

@@ -1,4 +1,4 @@
-//! What is computed and what is left out; lists and rows with NULL; series.
+//! Short-circuit evaluation and folding; lists and rows with NULL; series.
 
 use weft_expression::{
     ColumnId, CompareOp, Compiled, Expr, Op, Operator, coerce, common_type, evaluate, fold, resolve_operator,
@@ -114,7 +114,7 @@ fn a_case_operand_is_that_of_the_innermost_case() {
     assert_eq!(value(&outer).unwrap(), Value::Int4(7));
 }
 
-/// A column whose value nobody knows.
+/// A column of unknown value.
 fn column() -> Expr {
     Expr::column(ColumnId(7), SqlType::Int4)
 }
@@ -131,7 +131,7 @@ fn failing_with_rows() -> Expr {
 #[test]
 fn what_needs_no_row_is_told_before_rows_are_read() {
     let of = |expr: &Expr| fold(expr, &context());
-    // Before any row: column / 0 needs one, 1 / 0 does not.
+    // Before any row is read: column / 0 needs a row, 1 / 0 does not.
     assert_eq!(of(&failing_with_rows()).unwrap().expr, failing_with_rows());
     let case = |condition: Expr, then: Expr| {
         let arguments = vec![condition, then, column()];
@@ -142,7 +142,7 @@ fn what_needs_no_row_is_told_before_rows_are_read() {
     assert_eq!(of(&case(truth(Some(false)), failing())).unwrap().expr, column());
     assert_eq!(of(&case(truth(Some(true)), number(4))).unwrap().expr, number(4));
 
-    // The operand goes with the conditions over it.
+    // The operand is dropped with the conditions over it.
     let operand = || Expr::leaf(Op::CaseOperand, SqlType::Int4);
     let simple = Expr::new(
         Op::Case { operand: true },
@@ -180,7 +180,7 @@ fn what_needs_no_row_is_told_before_rows_are_read() {
     let plain = Expr::new(Op::Compare(CompareOp::Eq), SqlType::Bool, vec![column(), null]);
     assert!(!of(&plain).unwrap().leaves_out);
 
-    // What decides an AND behind it is seen first; what stands before it is not computed.
+    // A later argument that decides an AND takes precedence; earlier ones are not evaluated.
     let fallible = is(failing_with_rows());
     let and = Expr::new(
         Op::And,

@@ -1,17 +1,17 @@
-//! Answers of PostgreSQL 15 to random expressions and aggregates.
+//! PostgreSQL 15's answers to random expressions and aggregates.
 //!
-//! A line of `expressions.txt` is the answer (`value|type`, or `ERR state message`), the expression, and the
-//! expression in post-order:
+//! A line of `expressions.txt` is the answer (`value|type`, or `ERR state message`), the expression, and
+//! the expression in post-order:
 //!
 //! ```text
-//!   N          NULL of no type          u:text     a quoted constant of no type
+//!   N          an untyped NULL          u:text     an untyped quoted constant
 //!   l:type:v   CAST('v' AS type)        c:type     the last value cast
 //!   i:+        an infix operator        p:-        a prefix operator
 //!   f:name:2   a function of two arguments
 //! ```
 //!
-//! A line of `aggregates.txt` is the answer, the aggregate, the types of its arguments, and the rows: values
-//! between `;`, N for NULL.
+//! A line of `aggregates.txt` is the answer, the aggregate, the types of its arguments, and the rows:
+//! values separated by `;`, N for NULL.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -197,7 +197,7 @@ fn aggregates_have_the_values_of_postgresql() {
         let types: Vec<SqlType> = types.split(',').map(type_of_name).collect();
         let whole = answer(aggregate(name, &types, rows, 1));
         assert_eq!(whole, *expected, "{line}");
-        // Sums of floats depend on how rows are put together.
+        // Sums of floats depend on the order of summation.
         let in_parts = resolve_aggregate(name, &types.iter().map(|ty| Some(*ty)).collect::<Vec<_>>(), false)
             .unwrap()
             .is_ok_and(|resolved| !resolved.aggregate.state.is_empty());

@@ -1,9 +1,9 @@
-//! Expressions of point statements and procedures: bound by `weft_binder`, then turned into [`Scalar`]s.
+//! Expressions of point statements and procedures: bound by `weft_binder`, then converted to [`Scalar`]s.
 //!
-//! `weft_binder` determines the types of an expression, as in any query; [`Scope`] defines what its names
-//! mean: columns of one table, the row that ON CONFLICT excludes, variables of a procedure.
-//! [`super::convert`] turns the typed tree into a [`Scalar`]. Operations that programs do not have are
-//! refused there with [`Refusal::General`], and the query engine executes the statement.
+//! `weft_binder` determines the types of an expression, as in any query; [`Scope`] resolves its names to
+//! columns of one table, the excluded row of ON CONFLICT, or variables of a procedure. [`super::convert`]
+//! turns the typed tree into a [`Scalar`]. It rejects operations that programs do not have with
+//! [`Refusal::General`], and the query engine executes the statement.
 
 use std::cell::RefCell;
 
@@ -21,9 +21,9 @@ use super::scalar::Scalar;
 /// Why something is not bound here.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// Not in the reach of programs: plan it in general form.
+    /// Not expressible as a program: plan it in general form.
     General,
-    /// An error of the user.
+    /// A user error.
     Error(SqlError),
 }
 
@@ -35,48 +35,48 @@ impl From<SqlError> for Refusal {
 
 pub(super) type BindResult<T> = Result<T, Refusal>;
 
-/// What a name stands for that is no column: the variables and parameters of a procedure.
+/// Resolution of names that are not columns: a procedure's variables and parameters.
 pub(crate) trait Variables {
     /// `name` or `qualifier.name`.
     fn named(&self, qualifier: Option<&str>, name: &str) -> Option<(Scalar, SqlType)>;
     /// `$n`, from 1.
     fn positional(&self, number: usize) -> Option<(Scalar, SqlType)>;
-    /// Whether a constant that cannot be converted is an error only where control gets to it, as in PL/pgSQL.
+    /// Whether a constant that cannot be converted is an error only when it is executed, as in PL/pgSQL.
     fn converts_late(&self) -> bool;
 }
 
-/// What the names in an expression may mean.
+/// The name scope of an expression.
 #[derive(Default)]
 pub(crate) struct Scope<'a> {
-    /// The one table that columns may come from, and what expressions call it.
+    /// The only table whose columns may be referenced, and its alias.
     pub(crate) table: Option<(&'a TableDef, &'a str)>,
-    /// ON CONFLICT DO UPDATE: `excluded.column` has a meaning.
+    /// Within ON CONFLICT DO UPDATE: `excluded.column` is defined.
     pub(crate) has_excluded: bool,
-    /// Inside a procedure.
+    /// The variables, inside a procedure.
     pub(crate) variables: Option<&'a dyn Variables>,
-    /// What variables stood for where they were named.
+    /// The values of variables where they were referenced.
     values: RefCell<Vec<Scalar>>,
 }
 
-/// What a column of a bound expression is.
+/// What a column id of a bound expression refers to.
 pub(super) enum Named {
     /// Column of the row.
     Column(u16),
     /// Column of the excluded row.
     Excluded(usize),
-    /// A value by its place.
+    /// A value, by its index in the scope.
     Value(usize),
-    /// What the binder made: an aggregate's value, for one.
+    /// Something computed by the binder, such as an aggregate's value.
     Computed,
 }
 
-// Ids that the binder gives itself count from 0.
+// Ids assigned by the binder count from 0.
 const KIND_SHIFT: u32 = 28;
 const COLUMN: u32 = 1 << KIND_SHIFT;
 const EXCLUDED: u32 = 2 << KIND_SHIFT;
 const VALUE: u32 = 3 << KIND_SHIFT;
 
-/// What an id stands for.
+/// Decodes a column id.
 pub(super) fn named(id: ColumnId) -> Named {
     let number = id.0 & (COLUMN - 1);
     match id.0 - number {
@@ -88,7 +88,7 @@ pub(super) fn named(id: ColumnId) -> Named {
 }
 
 impl<'a> Scope<'a> {
-    /// The columns of a table, and the variables around it.
+    /// The columns of a table, and the variables of the enclosing procedure.
     pub(crate) fn of_table(
         table: &'a TableDef,
         alias: &'a str,
@@ -115,12 +115,12 @@ impl<'a> Scope<'a> {
         Expr::column(ColumnId(VALUE | (values.len() as u32 - 1)), ty)
     }
 
-    /// The value that an id of this scope stands for.
+    /// The value that an id of this scope refers to.
     pub(super) fn value_of(&self, place: usize) -> Option<Scalar> {
         self.values.borrow().get(place).cloned()
     }
 
-    /// The variable that a name stands for. A name that is a column too is ambiguous, as PL/pgSQL has it.
+    /// The variable that a name refers to. A name that is also a column is ambiguous, as in PL/pgSQL.
     fn variable(&self, qualifier: Option<&str>, name: &str) -> Result<Option<Expr>, SqlError> {
         let of_row = |(_, alias): (&TableDef, &str)| qualifier.is_some_and(|table| table == alias);
         let Some(variables) = self.variables.filter(|_| !self.table.is_some_and(of_row)) else {
@@ -193,16 +193,16 @@ impl Names for Scope<'_> {
     }
 }
 
-/// What becomes of the binder's errors.
+/// How the binder's errors are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Errors {
-    /// They are told.
+    /// They are reported.
     Told,
-    /// The statement goes the general way, which tells them.
+    /// The statement is planned in general form, which reports them.
     General,
 }
 
-/// Binds expressions of one scope, one after the other.
+/// Binds the expressions of one scope, one after another.
 pub(crate) struct Binder<'a> {
     binder: ExpressionBinder<'a>,
     catalog: &'a Catalog,
@@ -210,11 +210,11 @@ pub(crate) struct Binder<'a> {
     errors: Errors,
     before: usize,
     zone: TimeZone,
-    /// Calls of aggregates in what was bound; `None` where none may stand.
+    /// Aggregate calls in what was bound; `None` where aggregates are not allowed.
     pub(crate) aggregates: Option<Vec<AggregateCall>>,
 }
 
-/// Binds with a binder for a scope; what is learned of parameters stays in `params`.
+/// Binds with a binder for a scope; inferred parameter types are kept in `params`.
 pub(crate) fn with_binder<T>(
     catalog: &Catalog,
     text: &str,
@@ -256,17 +256,17 @@ impl Binder<'_> {
         self.told(bound)
     }
 
-    /// A value that was computed before.
+    /// An already computed value.
     pub(crate) fn known(&self, scalar: Scalar, ty: SqlType) -> Operand {
         Operand::typed(self.scope.value(scalar, ty))
     }
 
-    /// The operand as it is: without a type a constant is text.
+    /// The operand unconverted: a constant without a type is text.
     pub(crate) fn raw(&mut self, operand: &Operand) -> BindResult<Scalar> {
         self.scalar(&operand.expr)
     }
 
-    /// The expression by itself, e.g. in a select list: unknown becomes text.
+    /// The expression as in a select list, where unknown becomes text.
     pub(crate) fn settle(&mut self, operand: Operand) -> BindResult<(Scalar, SqlType)> {
         let settled = self.binder.settle(operand);
         let settled = self.told(settled)?;
@@ -279,26 +279,26 @@ impl Binder<'_> {
         self.scalar(&condition)
     }
 
-    /// The same as it is before it becomes a scalar, for [`Binder::scalar_over`].
+    /// The same, before conversion to a scalar, for [`Binder::scalar_over`].
     pub(crate) fn condition_over_rows(&mut self, operand: Operand, place: &str) -> BindResult<Expr> {
         let condition = self.binder.condition(operand, place);
         self.told(condition)
     }
 
-    /// The expression as a value of a type, as on assignment.
+    /// The expression coerced to a type, as on assignment.
     pub(crate) fn coerce(&mut self, operand: Operand, to: SqlType) -> BindResult<Scalar> {
         let coerced = self.binder.coerce(operand, to, CastContext::Assignment);
         let coerced = self.told(coerced)?;
         self.scalar(&coerced)
     }
 
-    /// The expression on its way into a column.
+    /// The expression assigned to a column.
     pub(crate) fn assign(&mut self, operand: Operand, column: &ColumnDef) -> BindResult<Scalar> {
         let assigned = self.assign_over_rows(operand, column)?;
         self.scalar(&assigned)
     }
 
-    /// The same as it is before it becomes a scalar, for [`Binder::scalar_over`].
+    /// The same, before conversion to a scalar, for [`Binder::scalar_over`].
     pub(crate) fn assign_over_rows(&mut self, operand: Operand, column: &ColumnDef) -> BindResult<Expr> {
         let assigned = self.binder.assign(operand, &column.name, column.ty);
         self.told(assigned)
@@ -315,7 +315,7 @@ impl Binder<'_> {
         self.scalar_over(expr, None)
     }
 
-    /// An expression with the values of an excluded row in place of its columns.
+    /// Converts an expression, with the values of an excluded row in place of its columns.
     pub(crate) fn scalar_over(&mut self, expr: &Expr, excluded: Option<&[Scalar]>) -> BindResult<Scalar> {
         let mut conversion = Conversion {
             catalog: self.catalog,
@@ -331,7 +331,7 @@ impl Binder<'_> {
     }
 }
 
-/// The value of an expression of this crate's own making: a default, bound elsewhere.
+/// The scalar of an expression bound elsewhere in this crate: a default.
 pub(crate) fn scalar_of(catalog: &Catalog, expr: &Expr) -> BindResult<Scalar> {
     let mut conversion = Conversion {
         catalog,

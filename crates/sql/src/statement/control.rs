@@ -1,8 +1,8 @@
 //! Statements about the session: transactions, settings, prepared statements, cursors, maintenance.
 //!
-//! They are short and regular, clients send them all the time, and sqlparser reads several of them for
-//! another dialect (COPY, SET, DEALLOCATE ALL, BEGIN with modes). So [`super::control_parse`] reads them into
-//! their final form, which is defined here; names of tables are resolved at planning.
+//! They are short and regular, clients send them often, and sqlparser parses several of them for another
+//! dialect (COPY, SET, DEALLOCATE ALL, BEGIN with modes). So [`super::control_parse`] parses them into
+//! their final form, which is defined here; table names are resolved at planning.
 
 use weft_types::SqlType;
 
@@ -13,20 +13,20 @@ use super::plan::{OutputColumn, Plan};
 pub use super::procedure::ProcedureStatement;
 use super::scalar::Scalar;
 
-/// A statement of this module, names unresolved.
+/// A statement of this module, with unresolved names.
 #[derive(Clone, Debug)]
 pub enum ControlStatement {
-    /// BEGIN ... and relatives.
+    /// BEGIN and other transaction control.
     Transaction(TransactionPlan),
     /// SET, SHOW, RESET, DISCARD.
     Setting(SettingPlan),
-    /// EXPLAIN with the statement inside.
+    /// EXPLAIN of a statement.
     Explain {
-        /// What is explained.
+        /// The statement to explain.
         inner: Box<ParsedAst>,
-        /// Run it too.
+        /// ANALYZE: execute it as well.
         analyze: bool,
-        /// Show more.
+        /// VERBOSE.
         verbose: bool,
     },
     /// COPY.
@@ -64,7 +64,7 @@ pub enum ControlStatement {
         name: String,
         /// Which rows.
         direction: FetchDirection,
-        /// MOVE: rows are passed over, not returned.
+        /// MOVE: rows are skipped, not returned.
         moves: bool,
     },
     /// CLOSE name, or ALL as `None`.
@@ -82,14 +82,14 @@ pub enum ControlStatement {
     LockTable {
         /// Qualified names.
         tables: Vec<Vec<String>>,
-        /// Mode other than a shared one.
+        /// Whether the mode is not a shared one.
         exclusive: bool,
     },
     /// CREATE SEQUENCE or ALTER SEQUENCE.
     Sequence(SequenceStatement),
     /// CREATE PROCEDURE or DROP PROCEDURE.
     Procedure(ProcedureStatement),
-    /// Accepted, ignored; the command tag.
+    /// Accepted and ignored; the command tag.
     Ignored(&'static str),
 }
 
@@ -110,9 +110,9 @@ impl ControlStatement {
 /// Transaction control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionPlan {
-    /// BEGIN, START TRANSACTION. `start` tells which, for the command tag.
+    /// BEGIN, START TRANSACTION. `start` selects the command tag.
     Begin {
-        /// Modes given.
+        /// The modes given.
         modes: TransactionModes,
         /// Spelled START TRANSACTION.
         start: bool,
@@ -154,7 +154,7 @@ impl TransactionPlan {
     }
 }
 
-/// Modes of a transaction; what is `None` was not mentioned.
+/// Modes of a transaction; `None` if not given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransactionModes {
     /// ISOLATION LEVEL
@@ -165,16 +165,16 @@ pub struct TransactionModes {
     pub deferrable: Option<bool>,
 }
 
-/// Isolation levels of SQL. READ UNCOMMITTED behaves as READ COMMITTED, as in PostgreSQL.
+/// SQL isolation levels. READ UNCOMMITTED behaves as READ COMMITTED, as in PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IsolationLevel {
-    /// Shown as asked, treated as the next.
+    /// Reported as requested, treated as READ COMMITTED.
     ReadUncommitted,
     /// A new snapshot for each statement.
     ReadCommitted,
-    /// One snapshot.
+    /// One snapshot for the whole transaction.
     RepeatableRead,
-    /// As if one after the other.
+    /// Equivalent to a serial order.
     Serializable,
 }
 
@@ -189,7 +189,7 @@ impl IsolationLevel {
         }
     }
 
-    /// Reads a setting's value.
+    /// Parses a setting's value.
     pub fn parse(text: &str) -> Option<Self> {
         [
             Self::ReadUncommitted,
@@ -222,7 +222,7 @@ pub enum SettingPlan {
     Show {
         /// Lower case.
         name: String,
-        /// The one column.
+        /// The only column.
         columns: Vec<OutputColumn>,
     },
     /// SHOW ALL
@@ -257,7 +257,7 @@ impl SettingPlan {
     }
 }
 
-/// What DISCARD throws away.
+/// What DISCARD discards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscardScope {
     /// Everything.
@@ -266,11 +266,11 @@ pub enum DiscardScope {
     Plans,
     /// Cached sequence state.
     Sequences,
-    /// Temporary tables, of which there are none.
+    /// Temporary tables, which do not exist.
     Temporary,
 }
 
-/// Prepared statements by SQL.
+/// SQL-level prepared statements.
 #[derive(Clone, Debug)]
 pub enum PrepareControl {
     /// PREPARE
@@ -286,23 +286,23 @@ pub enum PrepareControl {
     Execute {
         /// Name.
         name: String,
-        /// Arguments, to be cast to the parameter types as by assignment.
+        /// Arguments, to be cast to the parameter types as on assignment.
         arguments: Vec<(Scalar, Option<SqlType>)>,
     },
     /// DEALLOCATE; `None` is ALL.
     Deallocate(Option<String>),
 }
 
-/// Cursors by SQL.
+/// SQL-level cursors.
 #[derive(Clone, Debug)]
 pub enum CursorPlan {
     /// DECLARE
     Declare {
         /// Name.
         name: String,
-        /// Survives the transaction.
+        /// WITH HOLD: survives the transaction.
         hold: bool,
-        /// What it reads.
+        /// The plan of its query.
         plan: Plan,
     },
     /// FETCH, MOVE
@@ -328,17 +328,17 @@ impl CursorPlan {
     }
 }
 
-/// Which rows FETCH returns; counts are from the cursor's place.
+/// The rows that FETCH returns; counts are relative to the cursor's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchDirection {
-    /// The next `n` rows; negative goes backward.
+    /// The next `n` rows; backward if negative.
     Forward(i64),
-    /// All that remain.
+    /// All remaining rows.
     ForwardAll,
-    /// All before.
+    /// All previous rows.
     BackwardAll,
     /// Row number `n` from the start, negative from the end.
     Absolute(i64),
-    /// The one row `n` further on.
+    /// The row `n` positions further on.
     Relative(i64),
 }

@@ -1,6 +1,6 @@
-//! Reading the statements of [`super::control`], token by token.
+//! Parsing the statements of [`super::control`], token by token.
 //!
-//! A statement that begins like none of them goes to sqlparser. Errors name the token that did not fit.
+//! Statements that begin differently go to sqlparser. Errors name the unexpected token.
 
 use weft_types::{SqlError, SqlState, SqlType};
 
@@ -16,7 +16,7 @@ use super::procedure;
 use crate::error;
 use weft_syntax::reader::TokenReader;
 
-/// Reads `sql` if it is one of these statements.
+/// Parses `sql` if it is one of these statements.
 pub(crate) fn recognise(sql: &str) -> Result<Option<ControlStatement>, SqlError> {
     let mut reader = TokenReader::new(sql);
     let word = reader.peek_text().to_ascii_uppercase();
@@ -59,7 +59,7 @@ pub(crate) fn recognise(sql: &str) -> Result<Option<ControlStatement>, SqlError>
     Ok(Some(statement))
 }
 
-/// PROCEDURE or OR REPLACE PROCEDURE comes next.
+/// Whether PROCEDURE or OR REPLACE PROCEDURE comes next.
 fn is_procedure(reader: &TokenReader<'_>) -> bool {
     let mut ahead = reader.clone();
     ahead.accept_all(&["OR", "REPLACE"]);
@@ -201,7 +201,7 @@ fn set(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
     Ok(ControlStatement::Setting(SettingPlan::Set { name, value, local }))
 }
 
-/// What stands behind SET TIME ZONE: a value, or `INTERVAL 'hours' HOUR TO MINUTE`.
+/// The argument of SET TIME ZONE: a value, or `INTERVAL 'hours' HOUR TO MINUTE`.
 fn zone_value(reader: &mut TokenReader<'_>) -> Result<Option<String>, SqlError> {
     if !reader.accept("INTERVAL") {
         return setting_value(reader);
@@ -304,13 +304,13 @@ fn discard(reader: &mut TokenReader<'_>) -> Result<DiscardScope, SqlError> {
     }
 }
 
-/// What no statement holds.
+/// Statements that may not be nested in another statement.
 const NEVER_HELD: [&str; 2] = ["EXPLAIN", "PREPARE"];
-/// Nor one that is run later.
+/// Statements that may not be nested in one that is executed later.
 const NEVER_HELD_FOR_LATER: [&str; 3] = ["EXPLAIN", "PREPARE", "DECLARE"];
 
-/// Parses the statement that the reader's rest holds, with positions in the whole text. Since it begins with
-/// none of `never`, statements hold each other in a few levels only.
+/// Parses the nested statement in the rest of the input, with positions relative to the whole text. Since
+/// it may not begin with a word of `never`, nesting is only a few levels deep.
 fn parse_rest(reader: &mut TokenReader<'_>, never: &[&str]) -> Result<ParsedAst, SqlError> {
     if reader.at_end()
         || never
@@ -475,7 +475,7 @@ fn fetch(reader: &mut TokenReader<'_>, moves: bool) -> Result<ControlStatement, 
         }
         None => FetchDirection::Forward(1),
     };
-    // A cursor may have a name that is also a direction's keyword: FETCH next.
+    // A cursor's name may be a direction keyword: FETCH next.
     if reader.at_end() {
         *reader = before;
         let name = reader.identifier()?;
@@ -657,7 +657,7 @@ mod tests {
     fn prepared_and_cursors() {
         assert!(matches!(read("PREPARE p (int, numeric(10,2)) AS SELECT $1"),
             ControlStatement::Prepare { types, sql, .. } if types == ["int", "numeric(10,2)"] && sql == "SELECT $1"));
-        // A bracket that nothing opened.
+        // An unmatched closing bracket.
         let error = recognise("EXECUTE p (ALL])").unwrap_err();
         assert_eq!((error.state.0, error.fields().position), ("42601", Some(15)));
         assert!(matches!(read("EXECUTE p ( 1, f('a,b', 2) )"),

@@ -1,8 +1,8 @@
-//! COPY: the statement, its options, and what the session needs to carry it out.
+//! COPY: the statement, its options, and its plan for the session.
 //!
-//! Source: PostgreSQL's documentation of COPY, both spellings of the options (`WITH (FORMAT csv, ...)` and
-//! the older list of words). Only STDIN and STDOUT are possible; files and programs of the server are
-//! refused.
+//! Source: PostgreSQL's documentation of COPY, both syntaxes of the options (`WITH (FORMAT csv, ...)` and
+//! the older list of keywords). Only STDIN and STDOUT are supported; files and programs on the server are
+//! rejected.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ pub struct CopyStatement {
     pub options: CopyOptions,
 }
 
-/// What is copied.
+/// The source of the copied rows.
 #[derive(Clone, Debug)]
 pub enum CopySource {
-    /// A table and its columns; none named means all.
+    /// A table and its columns; none means all.
     Table {
         /// Qualified name.
         name: Vec<String>,
@@ -41,7 +41,7 @@ pub enum CopySource {
     Query(Box<ParsedAst>),
 }
 
-/// Formats of COPY data.
+/// COPY data formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyFormat {
     /// Lines, tabs and backslashes.
@@ -52,16 +52,16 @@ pub enum CopyFormat {
     Binary,
 }
 
-/// Options of COPY, defaults filled in.
+/// COPY options, with defaults filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyOptions {
     /// Format.
     pub format: CopyFormat,
-    /// Between values; one byte.
+    /// Value separator; one byte.
     pub delimiter: u8,
-    /// Stands for NULL.
+    /// The text that represents NULL.
     pub null: String,
-    /// The first line holds names and is skipped (or written).
+    /// Whether the first line holds column names, and is skipped or written.
     pub header: bool,
     /// CSV's quote; one byte.
     pub quote: u8,
@@ -72,20 +72,20 @@ pub struct CopyOptions {
 /// A planned COPY.
 #[derive(Clone, Debug)]
 pub enum CopyPlan {
-    /// Rows come in.
+    /// COPY FROM STDIN.
     From {
-        /// The table, as at planning.
+        /// The table as of planning.
         table: Arc<TableDef>,
-        /// Positions of the columns that the data holds, in the data's order.
+        /// Positions of the columns in the data, in the data's order.
         columns: Vec<usize>,
-        /// Values of the other columns, evaluated anew for each row; a column in neither list gets NULL.
+        /// Defaults of the other columns, evaluated for each row; a column in neither list is NULL.
         defaults: Vec<(usize, Scalar)>,
         /// Options.
         options: CopyOptions,
     },
-    /// Rows go out.
+    /// COPY TO STDOUT.
     To {
-        /// What they come from: a query over the table, or the query given.
+        /// The source: a query over the table, or the given query.
         plan: Plan,
         /// Options.
         options: CopyOptions,
@@ -93,7 +93,7 @@ pub enum CopyPlan {
 }
 
 impl CopyPlan {
-    /// COPY FROM.
+    /// Whether it is COPY FROM.
     pub fn is_from(&self) -> bool {
         matches!(self, CopyPlan::From { .. })
     }
@@ -106,7 +106,7 @@ impl CopyPlan {
     }
 }
 
-/// Options as far as they were given.
+/// The options given.
 #[derive(Default)]
 struct Given {
     format: Option<CopyFormat>,
@@ -117,7 +117,7 @@ struct Given {
     escape: Option<String>,
 }
 
-/// Reads what follows COPY.
+/// Parses what follows COPY.
 pub(crate) fn parse_copy(reader: &mut TokenReader<'_>) -> Result<CopyStatement, SqlError> {
     let mut given = Given::default();
     let source = if reader.peek_text() == "(" {
@@ -429,7 +429,7 @@ fn column_positions(table: &TableDef, columns: &[String]) -> Result<Vec<usize>, 
     Ok(positions)
 }
 
-/// A name in double quotes, so that it reads back as it is.
+/// Quotes a name, so that it is parsed back unchanged.
 pub(crate) fn quote_ident(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

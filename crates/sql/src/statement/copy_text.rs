@@ -1,13 +1,13 @@
-//! Decoding COPY data: bytes as they arrive, in pieces of any size, to rows of values.
+//! Decoding COPY data: from bytes, which arrive in pieces of any size, to rows of values.
 //!
-//! Text format (PostgreSQL, COPY, "Text Format"): one row a line, values between delimiters, `\N` for NULL,
-//! backslash escapes `\b \f \n \r \t \v \ooo \xhh` and any other character for itself, `\.` alone on a line
-//! ends the data. Lines end in LF, CR LF or CR; a raw CR or LF in a value must be escaped. CSV: values may be
-//! quoted, quotes doubled inside, line ends may occur inside quotes, an empty unquoted value (or the NULL
-//! text) is NULL.
+//! Text format (PostgreSQL, COPY, "Text Format"): one row per line, values between delimiters, `\N` for
+//! NULL, backslash escapes `\b \f \n \r \t \v \ooo \xhh`, any other escaped character for itself; a line
+//! `\.` ends the data. Lines end in LF, CR LF or CR; a raw CR or LF in a value must be escaped. CSV: values
+//! may be quoted, quotes are doubled inside, line ends may occur inside quotes, an empty unquoted value (or
+//! the NULL text) is NULL.
 //!
 //! Errors name the line, from 1, as PostgreSQL does in CONTEXT: `COPY t, line 3, column a: "x"`. A line
-//! longer than [`LINE_BYTES_MAX`] is refused, so that memory is bounded by it.
+//! longer than [`LINE_BYTES_MAX`] is rejected, which bounds memory.
 
 use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState, SqlType, TimeZone, Value};
@@ -17,7 +17,7 @@ use super::copy::{CopyFormat, CopyOptions};
 /// Longest line, in bytes.
 pub const LINE_BYTES_MAX: usize = 1 << 30;
 
-/// A value of a line: where its bytes are in the line buffer, or NULL.
+/// A value of a line: its range in the line buffer, or NULL.
 #[derive(Clone, Copy, Debug)]
 struct Field {
     start: usize,
@@ -32,9 +32,9 @@ pub struct CopyDecoder {
     columns: Vec<(String, SqlType)>,
     options: CopyOptions,
     zone: TimeZone,
-    /// Bytes that are no complete line yet.
+    /// Bytes of an incomplete line.
     pending: Vec<u8>,
-    /// How far `pending` has been searched for a line end.
+    /// The position up to which `pending` has been searched for a line end.
     searched: usize,
     in_quotes: bool,
     line: u64,
@@ -44,7 +44,7 @@ pub struct CopyDecoder {
 }
 
 impl CopyDecoder {
-    /// A decoder for rows of the columns given, in the data's order. Binary data is refused.
+    /// A decoder for rows with the given columns, in the data's order. Binary data is rejected.
     pub fn new(
         table: impl Into<String>,
         columns: Vec<(String, SqlType)>,
@@ -96,7 +96,7 @@ impl CopyDecoder {
         Ok(())
     }
 
-    /// The end of the data: a last line without line end is a row.
+    /// Ends the data: a last line without a line end is a row.
     pub fn finish(
         &mut self,
         mut each: impl FnMut(Vec<Value>) -> Result<(), SqlError>,
@@ -119,12 +119,12 @@ impl CopyDecoder {
         Ok(())
     }
 
-    /// Lines read so far.
+    /// The number of lines read so far.
     pub fn line(&self) -> u64 {
         self.line
     }
 
-    /// The end of the line that begins at `start` and the begin of the next; `None` if it is not complete.
+    /// The end of the line that begins at `start`, and the start of the next; `None` if it is incomplete.
     fn line_end(&mut self, start: usize, last: bool) -> Option<(usize, usize)> {
         let csv = self.options.format == CopyFormat::Csv;
         let (quote, escape) = (self.options.quote, self.options.escape);
@@ -140,7 +140,7 @@ impl CopyDecoder {
             if csv && byte == quote {
                 self.in_quotes = !self.in_quotes;
             } else if !self.in_quotes {
-                // A backslash protects the byte after it, so a line end that is data.
+                // A backslash escapes the next byte, even a line end.
                 if !csv && byte == b'\\' {
                     if self.pending.get(at + 1).is_none() && !last {
                         break;
@@ -273,10 +273,10 @@ impl CopyDecoder {
         Ok(())
     }
 
-    /// Decodes the escape whose backslash ends before `at`; returns where it ends.
+    /// Decodes the escape whose backslash ends before `at`; returns its end.
     fn unescape(&mut self, line: &[u8], at: usize) -> Result<usize, SqlError> {
         let Some(&byte) = line.get(at) else {
-            // A lone backslash at the end stands for itself.
+            // A trailing backslash is literal.
             self.decoded.push(b'\\');
             return Ok(at);
         };
@@ -363,10 +363,10 @@ impl CopyDecoder {
     }
 }
 
-/// Appends one row in text or CSV format, line end included: what COPY TO STDOUT sends.
+/// Appends one row in text or CSV format with its line end, as COPY TO STDOUT sends it.
 ///
 /// # Errors
-/// 57014 when the statement shall end.
+/// 57014 if the statement is cancelled.
 pub fn encode_line(
     values: &[Value],
     types: &[SqlType],

@@ -1,7 +1,7 @@
-//! Column defaults: what an INSERT or COPY puts where it names no value.
+//! Column defaults: the values that INSERT and COPY use for columns without a given value.
 //!
-//! A default is kept in the catalog as text and bound again for each plan. It may contain what the binder
-//! understands and no columns; CREATE TABLE refuses others, so that an INSERT never meets one.
+//! A default is stored in the catalog as text and bound again for each plan. It may contain anything that
+//! the binder supports except columns; CREATE TABLE rejects others, so that an INSERT never encounters one.
 
 use weft_store::{Catalog, ColumnDef, TableDef};
 use weft_types::{SqlError, Value};
@@ -11,8 +11,8 @@ use super::general::environment;
 use super::scalar::Scalar;
 use crate::error;
 
-/// The value that a column gets when none is given, in the column's type; used by CREATE TABLE too, to refuse
-/// what no INSERT could compute.
+/// The default value of a column, in the column's type; CREATE TABLE calls it too, to reject what no INSERT
+/// could compute.
 pub(crate) fn column_default(catalog: &Catalog, column: &ColumnDef) -> Result<Scalar, SqlError> {
     if column.default.is_none() && column.identity.is_none() {
         return Ok(Scalar::Constant(Value::Null));
@@ -31,7 +31,7 @@ pub(crate) fn column_default(catalog: &Catalog, column: &ColumnDef) -> Result<Sc
     })
 }
 
-/// Defaults of all columns but those given; columns whose default is NULL are left out.
+/// Defaults of all columns except the given ones; columns whose default is NULL are omitted.
 pub(crate) fn missing_defaults(
     catalog: &Catalog,
     table: &TableDef,

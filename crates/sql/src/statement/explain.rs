@@ -10,14 +10,14 @@ use super::compile::block::{Block, Place};
 use super::plan::{CallPlan, ConstantPlan, HiddenInput, ProgramPlan};
 use super::show::show;
 
-/// What a listing says beside the instructions of a procedure.
+/// What the listing of a procedure shows in addition to its instructions.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     /// Lines before an instruction: statements of the body with their line numbers.
     heads: Vec<(u32, String)>,
-    /// What stands behind an instruction.
+    /// Remarks after an instruction.
     remarks: Vec<(u32, String)>,
-    /// Variables: place, name and type.
+    /// Variables: storage, name and type.
     variables: Vec<String>,
 }
 
@@ -140,7 +140,7 @@ fn operand_name(call: &CallPlan, instr: Instr) -> Option<String> {
     call.input_names.get(input).cloned()
 }
 
-/// The lines that EXPLAIN shows for a row without tables.
+/// The lines that EXPLAIN shows for a row without a table.
 pub fn explain_constant(plan: &ConstantPlan) -> Vec<String> {
     vec![format!("Result ({} columns, no table)", plan.row.len())]
 }
@@ -196,7 +196,7 @@ fn parts(parts: &[KeyPart], plan: &ProgramPlan) -> String {
     texts.join(", ")
 }
 
-/// An input as EXPLAIN calls it.
+/// The name of an input in EXPLAIN.
 fn input_name(number: u16, plan: &ProgramPlan) -> String {
     let given = match &plan.procedure {
         Some(call) => call.input_names.get(usize::from(number)).cloned(),

@@ -1,18 +1,19 @@
-//! The finishing step of a range read: what the session does with its program's rows before the client gets
-//! them.
+//! The finishing step of a range read: what the session does with its program's rows before the client
+//! receives them.
 //!
 //! ```text
-//!   rows of the range --> sort --> one of each (DISTINCT) --> OFFSET, LIMIT --> without further columns
+//!   rows of the range --> sort --> DISTINCT --> OFFSET, LIMIT --> drop further columns
 //! ```
 //!
 //! A program reads a range in the order of an index. Any other order, and DISTINCT, are computed from the
-//! returned rows in memory; the instruction budget bounds their number (larger ranges go to the query engine
-//! anyway, see [`super::ProgramPlan::fallback`]). After the columns that the client asked for a row may have
-//! further ones: other sort keys, and a LIMIT or OFFSET that is a parameter.
+//! returned rows in memory; the instruction budget bounds their number (larger ranges go to the query
+//! engine anyway, see [`super::ProgramPlan::fallback`]). After the client's columns a row may have further
+//! ones: other sort keys, and a LIMIT or OFFSET that is a parameter.
 //!
-//! 1. The order is SQL's: text by bytes, NaN above all numbers, -0 and 0 equal, NULLs last or where the query
+//! 1. The order is SQL's: text by bytes, NaN above all numbers, -0 and 0 equal, NULLs last or as the query
 //!    says. Rows that compare equal keep the order of the index.
-//! 2. Rows are the same for DISTINCT if all their columns compare equal, NULLs to NULLs; the first stays.
+//! 2. DISTINCT treats rows as duplicates if all their columns compare equal, NULLs to NULLs; the first is
+//!    kept.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use weft_types::{RowBuilder, RowLayout, SqlError, SqlType, ValueRef, compare_ref
 
 use super::plan::OutputColumn;
 
-/// One thing that rows are sorted by.
+/// A sort key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SortKey {
     /// Column of the program's rows.
@@ -30,32 +31,32 @@ pub(crate) struct SortKey {
     pub(crate) nulls_first: bool,
 }
 
-/// How many rows to give or pass over.
+/// A number of rows to return or to skip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowCount {
     Constant(u64),
-    /// A bigint column of the program's rows, alike in all; NULL says nothing.
+    /// A bigint column of the program's rows, the same in all; NULL means no limit or offset.
     Column(usize),
 }
 
-/// What is done with the rows that a program gives for a statement.
+/// The finishing step of one statement's rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finish {
-    /// By all columns that are given, if rows must not repeat.
+    /// Sort keys; with `distinct`, all returned columns are among them.
     keys: Vec<SortKey>,
     distinct: bool,
     limit: Option<RowCount>,
     offset: Option<RowCount>,
     column_count: usize,
-    /// Of the columns that are given; `None`: all are.
+    /// The layout of the returned columns; `None`: all are returned.
     layout: Option<Arc<RowLayout>>,
-    /// What the columns behind those are, for EXPLAIN.
+    /// Descriptions of the further columns, for EXPLAIN.
     further: Vec<String>,
 }
 
 impl Finish {
-    /// Sorts by `keys` rows with columns of these types. `distinct`: and each once; then the keys are columns
-    /// that are given.
+    /// Sorts rows with columns of these types by `keys` and, if `distinct`, removes duplicates; the keys
+    /// are then returned columns.
     pub(crate) fn new(keys: Vec<SortKey>, distinct: bool, types: &[SqlType]) -> Finish {
         let mut finish = Finish {
             keys,
@@ -80,38 +81,39 @@ impl Finish {
         finish
     }
 
-    /// Gives a part of the rows, the first `limit` behind the first `offset`.
+    /// Returns the first `limit` rows after skipping `offset`.
     pub(crate) fn slice(mut self, limit: Option<RowCount>, offset: Option<RowCount>) -> Finish {
         (self.limit, self.offset) = (limit, offset);
         self
     }
 
-    /// The rows have columns behind those that are given, which have these types; and what those behind are.
+    /// The rows have further columns, described by `further`, after the returned ones, which have these
+    /// types.
     pub(crate) fn without_further_columns(mut self, types: &[SqlType], further: Vec<String>) -> Finish {
         self.further = further;
         self.layout = Some(Arc::new(RowLayout::new(types)));
         self
     }
 
-    /// How many columns are given.
+    /// The number of returned columns.
     pub(crate) fn column_count(&self) -> usize {
         self.column_count
     }
 
-    /// The column of the program's rows that LIMIT is in.
+    /// The column of the program's rows that holds LIMIT.
     pub(crate) fn limit_column(&self) -> Option<usize> {
         in_column(self.limit)
     }
 
-    /// The column of the program's rows that OFFSET is in.
+    /// The column of the program's rows that holds OFFSET.
     pub(crate) fn offset_column(&self) -> Option<usize> {
         in_column(self.offset)
     }
 
-    /// The rows to give, in order, of the rows that the program gave in `layout`. They may have columns more
-    /// than are given, see [`Finish::given`]. Sorts in `n log n` comparisons.
+    /// The rows to return, in order, of the program's rows in `layout`. They may have more columns than are
+    /// returned, see [`Finish::given`]. Sorts in `n log n` comparisons.
     pub fn rows<'r>(&self, layout: &RowLayout, rows: impl Iterator<Item = &'r [u8]>) -> Vec<&'r [u8]> {
-        // What is sorted by first is read once from each row.
+        // The first sort key is read once from each row.
         let first = self.keys.first().map(|key| key.column);
         let value = |row: &'r [u8]| first.map_or(ValueRef::Null, |column| layout.value_ref(row, column));
         let mut keyed: Vec<(ValueRef<'r>, &'r [u8])> = rows.map(|row| (value(row), row)).collect();
@@ -160,13 +162,13 @@ impl Finish {
         Ordering::Equal
     }
 
-    /// The layout of the rows that are given, where they are not the program's as they are.
+    /// The layout of the returned rows, if it differs from the program's.
     pub fn layout(&self) -> Option<&RowLayout> {
         self.layout.as_deref()
     }
 
-    /// The columns that are given of a row of the program's `from`, as a row of [`Finish::layout`] in `out`,
-    /// whose content goes.
+    /// Copies the returned columns of a row of the program's layout `from` to `out`, as a row of
+    /// [`Finish::layout`]; `out` is cleared first.
     pub fn given(&self, from: &RowLayout, row: &[u8], out: &mut Vec<u8>) -> Result<(), SqlError> {
         out.clear();
         let Some(to) = self.layout() else {
@@ -183,7 +185,7 @@ impl Finish {
         builder.finish_into(out)
     }
 
-    /// What EXPLAIN says of it. `columns` are those that are given.
+    /// The description in EXPLAIN. `columns` are the returned ones.
     pub(crate) fn describe(&self, columns: &[OutputColumn]) -> String {
         let name = |number: usize| {
             let behind = number.checked_sub(self.column_count);
@@ -278,7 +280,7 @@ mod tests {
         }
     }
 
-    /// Whether a row may stand before another, told one key after the other.
+    /// Whether a row may precede another, comparing key by key.
     fn may_precede(keys: &[SortKey], one: &[Value], other: &[Value]) -> bool {
         for key in keys {
             let (one, other) = (&one[key.column], &other[key.column]);
@@ -313,7 +315,7 @@ mod tests {
             let all = finish.rows(&layout, rows.iter().map(Vec::as_slice));
             let decoded: Vec<Vec<Value>> = all.iter().map(|row| layout.decode(row).unwrap()).collect();
             prop_assert!(decoded.windows(2).all(|pair| may_precede(&keys, &pair[0], &pair[1])));
-            // What they are, without order.
+            // The rows, ignoring their order.
             let mut expected: Vec<String> = values.iter().map(|row| format!("{row:?}")).collect();
             let mut found: Vec<String> = decoded.iter().map(|row| format!("{row:?}")).collect();
             expected.sort();

@@ -7,7 +7,7 @@ use super::names;
 use super::scalar::SessionValue;
 use weft_syntax::reader::TokenReader;
 
-/// Functions without arguments that the session answers.
+/// Functions without arguments that the session evaluates.
 pub(crate) fn session_function(name: &str) -> Option<SessionValue> {
     Some(match name {
         "now" | "transaction_timestamp" | "current_timestamp" => SessionValue::TransactionTimestamp,
@@ -25,7 +25,8 @@ pub(crate) fn session_function(name: &str) -> Option<SessionValue> {
     })
 }
 
-/// The sequence that a text names, as `nextval('name')` reads it: folded unless quoted, schema allowed.
+/// The sequence that a text names, as in `nextval('name')`: folded unless quoted, with an optional
+/// schema.
 pub(crate) fn sequence_named(catalog: &Catalog, text: &str) -> Result<SequenceId, SqlError> {
     let missing = || {
         SqlError::new(

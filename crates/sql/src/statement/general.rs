@@ -10,7 +10,7 @@ use weft_types::{SqlError, SqlType};
 use super::PlanContext;
 use super::plan::{ModifyPlan, OutputColumn, QueryPlan, RowLockStrength, RowLockWait, RowLocks, bound_bytes};
 
-/// What binding sees.
+/// The binder's environment.
 pub(crate) fn environment<'a>(
     catalog: &'a Catalog,
     parameters: &'a [Option<SqlType>],
@@ -29,7 +29,7 @@ fn environment_of<'a>(ctx: &PlanContext<'a>) -> Environment<'a> {
     environment(ctx.catalog, ctx.param_types, ctx.text)
 }
 
-/// A query that is no point statement.
+/// Plans a query that is not a point statement.
 pub(crate) fn query(
     statement: &ast::Statement,
     query: &ast::Query,
@@ -52,7 +52,7 @@ pub(crate) fn query(
     Ok(QueryPlan::new(bound.query, Some(locks), ctx.text))
 }
 
-/// INSERT, UPDATE or DELETE that is no point statement.
+/// Plans an INSERT, UPDATE or DELETE that is not a point statement.
 pub(crate) fn modify(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<ModifyPlan, SqlError> {
     let modify = bind_modify(statement, environment_of(ctx))?;
     let returning = modify.returning.as_ref();
@@ -66,7 +66,7 @@ pub(crate) fn modify(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Resul
     })
 }
 
-/// The strongest lock that the query asks for.
+/// The strongest lock that the query requests.
 fn strength(query: &ast::Query) -> RowLockStrength {
     let update = |clause: &ast::LockClause| matches!(clause.lock_type, LockType::Update);
     match query.locks.iter().any(update) {
@@ -75,7 +75,8 @@ fn strength(query: &ast::Query) -> RowLockStrength {
     }
 }
 
-/// What the query does about rows that somebody else holds: NOWAIT before SKIP LOCKED before waiting.
+/// The query's policy for rows locked by others: NOWAIT takes precedence over SKIP LOCKED, that
+/// over waiting.
 fn wait(query: &ast::Query) -> RowLockWait {
     let policies = query.locks.iter().map(|clause| match clause.nonblock {
         None => RowLockWait::Wait,

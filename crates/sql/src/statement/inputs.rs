@@ -1,8 +1,8 @@
 //! Binding: from parameter values and a session to the row of inputs that a plan runs on.
 //!
-//! Inputs are the parameters, then the hidden inputs in order; a hidden input may use any input before it.
-//! Errors of conversion (a text too long for its column, a number out of range) are raised here, before
-//! anything runs.
+//! Inputs are the parameters, then the hidden inputs in order; a hidden input may use any earlier input.
+//! Conversion errors (a text too long for its column, a number out of range) are raised here, before
+//! execution.
 
 use std::collections::HashSet;
 
@@ -52,7 +52,7 @@ fn check_params(types: &[SqlType], params: &[Value]) -> Result<(), SqlError> {
 }
 
 impl ProgramPlan {
-    /// The encoded input row for one execution. `out` is cleared first; the program is run on its bytes.
+    /// Writes the encoded input row of one execution to `out`, which is cleared first.
     pub fn bind_into(
         &self,
         params: &[Value],
@@ -80,7 +80,7 @@ impl ProgramPlan {
         self.input_layout.encode_into(&inputs, out)
     }
 
-    /// Refuses an ON CONFLICT DO UPDATE that would change a row twice (21000).
+    /// Rejects an ON CONFLICT DO UPDATE that would affect a row twice (21000).
     fn check_affected_once(&self, params: &[Value], source: &mut dyn InputSource) -> Result<(), SqlError> {
         for once in &self.once {
             let mut seen: HashSet<Vec<u8>> = HashSet::with_capacity(once.keys.len());
@@ -112,8 +112,8 @@ impl ProgramPlan {
         Ok(row)
     }
 
-    /// Whether a range in the statement is so wide that the query engine ([`ProgramPlan::fallback`]) reads it
-    /// better. `inputs` is a bound input row.
+    /// Whether a range in the statement is so wide that the query engine ([`ProgramPlan::fallback`]) should
+    /// read it. `inputs` is a bound input row.
     pub fn prefers_fallback(&self, inputs: &[u8]) -> bool {
         let Some((low, high)) = self.range_inputs else {
             return false;
@@ -137,7 +137,7 @@ impl ConstantPlan {
     }
 }
 
-/// Hidden inputs under construction: numbers follow the parameters', equal expressions share one.
+/// Hidden inputs under construction, numbered after the parameters; equal expressions share one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HiddenInputs {
     param_count: usize,
@@ -145,7 +145,7 @@ pub(crate) struct HiddenInputs {
 }
 
 impl HiddenInputs {
-    /// No hidden inputs yet, after `param_count` parameters.
+    /// An empty list, after `param_count` parameters.
     pub(crate) fn after(param_count: usize) -> Self {
         HiddenInputs {
             param_count,
@@ -153,7 +153,7 @@ impl HiddenInputs {
         }
     }
 
-    /// The number of an input that holds `value`; and whether it is a new one.
+    /// The number of an input that holds `value`, and whether it is new.
     pub(crate) fn number(&mut self, value: Scalar, ty: SqlType) -> (usize, bool) {
         if let Scalar::Input(number) = value {
             return (usize::from(number), false);

@@ -9,8 +9,9 @@
 //!                                                      +-- general: bound by weft_binder
 //! ```
 //!
-//! Planning is a pure function of syntax tree, catalog and the parameter types that the client gave. It reads
-//! no rows and no clock; whatever varies becomes a hidden input of the plan, computed at bind ([`inputs`]).
+//! Planning is a pure function of the syntax tree, the catalog and the parameter types that the client
+//! gave. It reads no rows and no clock; everything that varies becomes a hidden input of the plan, computed
+//! at bind ([`inputs`]).
 
 mod bind;
 mod compile;
@@ -63,19 +64,19 @@ pub use self::plan::{
     Plan, ProgramPlan, QueryPlan, RowLockStrength, RowLockWait, RowLocks, StatementShape, Tag,
 };
 pub use self::scalar::{InputSource, NoSource, Scalar, SessionValue};
-/// The name that PostgreSQL gives an expression's output column (`?column?`, `count`, `case` ...).
+/// PostgreSQL's name for an expression's output column (`?column?`, `count`, `case` ...).
 pub use weft_binder::output_name as column_name;
 
-/// What planning looks at.
+/// The inputs of planning.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanContext<'a> {
-    /// The catalog, shared or a session's private one.
+    /// The catalog, shared or private to a session.
     pub catalog: &'a Catalog,
-    /// Types of `$1..$n` as far as the client gave them.
+    /// Types of `$1..$n`, where the client gave them.
     pub param_types: &'a [Option<SqlType>],
-    /// The statement's text, for positions in errors; may be empty.
+    /// The statement's text, for error positions; may be empty.
     pub text: &'a str,
-    /// The session's zone.
+    /// The session's time zone.
     pub zone: TimeZone,
 }
 
@@ -115,9 +116,9 @@ pub fn plan_text(text: &str, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
     plan(&parse_one(text)?, &PlanContext { text, ..*ctx })
 }
 
-/// Compiles the point statements of one message, e.g. between its BEGIN and COMMIT, into one program. `None`
-/// when one of them is no point statement: run them in a session instead. They share the parameters `$1..$n`,
-/// which have these types; no others may occur.
+/// Compiles the point statements of one message, e.g. between its BEGIN and COMMIT, into one program.
+/// Returns `None` if one of them is not a point statement: run them in a session instead. They share the
+/// parameters `$1..$n`, which have these types; no others may occur.
 pub fn compile_many(
     asts: &[&ParsedAst],
     catalog: &Catalog,
@@ -130,7 +131,7 @@ pub fn compile_many(
         let ParsedAst::Sql(sql) = ast else {
             return Ok(None);
         };
-        // Statements of a program are short: a deep one goes the general way.
+        // Statements of a program are short: a deeply nested one is planned in general form.
         let Ok(statement) = weft_syntax::parse_statement(&sql.text) else {
             return Ok(None);
         };
@@ -143,7 +144,8 @@ pub fn compile_many(
         };
         match analyser.statement(&statement) {
             Ok(point) => statements.push(point),
-            // An error in one statement must not hide the effects that PostgreSQL would report before it.
+            // An error in one statement must not hide the effects of earlier ones, which PostgreSQL would
+            // report.
             Err(_) => return Ok(None),
         }
     }
@@ -162,8 +164,8 @@ pub fn compile_many(
     }
 }
 
-/// Compiles point statements with parameters of their own into one program, whose parameters are theirs one
-/// after the other. `None` when one of them is no point statement.
+/// Compiles point statements with separate parameters into one program, whose parameters are theirs in
+/// sequence. Returns `None` if one of them is not a point statement.
 pub fn compile_each(
     statements: &[(&ParsedAst, &[SqlType])],
     catalog: &Catalog,
@@ -220,7 +222,7 @@ fn plan_sql(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Plan, S
     }
 }
 
-/// `WITH ... INSERT` and the like, which the grammar calls a query.
+/// `WITH ... INSERT` and the like, which the grammar treats as queries.
 fn changes_rows(query: &ast::Query) -> bool {
     matches!(
         query.body.as_ref(),
@@ -228,7 +230,7 @@ fn changes_rows(query: &ast::Query) -> bool {
     )
 }
 
-/// The program of a point statement; `None` if it is none.
+/// The program of a point statement; `None` for other statements.
 fn point_program(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Option<ProgramPlan>, SqlError> {
     let mut params = Params::new(ctx.param_types, ctx.zone);
     let mut analyser = Analyser {
@@ -249,7 +251,7 @@ fn point_program(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Op
     }
 }
 
-/// INSERT .. ON CONFLICT is planned here only.
+/// INSERT .. ON CONFLICT has no general form, so its errors are reported here.
 fn errors_of(statement: &ast::Statement) -> Errors {
     match statement {
         ast::Statement::Insert(insert) if insert.on.is_some() => Errors::Told,
@@ -281,7 +283,7 @@ fn plan_query(
     }
 }
 
-/// SELECT without FROM whose items the session computes by itself.
+/// A SELECT without FROM whose items the session can compute.
 fn constant_plan(query: &ast::Query, ctx: &PlanContext<'_>) -> Result<Option<ConstantPlan>, SqlError> {
     let Some(select) = plain_select(query) else {
         return Ok(None);
@@ -334,7 +336,7 @@ fn constant_plan(query: &ast::Query, ctx: &PlanContext<'_>) -> Result<Option<Con
     }))
 }
 
-/// The plan of a query for the query engine, whatever plan its text has otherwise.
+/// The plan of a query for the query engine, even if its text could become a program.
 pub fn query_plan(text: &str, ctx: &PlanContext<'_>) -> Result<QueryPlan, SqlError> {
     weft_syntax::with_statement(text, |statement| match statement {
         ast::Statement::Query(query) => general::query(statement, query, ctx),
@@ -450,7 +452,7 @@ pub fn named_type(text: &str) -> Result<SqlType, SqlError> {
     }
 }
 
-/// An argument of EXECUTE; without a type where it has none of its own.
+/// An argument of EXECUTE; without a type if it is untyped.
 fn argument(text: &str, ctx: &PlanContext<'_>) -> Result<(Scalar, Option<SqlType>), SqlError> {
     let expr = weft_syntax::parse_expression(text)?;
     let mut params = Params::new(&[], ctx.zone);

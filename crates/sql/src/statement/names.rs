@@ -1,8 +1,8 @@
-//! Names: folding, schemas, and looking tables and columns up in the catalog.
+//! Names: folding, schemas, and looking up tables and columns in the catalog.
 //!
-//! Every table lives in `public`. `public.t`, `"current_database".public.t` and plain `t` name the same
-//! table; `pg_catalog.x` and `information_schema.x` name system relations, which the query engine provides.
-//! Other schemas do not exist (3F000 where one is needed, 42P01 where a relation is).
+//! Every table is in `public`. `public.t`, `"current_database".public.t` and plain `t` name the same table;
+//! `pg_catalog.x` and `information_schema.x` name system relations, which the query engine provides. Other
+//! schemas do not exist (3F000 where one is required, 42P01 for a relation).
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use weft_types::{SqlError, SqlState};
 
 use crate::error;
 
-/// Longest name in bytes; longer ones are cut, as in PostgreSQL.
+/// Longest name in bytes; longer ones are truncated, as in PostgreSQL.
 pub(crate) const NAME_BYTES_MAX: usize = 63;
 
-/// The parts of a name, folded and cut.
+/// The parts of a name, folded and truncated.
 pub(crate) fn parts(name: &ObjectName) -> Vec<String> {
     name.0
         .iter()
@@ -24,7 +24,7 @@ pub(crate) fn parts(name: &ObjectName) -> Vec<String> {
         .collect()
 }
 
-/// One identifier, folded and cut to the longest length.
+/// One identifier, folded and truncated.
 pub(crate) fn ident(ident: &Ident) -> String {
     cut(if ident.quote_style.is_some() {
         ident.value.clone()
@@ -33,7 +33,7 @@ pub(crate) fn ident(ident: &Ident) -> String {
     })
 }
 
-/// Cuts a name to the longest length at a character boundary.
+/// Truncates a name to the longest length at a character boundary.
 pub(crate) fn cut(mut name: String) -> String {
     if name.len() > NAME_BYTES_MAX {
         let end = (0..=NAME_BYTES_MAX)
@@ -66,7 +66,7 @@ fn is_system_schema(schema: &str) -> bool {
     matches!(schema, "pg_catalog" | "information_schema" | "pg_toast")
 }
 
-/// The user table that a name stands for, if there is one: the test for what a point statement may touch.
+/// The user table that a name refers to, if there is one: only those are accessible to point statements.
 pub(crate) fn find_table<'c>(catalog: &'c Catalog, parts: &[String]) -> Option<&'c Arc<TableDef>> {
     match parts {
         [name] => catalog.table(name),
@@ -75,7 +75,7 @@ pub(crate) fn find_table<'c>(catalog: &'c Catalog, parts: &[String]) -> Option<&
     }
 }
 
-/// The table that a name stands for, or PostgreSQL's error.
+/// The table that a name refers to, or PostgreSQL's error.
 pub(crate) fn table<'c>(catalog: &'c Catalog, parts: &[String]) -> Result<&'c Arc<TableDef>, SqlError> {
     let shown = || parts.join(".");
     if let [.., schema, _] = parts

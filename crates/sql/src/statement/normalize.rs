@@ -1,29 +1,28 @@
-//! Literal normalisation: `UPDATE t SET a = a + -123 WHERE id = 5` and the same with other numbers share one
-//! plan.
+//! Literal normalisation: `UPDATE t SET a = a + -123 WHERE id = 5` and the same statement with other
+//! numbers share one plan.
 //!
 //! Clients of the simple protocol write their values into the text. One pass over the text replaces number
-//! and string literals by parameters; what is left, with the literals' types in front, is the key of the
-//! statement cache:
+//! and string literals by parameters; the remaining text, prefixed with the literals' types, is the key of
+//! the statement cache:
 //!
 //! ```text
 //!   UPDATE t SET a = a + -123 WHERE id = 5     ->  key  "ii|UPDATE t SET a = a + $1 WHERE id = $2"
 //! ```
 //!
-//! A literal may be lifted only where a parameter of its type would mean the same:
+//! A literal may be lifted only if a parameter of its type would mean the same:
 //!
-//! 1. Types are decided from the literal as PostgreSQL does: `i` integer, `l` bigint, `n` numeric by its size
-//!    and form, `u` unknown for a quoted string, which then takes its type from where it stands.
+//! 1. A literal's type is determined as in PostgreSQL: `i` integer, `l` bigint, `n` numeric by its size and
+//!    form, `u` unknown for a quoted string, whose type is inferred from its context.
 //! 2. Not lifted are literals inside parentheses that follow a name (arguments, type modifiers:
-//!    `varchar(10)`, `round(x, 2)`; those of CALL itself are), after LIMIT, OFFSET, BY (positions), after a
-//!    type name (`DATE '...'`) or
-//!    AS, before or after `::`, strings with a prefix.
-//! 3. Statements with clauses that compare expressions by their text or count on constants (GROUP BY, UNION,
-//!    DISTINCT, WITH, window clauses, INTERVAL, JOIN, subqueries) and texts with parameters of their own are
-//!    left alone; so are texts with several statements, unless they begin with BEGIN: those may be one-shot
-//!    transactions.
+//!    `varchar(10)`, `round(x, 2)`; but the arguments of CALL are), after LIMIT, OFFSET, BY (positions),
+//!    after a type name (`DATE '...'`) or AS, before or after `::`, and strings with a prefix.
+//! 3. Statements with clauses that compare expressions by their text or depend on constants (GROUP BY,
+//!    UNION, DISTINCT, WITH, window clauses, INTERVAL, JOIN, subqueries) and texts that already have
+//!    parameters are not normalised; nor are texts with several statements, unless they begin with BEGIN:
+//!    those may be one-shot transactions.
 //!
-//! A sign belongs to the number if it cannot be an operator between two operands, as in PostgreSQL's grammar.
-//! The pass allocates nothing but the key and the list, and both are reused.
+//! A sign belongs to the number if it cannot be an operator between two operands, as in PostgreSQL's
+//! grammar. The pass allocates only the key and the list, and both are reused.
 
 use std::ops::Range;
 
@@ -34,10 +33,10 @@ use weft_syntax::scanner::{Scanner, Token, TokenKind};
 
 /// Longest text that is normalised, in bytes.
 const TEXT_BYTES_MAX: usize = 32 * 1024;
-/// Most literals lifted.
+/// Maximum number of literals lifted.
 const LITERALS_MAX: usize = 1_000;
 
-/// What a literal is by itself.
+/// The form of a literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiteralKind {
     /// Fits integer.
@@ -51,7 +50,7 @@ pub enum LiteralKind {
 }
 
 impl LiteralKind {
-    /// The type of the parameter that stands for it; `None` is to be inferred.
+    /// The type of the parameter that replaces it; `None` if it is to be inferred.
     pub fn ty(self) -> Option<SqlType> {
         match self {
             LiteralKind::Int4 => Some(SqlType::Int4),
@@ -76,14 +75,14 @@ impl LiteralKind {
 pub struct Literal {
     /// Kind.
     pub kind: LiteralKind,
-    /// Where it stands.
+    /// Its position in the text.
     pub range: Range<usize>,
     /// The value of an integer.
     integer: i64,
 }
 
 impl Literal {
-    /// The literal's value for a parameter of type `ty`. Errors are those of the literal: 22P02 and the like.
+    /// The literal's value for a parameter of type `ty`. Errors are the literal's: 22P02 and the like.
     pub fn value(&self, sql: &str, ty: &SqlType, zone: &TimeZone) -> Result<Value, SqlError> {
         match (self.kind, ty) {
             (LiteralKind::Int4, SqlType::Int4) => Ok(Value::Int4(self.integer as i32)),
@@ -92,13 +91,13 @@ impl Literal {
                 let text = decode_string(sql.get(self.range.clone()).unwrap_or("''"))?;
                 match ty {
                     SqlType::Text | SqlType::Varchar(None) => Ok(Value::Text(text)),
-                    // Trailing blanks mean nothing.
+                    // Trailing blanks are insignificant.
                     SqlType::Char(_) => Ok(Value::Text(text.trim_end_matches(' ').to_owned())),
                     _ => weft_types::parse_text_in(&text, ty, zone),
                 }
             }
             _ => {
-                // A sign may be apart from its digits.
+                // There may be blanks between a sign and its digits.
                 let text: String = sql
                     .get(self.range.clone())
                     .unwrap_or("")
@@ -120,24 +119,24 @@ pub struct Normalized {
     pub literals: Vec<Literal>,
 }
 
-/// Normalises a text; `None` if it is to be planned as it is.
+/// Normalises a text; `None` if it must be planned unchanged.
 pub fn normalize(sql: &str) -> Option<Normalized> {
     let mut normalized = Normalized::default();
     normalized.read(sql).then_some(normalized)
 }
 
 impl Normalized {
-    /// The statement's text with parameters: what is parsed and planned when the key is new.
+    /// The statement's text with parameters, which is parsed and planned if the key is new.
     pub fn text(&self) -> &str {
         self.key.split_once('|').map_or("", |(_, text)| text)
     }
 
-    /// Types of the parameters, to be given to the planner.
+    /// Types of the parameters, for the planner.
     pub fn param_types(&self) -> Vec<Option<SqlType>> {
         self.literals.iter().map(|literal| literal.kind.ty()).collect()
     }
 
-    /// Values of the parameters for a plan with the parameter types given.
+    /// Values of the parameters for a plan with the given parameter types.
     pub fn values(&self, sql: &str, types: &[SqlType], zone: &TimeZone) -> Result<Vec<Value>, SqlError> {
         self.literals
             .iter()
@@ -146,7 +145,8 @@ impl Normalized {
             .collect()
     }
 
-    /// Reads a text. False: it is to be planned as it is, and the contents of `self` mean nothing.
+    /// Normalises a text. False if it must be planned unchanged; the contents of `self` are then
+    /// meaningless.
     pub fn read(&mut self, sql: &str) -> bool {
         self.key.clear();
         self.literals.clear();
@@ -170,14 +170,14 @@ impl Normalized {
     }
 }
 
-/// What came before a token, as far as it matters.
+/// The kind of the previous token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// Nothing, an operator, a comma, an opening parenthesis: an operand is due.
+    /// Nothing, an operator, a comma, an opening parenthesis: an operand follows.
     Operator,
     /// A word after which a literal is an ordinary operand.
     OperandWord,
-    /// A word after which a literal must stay.
+    /// A word after which a literal must not be lifted.
     PinningWord,
     /// Another word: a name, or a keyword that ends an operand.
     Name,
@@ -193,22 +193,22 @@ struct Lifter<'a> {
     literals: &'a mut Vec<Literal>,
     before: Before,
     depth: usize,
-    /// The depth of the parenthesis after a name, inside of which literals stay.
+    /// The depth of the parenthesis after a name, inside which literals are not lifted.
     pinned_from: Option<usize>,
-    /// ORDER BY has come: positions and what is sorted by stay, to the end of the statement.
+    /// Whether ORDER BY was seen: positions and sort expressions are kept to the end of the statement.
     sorted: bool,
     values_seen: bool,
     /// A sign that may belong to the number after it.
     sign: Option<Token>,
-    /// The text begins with BEGIN, so that several statements are expected.
+    /// Whether the text begins with BEGIN, so that several statements are expected.
     transaction: bool,
-    /// The next word begins a statement.
+    /// Whether the next word begins a statement.
     at_start: bool,
-    /// The statement is a CALL.
+    /// Whether the statement is a CALL.
     calls: bool,
 }
 
-/// Lists the literals that can be lifted; false if the text is to be left alone.
+/// Lists the literals that can be lifted; false if the text must not be normalised.
 fn find_literals(sql: &str, literals: &mut Vec<Literal>) -> bool {
     let mut tokens = Scanner::new(sql).peekable();
     let Some(first) = tokens.peek() else { return false };
@@ -257,7 +257,7 @@ impl Lifter<'_> {
         self.calls = false;
     }
 
-    /// Takes one token; false: leave the text alone.
+    /// Processes one token; false if the text must not be normalised.
     fn token(&mut self, token: Token, cast_follows: bool) -> bool {
         let text = token.text(self.sql);
         let sign = self.sign.take();
@@ -286,7 +286,7 @@ impl Lifter<'_> {
                 return pinned || push_number(self.sql, token, sign, self.literals);
             }
             TokenKind::PlainString => {
-                // Strings on two lines are one literal.
+                // String constants on adjacent lines form one literal.
                 let continued = self.before == Before::Operand;
                 self.before = Before::Operand;
                 if continued || self.literals.len() >= LITERALS_MAX {
@@ -329,7 +329,7 @@ impl Lifter<'_> {
     }
 
     fn operator(&mut self, token: Token, text: &str) {
-        // A sign after a word that pins stays with its number.
+        // After a word that prevents lifting, a sign stays with its number.
         if matches!(self.before, Before::PinningWord | Before::Cast) {
             return;
         }
@@ -348,7 +348,8 @@ impl Lifter<'_> {
         match text {
             "(" => {
                 self.depth += 1;
-                // The arguments of CALL are values; those of a function may decide its result's type.
+                // The arguments of CALL are plain values; those of a function may determine its result
+                // type.
                 let of_call = self.calls && self.depth == 1;
                 if self.pinned_from.is_none() && self.before == Before::Name && !of_call {
                     self.pinned_from = Some(self.depth);
@@ -378,7 +379,7 @@ fn push_number(sql: &str, token: Token, sign: Option<Token>, literals: &mut Vec<
     let start = sign.map_or(token.start, |sign| sign.start);
     let mut integer = 0;
     let kind = if token.kind == TokenKind::Integer {
-        // Read as negative, so that the smallest integers are read too.
+        // Parsed as negative, so that the smallest integers are accepted too.
         match negative_value(digits) {
             Some(negative) => {
                 let value = if sign.is_some() {
@@ -408,7 +409,7 @@ fn push_number(sql: &str, token: Token, sign: Option<Token>, literals: &mut Vec<
     } else {
         return false;
     };
-    // A comment between sign and digits would end up in the literal.
+    // A comment between sign and digits would become part of the literal.
     if let Some(sign) = sign
         && sql
             .get(sign.end..token.start)
@@ -431,13 +432,13 @@ fn negative_value(digits: &str) -> Option<i64> {
 }
 
 enum WordClass {
-    /// Leave the statement alone.
+    /// The statement must not be normalised.
     Refuse,
-    /// SELECT: fine at the start, a subquery elsewhere.
+    /// SELECT: allowed at the start, a subquery elsewhere.
     Subquery,
     /// A literal may follow as an operand.
     Operand,
-    /// A literal that follows stays.
+    /// A literal that follows is not lifted.
     Pinning,
     /// A name, or a keyword that no literal follows.
     Other,
@@ -641,7 +642,7 @@ mod tests {
         #[test]
         fn any_text_is_normalised_or_refused(sql in "(SELECT|UPDATE|[a-z]{1,3}|WHERE|[0-9]{1,12}|'[a-z']{0,3}'|[-+*/=(),.; ]){0,30}") {
             if let Some(normalized) = normalize(&sql) {
-                // Putting the literals back gives the text.
+                // Substituting the literals back yields the text.
                 let mut text = normalized.text().to_owned();
                 for (number, literal) in normalized.literals.iter().enumerate().rev() {
                     let name = format!("${}", number + 1);

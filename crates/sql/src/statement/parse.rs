@@ -1,9 +1,10 @@
-//! Statements of a message, told apart: what Weft reads itself, and what goes to PostgreSQL's grammar.
+//! Splitting a message into statements: those that Weft parses itself, and those for PostgreSQL's grammar.
 //!
-//! A syntax tree is deep where its statement is, so trees are not kept: a statement keeps its text, and is
-//! parsed where it is planned, on a stack that suffices for its depth ([`weft_syntax::with_statement`]).
+//! A syntax tree is as deep as its statement, so trees are not kept: a statement keeps its text and is
+//! parsed where it is planned, on a stack of sufficient size for its depth
+//! ([`weft_syntax::with_statement`]).
 //!
-//! A few statements are short and regular, or not in the grammar: [`super::control_parse`] reads them.
+//! A few statements are short and regular, or not in the grammar: [`super::control_parse`] parses them.
 
 use std::ops::Range;
 
@@ -20,18 +21,18 @@ pub use weft_syntax::{char_position, shift_position, split};
 pub struct ParsedStatement {
     /// Its bytes in the message, without the semicolon.
     pub range: Range<usize>,
-    /// What it says.
+    /// The statement.
     pub ast: ParsedAst,
 }
 
-/// A statement, told apart.
+/// A classified statement.
 #[derive(Clone, Debug)]
 pub enum ParsedAst {
     /// No tokens.
     Empty,
     /// A statement of PostgreSQL's grammar.
     Sql(SqlText),
-    /// One of the statements that Weft reads itself.
+    /// A statement that Weft parses itself.
     Control(ControlStatement),
 }
 
@@ -40,12 +41,12 @@ pub enum ParsedAst {
 pub struct SqlText {
     /// The text.
     pub text: Box<str>,
-    /// Characters before it in the statement that it is a part of: EXPLAIN and the like.
+    /// Number of characters before it in the enclosing statement (EXPLAIN and the like).
     pub before: u32,
 }
 
 impl ParsedAst {
-    /// A COMMIT or ROLLBACK, which a failed transaction still accepts.
+    /// Whether it is a COMMIT or ROLLBACK, which a failed transaction still accepts.
     pub fn ends_transaction(&self) -> bool {
         match self {
             ParsedAst::Control(control) => control.ends_transaction(),
@@ -53,7 +54,7 @@ impl ParsedAst {
         }
     }
 
-    /// The same as a part of a longer statement, after so many characters.
+    /// The same as a part of a longer statement, after `characters` characters.
     pub(crate) fn after(self, characters: u32) -> ParsedAst {
         match self {
             ParsedAst::Sql(sql) => ParsedAst::Sql(SqlText {
@@ -65,9 +66,9 @@ impl ParsedAst {
     }
 }
 
-/// Splits a message. Text without any token gives no statements: the message is an empty query; so do lone
-/// semicolons. As in PostgreSQL, a syntax error in one of several statements means that nothing of the
-/// message is run; that of a single one is found when it is planned.
+/// Splits a message. A text without tokens, or with only semicolons, has no statements: the message is an
+/// empty query. As in PostgreSQL, a syntax error in one of several statements means that none of them is
+/// executed; that of a single statement is found when it is planned.
 pub fn split_and_parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
     let ranges = split(sql)?;
     let several = ranges.len() > 1;
@@ -88,7 +89,7 @@ pub fn split_and_parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
         .collect()
 }
 
-/// Tells one statement, which ends where the text ends.
+/// Classifies one statement, which extends to the end of the text.
 pub fn parse_one(sql: &str) -> Result<ParsedAst, SqlError> {
     if Scanner::new(sql).next().is_none() {
         return Ok(ParsedAst::Empty);

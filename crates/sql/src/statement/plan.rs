@@ -1,21 +1,21 @@
-//! What planning hands to the session: one [`Plan`] per statement.
+//! The interface from planning to the session: one [`Plan`] per statement.
 //!
 //! A plan holds no rows and no parameter values; it is immutable, may be cached under (statement text,
-//! parameter types, catalog version) and shared between sessions. Six forms do work on tables or give rows:
+//! parameter types, catalog version) and shared between sessions. Six forms access tables or return rows:
 //!
 //! ```text
-//!   Constant   one row computed from parameters and the session alone: SELECT 1, SELECT now()
+//!   Constant   one row computed only from parameters and the session: SELECT 1, SELECT now()
 //!   Program    a point statement, or several: runs in the sequencer or against a session's overlay
 //!   Query      any other SELECT, VALUES or TABLE: run by the query engine
 //!   Modify     any other INSERT, UPDATE, DELETE: rows computed by the query engine, then applied
-//!   Ddl        operations on the catalog
+//!   Ddl        catalog operations
 //!   Copy       COPY .. FROM STDIN, COPY .. TO STDOUT
 //! ```
 //!
 //! **Inputs.** A program runs on one row of *inputs*: first the parameters `$1..$n` with the types in
 //! `params`, then the [`HiddenInput`]s, computed once per execution from the parameters and the session.
 //! Hidden inputs hold everything that varies (clock, sequences, random numbers) and everything that does not
-//! depend on rows, so that a program's effect follows from its inputs alone. [`ProgramPlan::bind`] computes
+//! depend on rows, so that a program's effect depends only on its inputs. [`ProgramPlan::bind`] computes
 //! the row.
 
 use std::sync::Arc;
@@ -31,15 +31,15 @@ use super::finish::Finish;
 use super::scalar::Scalar;
 use weft_binder::relation::{Modify, ModifyKind, Output, Query};
 
-/// Bytes of an instruction with what the verifier and the executors keep beside it.
+/// Approximate bytes of an instruction, including the verifier's and the executors' data for it.
 const INSTRUCTION_BYTES: usize = 96;
-/// Bytes of a small expression.
+/// Approximate bytes of a small expression.
 const SCALAR_BYTES: usize = 256;
 
-/// Bytes of relations and expressions for a byte of text.
+/// Approximate bytes of relations and expressions per byte of text.
 const BOUND_BYTES: usize = 64;
 
-/// About how many bytes a bound statement takes: binding makes a few nodes of every word.
+/// Approximate bytes of a bound statement: binding makes a few nodes of every word.
 pub(crate) fn bound_bytes(text: &str) -> usize {
     text.len().saturating_mul(BOUND_BYTES)
 }
@@ -47,10 +47,9 @@ pub(crate) fn bound_bytes(text: &str) -> usize {
 /// One planned statement.
 #[derive(Clone, Debug)]
 pub enum Plan {
-    /// Nothing between two semicolons, or an empty text: answered by EmptyQueryResponse if it is the whole
-    /// message.
+    /// An empty statement or text: answered by EmptyQueryResponse if it is the whole message.
     Empty,
-    /// One row from the inputs alone.
+    /// One row computed from the inputs only.
     Constant(Arc<ConstantPlan>),
     /// Point statements compiled to a program.
     Program(Arc<ProgramPlan>),
@@ -58,7 +57,7 @@ pub enum Plan {
     Query(Arc<QueryPlan>),
     /// INSERT, UPDATE or DELETE whose rows the query engine computes.
     Modify(Arc<ModifyPlan>),
-    /// Changes of the catalog.
+    /// Catalog changes.
     Ddl(Arc<DdlPlan>),
     /// BEGIN, COMMIT, SAVEPOINT ...
     Transaction(TransactionPlan),
@@ -66,18 +65,18 @@ pub enum Plan {
     Copy(Arc<CopyPlan>),
     /// SET, SHOW, RESET, DISCARD.
     Setting(SettingPlan),
-    /// EXPLAIN: show the plan inside. Text of a program is made by [`super::explain::explain_program`].
+    /// EXPLAIN of another plan. [`super::explain::explain_program`] renders a program.
     Explain(Arc<ExplainPlan>),
     /// PREPARE, EXECUTE, DEALLOCATE.
     Prepared(Arc<PrepareControl>),
     /// DECLARE, FETCH, MOVE, CLOSE.
     Cursor(Arc<CursorPlan>),
-    /// Accepted and without effect on the state of the database.
+    /// Accepted, without effect on the state of the database.
     Maintenance(MaintenancePlan),
 }
 
 impl Plan {
-    /// Types of the parameters `$1..$n`; `None` where the session tells them.
+    /// Types of the parameters `$1..$n`; `None` where the session determines them.
     pub fn params(&self) -> Option<&[SqlType]> {
         match self {
             Plan::Constant(plan) => Some(&plan.params),
@@ -90,7 +89,7 @@ impl Plan {
         }
     }
 
-    /// About how many bytes the plan takes.
+    /// Approximate size of the plan in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Plan>()
             + match self {
@@ -103,8 +102,8 @@ impl Plan {
             }
     }
 
-    /// Columns of the result; `None` for forms whose columns the session tells (FETCH, EXECUTE). An empty
-    /// slice means that the statement gives no rows.
+    /// Columns of the result; `None` for forms whose columns the session determines (FETCH, EXECUTE). An
+    /// empty slice means that the statement returns no rows.
     pub fn columns(&self) -> Option<&[OutputColumn]> {
         match self {
             Plan::Constant(plan) => Some(&plan.columns),
@@ -119,7 +118,8 @@ impl Plan {
         }
     }
 
-    /// The statement changes neither rows nor the catalog (it may still be a FOR UPDATE query, which locks).
+    /// Whether the statement changes neither rows nor the catalog (it may still be a FOR UPDATE query,
+    /// which locks).
     pub fn is_read_only(&self) -> bool {
         match self {
             Plan::Program(plan) => plan.program.read_only,
@@ -135,11 +135,11 @@ impl Plan {
 /// One column of a result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputColumn {
-    /// Name as PostgreSQL gives it ([`super::column_name`]).
+    /// The name, by PostgreSQL's rules ([`super::column_name`]).
     pub name: String,
     /// Type, modifiers included.
     pub ty: SqlType,
-    /// The table column that the value is a plain copy of: its table and attribute number, from 1.
+    /// The table column of which the value is a plain copy: its table and attribute number, from 1.
     pub table: Option<(TableId, i16)>,
 }
 
@@ -163,7 +163,7 @@ impl OutputColumn {
     }
 }
 
-/// What a statement does, as the command tag tells it.
+/// The kind of statement, as in the command tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tag {
     /// `SELECT n`
@@ -196,7 +196,7 @@ impl Tag {
 pub struct HiddenInput {
     /// Type of the computed value.
     pub ty: SqlType,
-    /// How to compute it. May refer to parameters and to hidden inputs before this one.
+    /// The expression. It may refer to parameters and to earlier hidden inputs.
     pub value: Scalar,
 }
 
@@ -211,14 +211,14 @@ pub struct ConstantPlan {
     pub columns: Vec<OutputColumn>,
 }
 
-/// One statement inside a program: what it gives and how it is announced.
+/// One statement inside a program: its tag and its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatementShape {
     /// Command tag.
     pub tag: Tag,
-    /// Columns of its rows; empty when it gives none.
+    /// Columns of its rows; empty if it returns none.
     pub columns: Vec<OutputColumn>,
-    /// What is to be done with the rows that the program gives before they are the statement's.
+    /// The finishing step that turns the program's rows into the statement's.
     pub finish: Option<Arc<Finish>>,
 }
 
@@ -229,31 +229,31 @@ pub struct ProgramPlan {
     pub program: Arc<Program>,
     /// Layout of the input row.
     pub input_layout: Arc<RowLayout>,
-    /// Types of `$1..$n`. For several statements: their parameters one after the other.
+    /// Types of `$1..$n`. For several statements: their parameters in sequence.
     pub params: Vec<SqlType>,
     /// Inputs computed at bind.
     pub hidden_inputs: Vec<HiddenInput>,
     /// One per statement of the program, in order; usually one.
     pub statements: Vec<StatementShape>,
-    /// For a range read: the same statement for the query engine, to be run instead when
+    /// For a range read: the same statement for the query engine, executed instead if
     /// [`ProgramPlan::prefers_fallback`] says so or the program ran out of its instruction budget (54001).
     pub fallback: Option<Arc<QueryPlan>>,
     /// The inputs that bound an integer range from below and above.
     pub range_inputs: Option<(u16, u16)>,
-    /// What each ON CONFLICT DO UPDATE of several rows may meet once.
+    /// The keys that each multi-row ON CONFLICT DO UPDATE may affect only once.
     pub once: Vec<AffectedOnce>,
-    /// For CALL: the procedure, and how the program's first inputs follow from the parameters.
+    /// For CALL: the procedure, and how the program's first inputs are computed from the parameters.
     pub procedure: Option<Arc<CallPlan>>,
 }
 
-/// Keys of an INSERT's rows, of which no two may be the same: its DO UPDATE would change one row twice.
+/// Keys of an INSERT's rows, which must be distinct: otherwise its DO UPDATE would affect one row twice.
 #[derive(Clone, Debug)]
 pub struct AffectedOnce {
     /// The values of the arbiter's columns, row by row, over the parameters.
     pub keys: Vec<Vec<Scalar>>,
 }
 
-/// What a CALL has beyond a point statement.
+/// What a CALL has in addition to a point statement.
 #[derive(Clone, Debug)]
 pub struct CallPlan {
     /// The procedure's name.
@@ -264,7 +264,7 @@ pub struct CallPlan {
     pub input_names: Vec<String>,
     /// Their values, over the parameters of the CALL; `None` where the parameters are the inputs.
     pub arguments: Option<Vec<Scalar>>,
-    /// What EXPLAIN says beside the instructions.
+    /// What EXPLAIN shows in addition to the instructions.
     pub listing: super::explain::Listing,
 }
 
@@ -293,7 +293,7 @@ impl ProgramPlan {
     }
 }
 
-/// How strongly a query locks the rows it returns.
+/// The strength of the lock on the rows that a query returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowLockStrength {
     /// `FOR SHARE`, `FOR KEY SHARE`
@@ -302,18 +302,18 @@ pub enum RowLockStrength {
     Update,
 }
 
-/// What to do about a row that somebody else has locked.
+/// What to do about a row that another transaction has locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowLockWait {
     /// Wait for it.
     Wait,
     /// Fail with 55P03.
     NoWait,
-    /// Leave the row out.
+    /// Skip the row.
     SkipLocked,
 }
 
-/// `FOR UPDATE` and its relatives.
+/// A row locking clause: `FOR UPDATE` and the like.
 #[derive(Clone, Debug)]
 pub struct RowLocks {
     /// Mode.
@@ -329,13 +329,13 @@ pub struct RowLocks {
 /// A query for the query engine.
 #[derive(Clone, Debug)]
 pub struct QueryPlan {
-    /// The query, bound.
+    /// The bound query.
     pub query: Arc<Query>,
     /// Its columns.
     pub columns: Vec<OutputColumn>,
     /// FOR UPDATE or FOR SHARE.
     pub row_locks: Option<RowLocks>,
-    /// About how many bytes it takes.
+    /// Approximate size in bytes.
     pub bytes: usize,
 }
 
@@ -353,16 +353,16 @@ impl QueryPlan {
 /// INSERT, UPDATE or DELETE whose rows the query engine computes.
 #[derive(Clone, Debug)]
 pub struct ModifyPlan {
-    /// The statement, bound.
+    /// The bound statement.
     pub modify: Arc<Modify>,
     /// Columns of RETURNING; empty without.
     pub columns: Vec<OutputColumn>,
-    /// About how many bytes it takes.
+    /// Approximate size in bytes.
     pub bytes: usize,
 }
 
 impl ModifyPlan {
-    /// How the statement is announced.
+    /// The command tag.
     pub fn tag(&self) -> Tag {
         match self.modify.kind {
             ModifyKind::Insert => Tag::Insert,
@@ -372,48 +372,46 @@ impl ModifyPlan {
     }
 }
 
-/// Operations on the catalog, in order.
+/// Catalog operations, in order.
 #[derive(Clone, Debug)]
 pub struct DdlPlan {
     /// Command tag, e.g. `CREATE TABLE`.
     pub tag: &'static str,
-    /// To be applied together, each checked against the catalog after the ones before it. Empty: nothing to
-    /// do.
+    /// Applied together, each checked against the catalog after the previous ones. Empty: nothing to do.
     pub ops: Vec<CatalogOp>,
-    /// Said to the client, e.g. `relation "t" already exists, skipping` (SQLSTATE 42P07 or 00000).
+    /// Notices for the client, e.g. `relation "t" already exists, skipping` (SQLSTATE 42P07 or 00000).
     pub notices: Vec<weft_types::SqlError>,
 }
 
 /// EXPLAIN.
 #[derive(Clone, Debug)]
 pub struct ExplainPlan {
-    /// What is explained.
+    /// The plan to explain.
     pub inner: Plan,
-    /// ANALYZE was given: run it too.
+    /// Whether ANALYZE was given: execute it as well.
     pub analyze: bool,
-    /// VERBOSE was given.
+    /// Whether VERBOSE was given.
     pub verbose: bool,
-    /// The one column `QUERY PLAN`.
+    /// The only column, `QUERY PLAN`.
     pub columns: Vec<OutputColumn>,
 }
 
 /// Statements that are accepted for compatibility.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MaintenancePlan {
-    /// `VACUUM [ANALYZE] [table]`: garbage is collected between batches anyway. The tables exist.
+    /// `VACUUM [ANALYZE] [table]`, without effect: garbage is collected between batches. The tables exist.
     Vacuum(Vec<TableId>),
     /// `ANALYZE [table]`
     Analyze(Vec<TableId>),
     /// `CHECKPOINT`
     Checkpoint,
-    /// Accepted and ignored, e.g. `COMMENT ON`, `LOCK TABLE`'s relatives without meaning here; the command
-    /// tag.
+    /// Accepted and ignored, e.g. `COMMENT ON`; the command tag.
     Ignored(&'static str),
     /// `LOCK TABLE`: exclusive (`true`) or shared.
     LockTable {
         /// Tables to lock.
         tables: Vec<TableId>,
-        /// Any mode that conflicts with readers of the same mode.
+        /// Whether the mode is not a shared one.
         exclusive: bool,
     },
 }

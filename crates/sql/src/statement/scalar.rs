@@ -1,13 +1,12 @@
-//! Bound expressions: typed, with every cast written out, over inputs and the columns of one row.
+//! Bound expressions: typed, with every cast explicit, over inputs and the columns of one row.
 //!
-//! A [`Scalar`] is what the binder makes of an expression that a point statement may contain. The part of it
-//! without columns is evaluated here, once per execution, and becomes a hidden input; the part with columns
-//! is compiled to instructions ([`super::compile`]). [`Scalar::evaluate`] is also the model that compiled
-//! code is tested against.
+//! A [`Scalar`] is the bound form of an expression that a point statement may contain. Subexpressions
+//! without columns are evaluated here, once per execution, and become hidden inputs; those with columns are
+//! compiled to instructions ([`super::compile`]). [`Scalar::evaluate`] is also the model against which
+//! compiled code is tested.
 //!
-//! Values of an operator's sides have the operator's type already; NULL follows SQL's three-valued logic;
-//! integer overflow is 22003 and division by zero 22012, in PostgreSQL's words. AND and OR evaluate both
-//! sides.
+//! Operands already have the operator's type; NULL follows SQL's three-valued logic; integer overflow is
+//! 22003 and division by zero 22012, with PostgreSQL's messages. AND and OR evaluate both operands.
 
 use std::cmp::Ordering;
 
@@ -19,7 +18,7 @@ use weft_program::Function;
 use weft_store::SequenceId;
 use weft_types::{SqlError, SqlType, Value, ValueRef};
 
-/// What a session supplies when a statement's inputs are bound. All of it goes into the log with the inputs.
+/// What a session supplies when a statement's inputs are bound. All of it is logged with the inputs.
 pub trait InputSource {
     /// A value of the session or its clock.
     fn session_value(&mut self, which: SessionValue) -> Result<Value, SqlError>;
@@ -29,11 +28,11 @@ pub trait InputSource {
     fn next_value(&mut self, sequence: SequenceId) -> Result<i64, SqlError>;
     /// `currval`; 55000 before the session's first `nextval`.
     fn current_value(&mut self, sequence: SequenceId) -> Result<i64, SqlError>;
-    /// A random word, for `gen_random_uuid()` and `random()`.
+    /// A random 64-bit word, for `gen_random_uuid()` and `random()`.
     fn random_u64(&mut self) -> u64;
 }
 
-/// What the session and its clock know.
+/// Values of the session and its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SessionValue {
     /// `now()`, `current_timestamp`: start of the transaction, timestamptz.
@@ -44,7 +43,7 @@ pub enum SessionValue {
     ClockTimestamp,
     /// `localtimestamp`: start of the transaction in the session's time zone, timestamp.
     LocalTimestamp,
-    /// `current_date`: its day.
+    /// `current_date`: the day of `localtimestamp`.
     CurrentDate,
     /// `current_user`, text.
     CurrentUser,
@@ -93,7 +92,7 @@ pub enum ArithmeticOp {
     Modulo,
 }
 
-/// A bound expression. Types are those of [`Scalar::ty`]'s caller; nodes that need a type carry it.
+/// A bound expression. The caller knows its type; nodes that need a type carry it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar {
     /// A constant.
@@ -118,21 +117,21 @@ pub enum Scalar {
     RandomUuid,
     /// `random()`
     Random,
-    /// A value that becomes a statement's type by CAST.
+    /// Conversion by CAST: from type, to type.
     Cast(Box<Scalar>, SqlType, SqlType),
-    /// A value on its way into a column: from type, to type.
+    /// Conversion by assignment to a column: from type, to type.
     Assign(Box<Scalar>, SqlType, SqlType),
-    /// The same value in a key column's type; NULL when that type has no equal value, so that the key finds
+    /// The same value in a key column's type; NULL if that type has no equal value, so that the key matches
     /// nothing.
     ExactKey(Box<Scalar>, SqlType),
-    /// The nearest value of a key column's integer type: a bound that leaves out no row which the exact bound
-    /// admits.
+    /// The nearest value of a key column's integer type: a bound that excludes no row admitted by the exact
+    /// bound.
     ClampKey(Box<Scalar>, SqlType),
     /// `-x`
     Negate(Box<Scalar>),
     /// Arithmetic on one type: smallint, integer, bigint, real or double precision.
     Arithmetic(ArithmeticOp, Box<Scalar>, Box<Scalar>),
-    /// Comparison of one type.
+    /// Comparison of two values of one type.
     Compare(CompareOp, Box<Scalar>, Box<Scalar>),
     /// `a || b` on text.
     Concat(Box<Scalar>, Box<Scalar>),
@@ -144,33 +143,33 @@ pub enum Scalar {
     Not(Box<Scalar>),
     /// IS NULL
     IsNull(Box<Scalar>),
-    /// COALESCE, alike in type.
+    /// COALESCE of values of one type.
     Coalesce(Vec<Scalar>),
-    /// The first characters of a text, as many as an integer says: `left(text, n)`.
+    /// `left(text, n)`: the first `n` characters of a text.
     Left(Box<Scalar>, Box<Scalar>),
-    /// The value, or NULL where computing it is an error: what a procedure declares of a key that it may
-    /// never come to compute.
+    /// The value, or NULL if computing it fails: what a procedure declares of a key that it may never
+    /// compute.
     OrNull(Box<Scalar>),
-    /// A function of values of its types.
+    /// A function call with arguments of the function's types.
     Call(Function, Vec<Scalar>),
-    /// CASE: the value of the first arm whose condition is true. What is behind it is not computed.
+    /// CASE: the value of the first arm whose condition is true. Later arms are not evaluated.
     Case {
-        /// Conditions and values, alike in type.
+        /// Conditions and values, the latter of one type.
         arms: Vec<(Scalar, Scalar)>,
-        /// Where no condition is true.
+        /// The value if no condition is true.
         otherwise: Box<Scalar>,
     },
-    /// `greatest`, `least`: of those that are not NULL, alike in type.
+    /// `greatest`, `least`: of the items that are not NULL.
     Extreme {
-        /// The greatest.
+        /// Whether it is `greatest`.
         greatest: bool,
-        /// Of these.
+        /// The items, of one type.
         items: Vec<Scalar>,
     },
 }
 
 impl Scalar {
-    /// Calls `see` for this node and all below it.
+    /// Calls `see` for this node and all its descendants.
     pub fn visit(&self, see: &mut impl FnMut(&Scalar)) {
         see(self);
         match self {
@@ -221,12 +220,12 @@ impl Scalar {
         found
     }
 
-    /// Depends on the row.
+    /// Whether it depends on the row.
     pub fn has_column(&self) -> bool {
         self.any(|node| matches!(node, Scalar::Column(_)))
     }
 
-    /// Depends on what a program does: a row that it reads, or what it makes of several.
+    /// Whether it depends on the program's execution: a row that it reads, or an aggregate of several.
     pub fn is_dynamic(&self) -> bool {
         self.any(|node| {
             matches!(
@@ -236,12 +235,12 @@ impl Scalar {
         })
     }
 
-    /// Draws from a sequence.
+    /// Whether it advances a sequence.
     pub fn moves_sequence(&self) -> bool {
         self.any(|node| matches!(node, Scalar::NextValue(_)))
     }
 
-    /// Asks the session for what it may not have: an error when inputs are bound.
+    /// Whether it may fail when inputs are bound, because the session lacks the requested value.
     pub fn may_be_refused(&self) -> bool {
         self.any(|node| {
             matches!(
@@ -251,7 +250,7 @@ impl Scalar {
         })
     }
 
-    /// Gives another value each time it is evaluated, so that it must not be computed once for several rows.
+    /// Whether it is volatile, so that it must not be evaluated once for several rows.
     pub fn is_volatile(&self) -> bool {
         self.any(|node| {
             matches!(
@@ -264,7 +263,7 @@ impl Scalar {
         })
     }
 
-    /// The value, over inputs, a row and a session. `row` is empty where there is none.
+    /// The value, given inputs, a row and a session. `row` is empty if there is none.
     pub fn evaluate(
         &self,
         inputs: &[Value],
@@ -341,7 +340,7 @@ impl Scalar {
         })
     }
 
-    /// Functions, CASE, `greatest` and `least`; `evaluate` is for their parts.
+    /// Functions, CASE, `greatest` and `least`; `evaluate` evaluates their operands.
     fn evaluate_call(
         &self,
         evaluate: &mut dyn FnMut(&Scalar) -> Result<Value, SqlError>,
@@ -465,7 +464,7 @@ fn misfit() -> SqlError {
     SqlError::internal("arithmetic was computed over values of other types")
 }
 
-/// The operation of one type's functions.
+/// Dispatches to the arithmetic functions of one type.
 macro_rules! operate {
     ($family:ident, $op:expr, $left:expr, $right:expr, $remainder:expr) => {
         match $op {

@@ -1,7 +1,7 @@
 //! Bound expressions as SQL text, for EXPLAIN.
 //!
-//! Parentheses stand only where PostgreSQL's precedence asks for them. What the binder put in and nobody
-//! wrote (the way into a column, an exact key) is shown as what it is made of.
+//! Parentheses are written only where PostgreSQL's precedence requires them. Nodes added by the binder
+//! (column assignments, exact keys) are omitted; only their operand is shown.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use weft_types::{SqlType, Value, format_text};
 
 use super::scalar::{ArithmeticOp, Scalar, SessionValue};
 
-/// How tightly an operator binds its sides; the tightest last.
+/// Precedence levels of operators, the lowest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Binds {
     Or,
@@ -26,7 +26,7 @@ enum Binds {
     Atom,
 }
 
-/// The expression; inputs are shown by `input`.
+/// Renders the expression; `input` renders inputs.
 pub(super) fn show(scalar: &Scalar, input: &dyn Fn(u16) -> String) -> String {
     let mut shown = Shown {
         out: String::new(),
@@ -42,7 +42,7 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Appends an expression that stands where what binds less tightly than `around` needs parentheses.
+    /// Appends an expression, in parentheses if its precedence is lower than `around`.
     fn put(&mut self, scalar: &Scalar, around: Binds) {
         let binds = binds(scalar);
         if binds < around {
@@ -121,7 +121,7 @@ impl Shown<'_> {
         }
     }
 
-    /// Operators of one level group to the left.
+    /// Operators of one level are left-associative.
     fn put_pair(&mut self, left: &Scalar, operator: &str, right: &Scalar, binds: Binds) {
         let tighter = match binds {
             Binds::Or => Binds::And,
@@ -131,7 +131,7 @@ impl Shown<'_> {
             Binds::Sum => Binds::Product,
             _ => Binds::Sign,
         };
-        // Comparisons do not group at all.
+        // Comparisons are not associative.
         self.put(left, if binds == Binds::Compare { tighter } else { binds });
         self.put_text(format_args!(" {operator} "));
         self.put(right, tighter);
@@ -172,12 +172,12 @@ impl Shown<'_> {
     }
 
     fn put_text(&mut self, text: std::fmt::Arguments<'_>) {
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         let _ = self.out.write_fmt(text);
     }
 }
 
-/// As PostgreSQL writes the value; on one line.
+/// The value as PostgreSQL writes it, on one line.
 fn constant_text(value: &Value) -> String {
     let mut text = String::new();
     if let Some(ty) = value.sql_type() {
@@ -204,7 +204,7 @@ fn binds(scalar: &Scalar) -> Binds {
         | Scalar::ExactKey(inner, _)
         | Scalar::ClampKey(inner, _)
         | Scalar::OrNull(inner) => binds(inner),
-        // A sign binds less tightly than a cast.
+        // A sign has lower precedence than a cast.
         Scalar::Constant(Value::Int2(..0) | Value::Int4(..0) | Value::Int8(..0)) => Binds::Sign,
         Scalar::Constant(Value::Float4(value)) if *value < 0.0 && value.is_finite() => Binds::Sign,
         Scalar::Constant(Value::Float8(value)) if *value < 0.0 && value.is_finite() => Binds::Sign,
@@ -213,7 +213,7 @@ fn binds(scalar: &Scalar) -> Binds {
     }
 }
 
-/// The operator that a function on numeric is.
+/// The operator symbol of a function on numeric.
 fn numeric_symbol(function: Function) -> Option<&'static str> {
     Some(match function {
         Function::NumericAdd => "+",

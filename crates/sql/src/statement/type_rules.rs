@@ -1,8 +1,8 @@
-//! Small facts about types that code generation asks for.
+//! Properties of types that code generation needs.
 
 use weft_types::SqlType;
 
-/// The type without modifiers, those of `char(n)` excepted.
+/// The type without modifiers, except for `char(n)`.
 pub(crate) fn base_type(ty: &SqlType) -> SqlType {
     match ty {
         SqlType::Varchar(_) => SqlType::Varchar(None),

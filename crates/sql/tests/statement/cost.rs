@@ -1,4 +1,4 @@
-//! What planning a point statement costs: parsing, binding and compiling, without a cache.
+//! The cost of planning a point statement: parsing, binding and compiling, without a cache.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! CREATE, ALTER, DROP: what they make of the catalog.
+//! CREATE, ALTER, DROP: their effects on the catalog.
 
 use weft_sql::statement::Plan;
 use weft_store::{CatalogOp, IndexMethod, ProcedureDef};
@@ -104,7 +104,7 @@ fn constraints_and_their_names() {
     );
 }
 
-/// A default is kept as text: whatever its quotes are, it is the same when it is read again.
+/// A default is stored as text: whatever its quoting, parsing it again yields the same value.
 #[test]
 fn quotes_in_defaults_stay_what_they_are() {
     let mut db = Db::with(&[
@@ -314,22 +314,22 @@ fn sequences() {
     expect(&mut db, "DROP SEQUENCE s", &["DROP SEQUENCE"]);
 }
 
-/// A procedure that raises a code of its own.
+/// A procedure that raises an SQLSTATE without a name.
 fn raising(name: &str, code: &str) -> String {
     format!(
         "CREATE PROCEDURE {name}() LANGUAGE plpgsql AS $$ BEGIN IF false THEN RAISE SQLSTATE '{code}'; END IF; END $$"
     )
 }
 
-/// The bound is on what is thought up: procedures that are there can be called, whatever the process has kept
-/// since it started.
+/// The bound applies to new codes: existing procedures can be called, however many codes the process has
+/// kept since it started.
 #[test]
 fn codes_of_their_own_are_counted_when_procedures_are_created() {
     let mut db = Db::with(&[&raising("before", "ZA000")]);
     for number in 0..OWN_STATES_MAX {
         let _ = SqlState::interned(&format!("Z{number:04}"));
     }
-    // As after a restart: the definition is there, and nobody has met its code yet.
+    // As after a restart: the definition exists, and its code has not been used yet.
     let Some(stored) = db
         .store
         .catalog()
@@ -346,10 +346,10 @@ fn codes_of_their_own_are_counted_when_procedures_are_created() {
     db.plan("CALL before()").unwrap();
     let message = format!("more than {OWN_STATES_MAX} SQLSTATEs that have no name were raised");
     fails(&mut db, &raising("after", "ZA002"), "54000", &message);
-    // Also where the rest of the body cannot be looked at yet.
+    // Also where the rest of the body cannot be checked yet.
     let early = raising("after", "ZA002").replace("IF false", "DELETE FROM not_there_yet; IF false");
     fails(&mut db, &early, "54000", &message);
-    // A code that is known takes no more room, and a call of one that raises its own thinks nothing up.
+    // A known code takes no more memory, and calling a procedure that raises its own code adds none.
     db.plan(&raising("after", "ZA000")).unwrap();
     db.plan("CREATE PROCEDURE calling() LANGUAGE plpgsql AS $$ BEGIN CALL before(); END $$")
         .unwrap();

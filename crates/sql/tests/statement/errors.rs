@@ -1,4 +1,4 @@
-//! Errors of the user: codes, words, positions.
+//! User errors: codes, messages, positions.
 
 use super::fixture::Db;
 

@@ -1,11 +1,11 @@
-//! Compiled expressions against the model: what a program computes from a row's columns is what the session
-//! computes from the same values written as constants.
+//! Compiled expressions against the model: a program over a row's columns computes the same as the session
+//! over the same values written as constants.
 
 use proptest::prelude::*;
 
 use super::fixture::Db;
 
-/// Column, its value in the one row as SQL.
+/// Columns, and their values in the only row as SQL.
 const COLUMNS: [(&str, &str); 8] = [
     ("a", "7::int"),
     ("b", "3000000000::bigint"),
@@ -56,7 +56,7 @@ fn condition() -> impl Strategy<Value = String> {
     })
 }
 
-/// The expression with values in place of columns.
+/// The expression with columns replaced by values.
 fn with_values(expression: &str) -> String {
     let mut text = String::new();
     let mut word = String::new();
@@ -97,7 +97,7 @@ proptest! {
             if !runs(db.plan(&compiled)) || !runs(db.plan(&constant)) {
                 continue;
             }
-            // Constant parts are computed first, so of two errors in one expression either may come first.
+            // Constant subexpressions are evaluated first, so either of two errors may be raised.
             let expected = db.run(&constant).map_err(|_| ());
             let found = db.run(&compiled).map_err(|_| ());
             prop_assert_eq!(expected, found, "{} / {}", compiled, constant);

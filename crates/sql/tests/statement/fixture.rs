@@ -1,4 +1,4 @@
-//! A store that statements are planned and run against, one batch each; results are compared as text.
+//! A store in which statements are planned and executed, one batch each; results are compared as text.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use weft_sql::statement::{
 use weft_store::{CatalogOp, SequenceId, Store};
 use weft_types::{SqlError, SqlState, SqlType, Value, format_text, parse_text};
 
-/// Instructions that a program may execute here.
+/// Instruction budget of a program in these tests.
 const BUDGET: u32 = 100_000;
 
 pub struct Db {
@@ -20,7 +20,7 @@ pub struct Db {
     pub source: Source,
 }
 
-/// A session whose clock stands still and whose random numbers count.
+/// A session with a stopped clock, whose random numbers count up.
 #[derive(Default)]
 pub struct Source {
     sequences: HashMap<SequenceId, i64>,
@@ -72,7 +72,7 @@ impl Db {
         }
     }
 
-    /// A database after some statements.
+    /// A database after some setup statements.
     pub fn with(setup: &[&str]) -> Db {
         let mut db = Db::new();
         for sql in setup {
@@ -121,7 +121,7 @@ impl Db {
         self.run_with(sql, &[])
     }
 
-    /// Runs a statement; parameters are given as text of the types that the plan says.
+    /// Runs a statement; parameters are given as text of the plan's types.
     pub fn run_with(&mut self, sql: &str, params: &[Option<&str>]) -> Result<Vec<String>, SqlError> {
         let plan = self.plan(sql)?;
         let types = plan.params().unwrap_or(&[]).to_vec();
@@ -181,8 +181,7 @@ impl Db {
         result.map(|()| outcome)
     }
 
-    /// Runs a text the way the simple protocol does with a statement cache; `None` when it is run as it
-    /// stands.
+    /// Runs a text as the simple protocol does with a statement cache; `None` if it is run unchanged.
     pub fn run_normalized(&mut self, sql: &str) -> Option<Result<Vec<String>, SqlError>> {
         let mut normalized = Normalized::default();
         if !normalized.read(sql) {
@@ -190,7 +189,7 @@ impl Db {
         }
         let text = normalized.text().trim_end_matches(';').to_owned();
         let plan = match self.plan_with(&text, &normalized.param_types()) {
-            // Sessions run other statements as they stand.
+            // Sessions run other statements unchanged.
             Ok(Plan::Query(_) | Plan::Modify(_)) => return None,
             Ok(plan) => plan,
             Err(error) => return Some(Err(error)),
@@ -212,7 +211,7 @@ impl Db {
     }
 }
 
-/// Rows of a statement that has columns, then its tag.
+/// The rows of a statement that has columns, then its tag.
 fn describe(plan: &ProgramPlan, outcome: &Outcome, number: usize) -> Vec<String> {
     let shape = &plan.statements[number];
     let statement = outcome.statement(number).unwrap();

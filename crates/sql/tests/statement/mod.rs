@@ -1,4 +1,4 @@
-//! Statements: planned, compiled, and run on a store in memory.
+//! Statements planned, compiled, and run on an in-memory store.
 
 mod cost;
 mod definitions;

@@ -1,4 +1,4 @@
-//! A normalised text with its literals gives what the text gives.
+//! A normalised text with its literals yields the same results as the original text.
 
 use proptest::prelude::*;
 
@@ -61,7 +61,7 @@ proptest! {
     fn normalised_plans_do_what_direct_plans_do(list in proptest::collection::vec(statement(), 1..8)) {
         let (mut direct, mut cached) = (Db::with(SETUP), Db::with(SETUP));
         for sql in &list {
-            // Statements that are no programs need the query engine, which is tested elsewhere.
+            // Statements that are not programs need the query engine, which is tested elsewhere.
             let runs = |plan: &Result<weft_sql::statement::Plan, _>| {
                 !matches!(
                     plan,
@@ -72,8 +72,8 @@ proptest! {
             if !runs(&direct.plan(statement)) {
                 continue;
             }
-            // Of two errors in one statement either may come first, so that sessions ask the text itself for
-            // the error.
+            // Either of two errors in one statement may be raised, so that sessions run the
+            // original text to find the error.
             let expected = direct.run(statement).map_err(|_| ());
             let found = cached.run_normalized(sql).unwrap_or_else(|| cached.run(statement)).map_err(|_| ());
             prop_assert_eq!(expected, found, "{}", sql);

@@ -1,4 +1,4 @@
-//! Several keys, ends of ranges over several columns, and the ends of an index.
+//! Lists of keys, range bounds over several columns, and the ends of an index.
 
 use weft_program::Op;
 use weft_sql::statement::Plan;
@@ -72,7 +72,7 @@ fn an_or_of_whole_keys_is_a_search_each() {
     let sql = "SELECT id FROM o WHERE w = 1 AND (d = 2 AND id = 3 OR d = 1 AND id = 4)";
     assert_eq!(count(&db, sql, Op::Search), 2);
     expect(&mut db, sql, &["3", "4"]);
-    // A branch that says more or less than a key is no key.
+    // A branch that specifies more or less than a key does not qualify.
     for sql in [
         "SELECT id FROM o WHERE w = 1 AND (d = 2 AND id = 3 AND c > 1 OR d = 1 AND id = 4)",
         "SELECT id FROM o WHERE w = 1 AND d = 1 AND (id = 1 OR c = 12)",

@@ -216,8 +216,8 @@ fn modify_knows_what_it_reads() {
     assert_eq!(plan.modify.rows.tables, [target]);
 }
 
-/// A `char(n)` is kept in another form than a text: what makes one of the other is computed, or goes the
-/// general way.
+/// A `char(n)` is stored in another form than a text: conversions between them are computed, or
+/// planned in general form.
 #[test]
 fn texts_and_char_are_unlike_in_programs() {
     let db = Db::with(&[

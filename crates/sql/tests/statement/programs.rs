@@ -392,7 +392,7 @@ fn several_statements_become_one_program() {
         .unwrap()
         .unwrap();
     assert_eq!(lines, ["UPDATE 1", "15", "INSERT 0 1", "DELETE 1"]);
-    // An error undoes all of them.
+    // An error rolls back all of them.
     let error = db
         .run_many("UPDATE t SET a = 0 WHERE id = 1; INSERT INTO t (id) VALUES (50)")
         .unwrap()

@@ -1,7 +1,7 @@
-//! Text of arrays and records: `{1,NULL,"a b"}`, `[0:1]={1,2}`, `(1,,"a b")`.
+//! Text form of arrays and records: `{1,NULL,"a b"}`, `[0:1]={1,2}`, `(1,,"a b")`.
 //!
-//! Reading follows PostgreSQL 15: one pass over the characters with the depth of braces as state; every
-//! sub-array of one depth has the same length.
+//! Parsing follows PostgreSQL 15: one pass over the characters with the brace depth as state; all
+//! sub-arrays of one depth have the same length.
 
 use super::{ArrayValue, DIMENSIONS_MAX, item_count, too_many_dimensions};
 use crate::interrupt::{Pace, pieces};
@@ -24,7 +24,7 @@ pub(crate) fn format_array(array: &ArrayValue, zone: &TimeZone, out: &mut String
         }
         out.push('=');
     }
-    // Items in one run of each dimension, the outermost first: where a brace opens.
+    // Items per sub-array of each dimension, outermost first: where braces open.
     let mut runs = Vec::with_capacity(array.dimensions.len());
     let mut run = 1_usize;
     for (length, _) in array.dimensions.iter().rev() {
@@ -68,7 +68,7 @@ fn push_item(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// Appends a record: fields in parentheses, nothing for NULL.
+/// Appends a record: fields in parentheses, NULL as nothing.
 pub(crate) fn format_record(
     fields: &[(SqlType, Value)],
     zone: &TimeZone,
@@ -96,8 +96,8 @@ pub(crate) fn format_record(
     Ok(())
 }
 
-/// Appends a field in quotes; those within are doubled. So each level of records doubles those of the levels
-/// in it, and some thirty levels are more than one value may have.
+/// Appends a field in quotes, doubling quotes within. So each level of nested records doubles the quotes of
+/// the levels inside, and some thirty levels exceed the size limit of a value.
 fn push_quoted(text: &str, out: &mut String) -> Result<(), SqlError> {
     out.push('"');
     for piece in pieces(text) {
@@ -132,7 +132,7 @@ fn malformed_plain(text: &str) -> SqlError {
     )
 }
 
-/// Reads an array; `element` may have a modifier, which every item is fitted to.
+/// Parses an array; a modifier of `element` is applied to every item.
 pub(crate) fn parse_array(text: &str, element: &SqlType, zone: &TimeZone) -> Result<ArrayValue, SqlError> {
     let mut rest = text.trim_start_matches(is_space);
     let bounds = parse_bounds(text, &mut rest)?;
@@ -153,7 +153,7 @@ pub(crate) fn parse_array(text: &str, element: &SqlType, zone: &TimeZone) -> Res
         }
     }
     let mut reader = Reader {
-        // Of what is behind the bounds errors speak.
+        // Errors quote the text after the bounds.
         text: rest,
         rest,
         items: Vec::new(),
@@ -202,7 +202,7 @@ pub(crate) fn parse_array(text: &str, element: &SqlType, zone: &TimeZone) -> Res
     Ok(array(dimensions, values(items)?))
 }
 
-/// `[1:2][0:3]` before the contents: lengths and lower bounds.
+/// `[1:2][0:3]` before the contents: returns lengths and lower bounds.
 fn parse_bounds(text: &str, rest: &mut &str) -> Result<Vec<(i32, i32)>, SqlError> {
     let mut bounds = Vec::new();
     loop {
@@ -255,7 +255,7 @@ fn bound(text: &str, rest: &mut &str) -> Result<i32, SqlError> {
         ));
     }
     *rest = behind;
-    // PostgreSQL's atoi takes a sign alone for 0.
+    // PostgreSQL's atoi reads a lone sign as 0.
     if matches!(number, "-" | "+") {
         return Ok(0);
     }
@@ -267,7 +267,7 @@ fn bound(text: &str, rest: &mut &str) -> Result<i32, SqlError> {
     })
 }
 
-/// What was read last, on the way through the contents.
+/// The kind of the previous token of the contents.
 #[derive(Clone, Copy, PartialEq)]
 enum Seen {
     Open,
@@ -281,14 +281,14 @@ struct Reader<'t> {
     rest: &'t str,
     /// Texts of the items, `None` for NULL.
     items: Vec<Option<String>>,
-    /// Length of each depth, once one of its sub-arrays has ended.
+    /// Length of the sub-arrays of each depth, known once one of them has ended.
     lengths: Vec<i32>,
 }
 
 impl Reader<'_> {
-    /// Reads from the first brace to the end of the text.
+    /// Parses from the first brace to the end of the text.
     fn read(&mut self) -> Result<(), SqlError> {
-        // Members of each brace that is open so far.
+        // Number of members so far, for each open brace.
         let mut open: Vec<i32> = Vec::new();
         let mut lengths: Vec<Option<i32>> = Vec::new();
         let mut item_depth: Option<usize> = None;
@@ -380,11 +380,11 @@ impl Reader<'_> {
         )
     }
 
-    /// One item: quoted, or up to the next comma or brace without the blanks around it.
+    /// One item: quoted, or up to the next comma or brace, trimmed.
     fn item(&mut self) -> Result<Option<String>, SqlError> {
         let mut text = String::new();
         let mut quoted = false;
-        // Bytes up to the last that counts: blanks that are neither quoted nor escaped go.
+        // Length up to the last significant byte: unquoted, unescaped trailing blanks are dropped.
         let mut kept = 0;
         let mut escaped = false;
         let mut characters = self.rest.char_indices();
@@ -392,7 +392,7 @@ impl Reader<'_> {
         while let Some((at, c)) = characters.next() {
             match c {
                 '"' if quoted => {
-                    // Behind the quotes only a delimiter may come.
+                    // Only a delimiter may follow the quotes.
                     let rest = characters.as_str().trim_start_matches(is_space);
                     if !rest.starts_with([',', '}']) && !rest.is_empty() {
                         return Err(malformed(self.text, "Unexpected array element."));

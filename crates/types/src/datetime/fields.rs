@@ -1,18 +1,18 @@
-//! Cutting the text of a date or timestamp into fields and giving each its meaning.
+//! Splitting the text of a date or timestamp into fields and interpreting each.
 //!
 //! ```text
-//! number  2024  20240131  101112            year, month or day by what is missing; run-together date or time
+//! number  2024  20240131  101112            year, month or day, whichever is missing; compact date or time
 //! date    2024-01-31  1/31/2024  31-Jan-2024   three parts with one delimiter
 //! time    10:11  10:11:12.5                 time of day
-//! zone    +05:30  -0800                     offset behind a date
-//! word    jan  pm  bc  z  america/new_york  as it says; weekdays and words like "at" are dropped
+//! zone    +05:30  -0800                     offset after a date
+//! word    jan  pm  bc  z  america/new_york  by its meaning; weekdays and words like "at" are ignored
 //! ```
 
 use super::{MICROS_PER_DAY, MICROS_PER_SECOND, days_from_civil};
 use crate::TimeZone;
 use crate::calendar::EPOCH_JULIAN_DAY;
 
-/// What a text means.
+/// The meaning of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Moment {
     Infinity,
@@ -22,29 +22,29 @@ pub(super) enum Moment {
     At {
         /// Days since 2000-01-01, not checked against the range of a type.
         days: i64,
-        /// Microseconds since midnight; a whole day and a little at most (24:00, leap seconds).
+        /// Microseconds since midnight; at most slightly more than a day (24:00, leap seconds).
         time_micros: i64,
         zone: Option<TimeZone>,
     },
 }
 
-/// Why a text means nothing.
+/// Why a text is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Fault {
     Syntax,
     /// A field beyond its range.
     Field,
-    /// A month or day beyond its range: perhaps the order is not month, day, year.
+    /// A month or day out of range: the order may not be month, day, year.
     MonthOrDay,
     /// An offset beyond 16 hours.
     Displacement,
-    /// A name with the shape of a zone that is none.
+    /// A name of the shape of a zone that does not exist.
     Zone(String),
-    /// A word whose meaning depends on the clock.
+    /// A keyword that depends on the clock.
     Clock(String),
 }
 
-/// Longest text that is looked at (PostgreSQL's `MAXDATELEN` is 128).
+/// Maximum length of a text that is parsed (PostgreSQL's `MAXDATELEN` is 128).
 const TEXT_BYTES_MAX: usize = 128;
 /// Largest hour of an offset.
 const OFFSET_HOURS_MAX: i64 = 15;
@@ -83,11 +83,11 @@ struct Known {
     afternoon: Option<bool>,
     before_christ: bool,
     special: Option<Moment>,
-    /// `J` is read: the number behind it is a Julian day.
+    /// After `J`: the following number is a Julian day.
     julian: bool,
     /// The day of the year, instead of month and day.
     day_of_year: Option<u32>,
-    /// A time of day is read: a date may be missing.
+    /// A time of day is parsed: the date may be missing.
     time_only: bool,
 }
 
@@ -98,12 +98,12 @@ struct Year {
     short: bool,
 }
 
-/// Reads a date with or without time and zone.
+/// Parses a date with or without time and zone.
 pub(super) fn parse(text: &str) -> Result<Moment, Fault> {
     take_fields(text, Known::default())?.finish()
 }
 
-/// Reads a time of day, with or without date and zone: microseconds since midnight.
+/// Parses a time of day, with or without date and zone: microseconds since midnight.
 pub(super) fn parse_time(text: &str) -> Result<i64, Fault> {
     let known = Known {
         time_only: true,
@@ -125,7 +125,7 @@ pub(super) fn parse_time(text: &str) -> Result<i64, Fault> {
     }
     let micros = known.time_micros.ok_or(Fault::Syntax)?;
     let micros = known.in_afternoon(micros)?;
-    // Without a date nobody knows which of a zone's offsets is meant.
+    // Without a date, a zone's offset is ambiguous.
     match known.zone {
         Some(TimeZone::Named(_)) => Err(Fault::Syntax),
         _ => Ok(micros),
@@ -232,7 +232,7 @@ fn number(text: &str) -> Result<i64, Fault> {
     text.parse().map_err(|_| Fault::Field)
 }
 
-/// A number that a later check bounds.
+/// A number that is checked against a range later.
 fn small(text: &str) -> Result<u32, Fault> {
     u32::try_from(number(text)?).map_err(|_| Fault::Field)
 }
@@ -277,7 +277,7 @@ impl Known {
         }
     }
 
-    /// `101112.5` where a time may be.
+    /// Whether a field is a time such as `101112.5`.
     fn is_run_together_time(&self, field: &str) -> bool {
         let date_known = self.year.is_some() && self.month.is_some() && self.day.is_some();
         (date_known || self.time_only)
@@ -339,7 +339,7 @@ impl Known {
     }
 
     /// Three parts with a delimiter. A part with three or more digits is the year; otherwise the order is
-    /// month, day, year unless the month is spelled.
+    /// month, day, year unless the month is spelled out.
     fn take_date(&mut self, field: &str) -> Result<(), Fault> {
         if self.year.is_some() || self.month.is_some() || self.day.is_some() {
             return Err(Fault::Syntax);
@@ -390,7 +390,7 @@ impl Known {
             return Ok(());
         }
         match field.len() {
-            // 101112 or 1011 behind a date.
+            // 101112 or 1011 after a date.
             4 | 6 if (date_known || (self.time_only && nothing_known)) && self.time_micros.is_none() => {
                 let seconds = if field.len() == 6 { part(4, 6)? } else { 0 };
                 let micros = clock(
@@ -411,7 +411,7 @@ impl Known {
                 self.day = Some(part(split + 2, split + 4)?);
                 Ok(())
             }
-            // Beside a spelled month: 8 Jan 1999, 1999 Jan 8.
+            // With a spelled-out month: 8 Jan 1999, 1999 Jan 8.
             1 | 2 if self.day.is_none() => set(&mut self.day, small(field)?),
             _ if self.year.is_none() && (self.month.is_some() || field.len() >= 3) => {
                 let year = Year {
@@ -449,7 +449,7 @@ impl Known {
         if day > days_in_month(year, month) {
             return Err(Fault::Field);
         }
-        // Far beyond every type, near enough for the arithmetic.
+        // Beyond the range of every type, but within that of the arithmetic.
         if year.abs() > 10_000_000 {
             return Err(Fault::Field);
         }
@@ -469,7 +469,7 @@ impl Known {
 }
 
 impl Known {
-    /// A time with AM or PM behind it.
+    /// A time adjusted for AM or PM.
     fn in_afternoon(&self, micros: i64) -> Result<i64, Fault> {
         let Some(afternoon) = self.afternoon else {
             return Ok(micros);
@@ -495,7 +495,7 @@ pub fn days_in_month(year: i64, month: u32) -> u32 {
     }
 }
 
-/// Microseconds since midnight. A second of 60 runs into the next minute, 24:00:00 into the next day.
+/// Microseconds since midnight. A second of 60 carries into the next minute, 24:00:00 into the next day.
 fn clock(hour: i64, minute: i64, second: i64, micros: i64) -> Result<i64, Fault> {
     let beyond = hour == 24 && (minute > 0 || second > 0 || micros > 0);
     let second_beyond = second > 60 || second == 60 && micros > 0;
@@ -524,7 +524,7 @@ fn time_of_day(field: &str) -> Result<i64, Fault> {
     }
 }
 
-/// Digits behind the point, rounded to microseconds (half to even, as C's `rint` does it).
+/// Decimal places of a second, rounded to microseconds (half to even, like C's `rint`).
 fn fraction_micros(digits: &str) -> Result<i64, Fault> {
     if digits.is_empty() {
         return Ok(0);

@@ -1,7 +1,7 @@
-//! Text of intervals: `1 year 2 days 03:04:05`, `1-2`, `@ 5 minutes ago`, `P1Y2M3DT4H5M6S`.
+//! Text form of intervals: `1 year 2 days 03:04:05`, `1-2`, `@ 5 minutes ago`, `P1Y2M3DT4H5M6S`.
 //!
-//! As in PostgreSQL's `datetime.c` the text is cut into fields, which are read from the last to the first, so
-//! that a unit is known before its number. What that does not understand is read as ISO 8601.
+//! As in PostgreSQL's `datetime.c`, the text is split into fields, which are processed from last to first,
+//! so that a unit is known before its number. Other text is parsed as ISO 8601.
 
 use super::interval_iso;
 use super::interval_sum::{Fault, Sum};
@@ -10,9 +10,9 @@ use crate::interval::Interval;
 use crate::text::is_space;
 use crate::{SqlError, SqlState};
 
-/// Longest text that is looked at: PostgreSQL's working buffer.
+/// Maximum length of a text that is parsed: PostgreSQL's working buffer.
 const TEXT_BYTES_MAX: usize = 256;
-/// Most fields: PostgreSQL's `MAXDATEFIELDS`.
+/// Maximum number of fields: PostgreSQL's `MAXDATEFIELDS`.
 const FIELDS_MAX: usize = 25;
 
 /// The shape of a field.
@@ -25,7 +25,7 @@ enum Shape {
     Word,
 }
 
-/// Reads an `interval`. A number without unit is in `rightmost`; `hh:mm` is minutes and seconds if
+/// Parses an `interval`. A number without unit is in `rightmost`; `hh:mm` is minutes and seconds if
 /// `minute_to_second`.
 pub(crate) fn parse(text: &str, rightmost: Unit, minute_to_second: bool) -> Result<Interval, SqlError> {
     let sum = match by_fields(text, rightmost, minute_to_second) {
@@ -52,7 +52,7 @@ fn by_fields(text: &str, rightmost: Unit, minute_to_second: bool) -> Result<Sum,
     let mut sum = Sum::default();
     let mut unit: Option<Unit> = None;
     let mut negate = false;
-    // Units that have a value, as bits.
+    // Units that already have a value, as bits.
     let mut seen = 0_u32;
     for (field, shape) in fields.iter().rev() {
         let given = match shape {
@@ -73,7 +73,7 @@ fn by_fields(text: &str, rightmost: Unit, minute_to_second: bool) -> Result<Sum,
             Shape::Word => match field.as_str() {
                 "ago" => {
                     negate = true;
-                    // PostgreSQL takes a number that follows directly for one without unit it does not know.
+                    // PostgreSQL treats a number that directly follows as one without a known unit.
                     unit = Some(Unit::None);
                     0
                 }
@@ -97,7 +97,7 @@ fn by_fields(text: &str, rightmost: Unit, minute_to_second: bool) -> Result<Sum,
     Ok(sum)
 }
 
-/// A signed `hh:mm[:ss]`; false if it is none.
+/// A signed `hh:mm[:ss]`; false if the field has another form.
 fn time_of(sum: &mut Sum, field: &str, minute_to_second: bool) -> Result<bool, Fault> {
     let mut time = sum.clone();
     if time
@@ -113,8 +113,8 @@ fn time_of(sum: &mut Sum, field: &str, minute_to_second: bool) -> Result<bool, F
     Ok(true)
 }
 
-/// Adds a number in a unit: `5`, `-1.5`, `.5`, or years and months as `1-2`. Gives the units that have a
-/// value now and the unit of a number before it.
+/// Adds a number in a unit: `5`, `-1.5`, `.5`, or years and months as `1-2`. Returns the units that now
+/// have a value and the unit of a preceding number.
 fn number(sum: &mut Sum, field: &str, unit: Unit) -> Result<(u32, Unit), Fault> {
     let negative = field.starts_with('-');
     let (mut whole, rest) = leading_integer(field)?;
@@ -146,7 +146,7 @@ fn number(sum: &mut Sum, field: &str, unit: Unit) -> Result<(u32, Unit), Fault> 
     Ok((unit.given(fraction != 0.0), next))
 }
 
-/// C's `strtol`: sign and digits, nothing before a point being 0.
+/// C's `strtol`: sign and digits; no digits before a point mean 0.
 fn leading_integer(field: &str) -> Result<(i64, &str), Fault> {
     let sign = usize::from(field.starts_with(['-', '+']));
     let tail = field.get(sign..).unwrap_or("");
@@ -165,7 +165,7 @@ fn leading_integer(field: &str) -> Result<(i64, &str), Fault> {
     Ok((signed.parse().map_err(|_| Fault::Overflow)?, rest))
 }
 
-/// Cuts the text into fields, in lower case.
+/// Splits the text into fields, in lower case.
 fn cut(text: &str) -> Result<Vec<(String, Shape)>, Fault> {
     if text.len() > TEXT_BYTES_MAX || !text.is_ascii() {
         return Err(Fault::Syntax);
@@ -254,7 +254,7 @@ fn number_len(text: &str) -> (usize, Shape) {
 
 fn word_len(text: &str) -> (usize, Shape) {
     let letters = run(text, 0, |byte| byte.is_ascii_alphabetic());
-    // What looks like a date or a zone's name is no unit.
+    // Something like a date or a zone name is not a unit.
     let date = || {
         run(text, 0, |byte| {
             byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'/' | b'_' | b'.' | b':')

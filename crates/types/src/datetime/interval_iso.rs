@@ -1,9 +1,9 @@
-//! Intervals as ISO 8601 writes them: `P1Y2M3DT4H5M6S`, `P0001-02-03T04:05:06`, `P00010203T040506`.
+//! Intervals in ISO 8601 format: `P1Y2M3DT4H5M6S`, `P0001-02-03T04:05:06`, `P00010203T040506`.
 
 use super::interval_sum::{Fault, Sum};
 use super::interval_units::Unit;
 
-/// Largest number that is taken: PostgreSQL's bound.
+/// Largest accepted number, as in PostgreSQL.
 const NUMBER_MAX: f64 = 1.0e15;
 
 pub(super) fn parse(text: &str) -> Result<Sum, Fault> {
@@ -69,7 +69,7 @@ pub(super) fn parse(text: &str) -> Result<Sum, Fault> {
     Ok(sum)
 }
 
-/// Months and days behind the years of the extended form; what follows is the end or `T`.
+/// Months and days after the years of the extended format, up to the end or `T`.
 fn extended_date(sum: &mut Sum, rest: &mut &str) -> Result<(), Fault> {
     let (whole, part) = number(rest)?;
     sum.add(whole, part, Unit::Month)?;
@@ -85,7 +85,7 @@ fn extended_date(sum: &mut Sum, rest: &mut &str) -> Result<(), Fault> {
     }
 }
 
-/// Minutes and seconds behind the hours of the extended form; nothing follows.
+/// Minutes and seconds after the hours of the extended format, up to the end.
 fn extended_time(sum: &mut Sum, rest: &mut &str) -> Result<(), Fault> {
     let (whole, part) = number(rest)?;
     sum.add(whole, part, Unit::Minute)?;
@@ -101,7 +101,7 @@ fn extended_time(sum: &mut Sum, rest: &mut &str) -> Result<(), Fault> {
     }
 }
 
-/// What C's `strtod` takes, as integer and fraction.
+/// A number as C's `strtod` accepts it, as integer and fraction.
 fn number(rest: &mut &str) -> Result<(i64, f64), Fault> {
     let bytes = rest.as_bytes();
     let digits_from = |from: usize| {

@@ -1,4 +1,4 @@
-//! What the fields of an interval's text add up to.
+//! The sum of the fields of an interval's text.
 
 use super::interval_units::{Unit, fraction};
 use crate::interval::Interval;
@@ -8,7 +8,7 @@ const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// Why a text is no interval.
+/// Why a text is not an interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     Syntax,
@@ -44,7 +44,7 @@ impl Sum {
         })
     }
 
-    /// Adds a number of units, the fraction spilling into smaller ones.
+    /// Adds a number of units; a fraction carries into smaller units.
     pub(super) fn add(&mut self, whole: i64, part: f64, unit: Unit) -> Result<(), Fault> {
         let added = match unit {
             Unit::Microsecond => self.add_time(whole, part, 1),
@@ -69,7 +69,7 @@ impl Sum {
         self.add_part(part, scale)
     }
 
-    /// A fraction below 1 of so many microseconds, rounded.
+    /// Adds a fraction below 1 of `scale` microseconds, rounded.
     pub(super) fn add_part(&mut self, part: f64, scale: i64) -> Option<()> {
         let exact = part * scale as f64;
         let mut micros = exact as i64;
@@ -109,14 +109,14 @@ impl Sum {
         Some(())
     }
 
-    /// Eight digits of ISO 8601's basic form: years, months and days.
+    /// Adds the eight digits of ISO 8601's basic format: years, months and days.
     pub(super) fn add_basic_date(&mut self, whole: i64, part: f64) -> Result<(), Fault> {
         self.add(whole / 10_000, 0.0, Unit::Year)?;
         self.add(whole / 100 % 100, 0.0, Unit::Month)?;
         self.add(whole % 100, part, Unit::Day)
     }
 
-    /// Six digits of the same: hours, minutes and seconds.
+    /// Adds its six digits of hours, minutes and seconds.
     pub(super) fn add_basic_time(&mut self, whole: i64, part: f64) -> Result<(), Fault> {
         self.add(whole / 10_000, 0.0, Unit::Hour)?;
         self.add(whole / 100 % 100, 0.0, Unit::Minute)?;
@@ -124,7 +124,7 @@ impl Sum {
         self.add_part(part, 1).ok_or(Fault::Overflow)
     }
 
-    /// `hh:mm`, `hh:mm:ss`, `hh:mm:ss.f`, and `mm:ss.f`, in place of the microseconds so far.
+    /// Replaces the microseconds so far by `hh:mm`, `hh:mm:ss`, `hh:mm:ss.f`, or `mm:ss.f`.
     pub(super) fn set_time(&mut self, field: &str, minute_to_second: bool) -> Result<(), Fault> {
         let (whole, point) = match field.find('.') {
             Some(at) => field.split_at_checked(at).ok_or(Fault::Syntax)?,

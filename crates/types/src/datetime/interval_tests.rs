@@ -1,4 +1,4 @@
-//! Text of intervals and times against what a PostgreSQL 15 server shows.
+//! Text of intervals and times, compared with a PostgreSQL 15 server's answers.
 
 use crate::{SqlType, format_text, parse_text};
 

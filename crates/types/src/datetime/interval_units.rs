@@ -1,8 +1,8 @@
-//! The units of intervals: their words, and which of them exclude each other.
+//! Interval units: their names, and which of them exclude each other.
 
 use super::interval_sum::Fault;
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unit {
     Microsecond,
@@ -17,14 +17,14 @@ pub(crate) enum Unit {
     Decade,
     Century,
     Millennium,
-    /// A unit that intervals do not have: quarters, zones.
+    /// A unit that intervals do not support: quarters, zones.
     None,
 }
 
-/// Hours, minutes and all parts of seconds.
+/// Hours, minutes, and seconds with their fractions.
 pub(super) const TIME: u32 = 0b1_1111;
 const SECONDS: u32 = 0b111;
-/// Letters by which PostgreSQL tells words.
+/// The significant length of a keyword in PostgreSQL.
 const WORD_BYTES: usize = 10;
 
 #[rustfmt::skip]
@@ -47,7 +47,7 @@ const WORDS: &[(&str, Unit)] = &[
     ("y", Unit::Year), ("year", Unit::Year), ("years", Unit::Year), ("yr", Unit::Year), ("yrs", Unit::Year),
 ];
 
-/// Words of dates, which a digit may follow directly.
+/// Date keywords, which a digit may follow directly.
 #[rustfmt::skip]
 const DATE_WORDS: &[&str] = &[
     "ad", "allballs", "am", "apr", "april", "at", "aug", "august", "bc", "d", "dec", "december", "dow",
@@ -63,7 +63,7 @@ pub(super) fn is_date_word(word: &str) -> bool {
 }
 
 impl Unit {
-    /// The unit that a word means.
+    /// The unit that a keyword names.
     pub(crate) fn of_word(word: &str) -> Option<Self> {
         let key = word.get(..WORD_BYTES).unwrap_or(word);
         WORDS
@@ -72,7 +72,7 @@ impl Unit {
             .map(|(_, unit)| *unit)
     }
 
-    /// The units that cannot be given again, as bits.
+    /// The units that may not be given again, as bits.
     pub(super) fn given(self, has_fraction: bool) -> u32 {
         match self {
             Self::Second if has_fraction => SECONDS,
@@ -81,7 +81,7 @@ impl Unit {
     }
 }
 
-/// The fraction of a number, from its point: `.5`. A point alone is 0.
+/// The fraction of a number, from its point: `.5`. A lone point is 0.
 pub(super) fn fraction(text: &str) -> Result<f64, Fault> {
     match text {
         "." => Ok(0.0),

@@ -1,11 +1,11 @@
 //! Addition, subtraction, multiplication, division, remainder and rounding.
 //!
-//! The scale of each result is PostgreSQL's (`numeric.c`): the larger scale for sums and remainders, the sum
-//! of the scales for products, and for quotients enough digits that about 16 are significant, but no fewer
-//! than either operand shows (`select_div_scale`). Rounding is half away from zero everywhere.
+//! The scale of each result is PostgreSQL's (`numeric.c`): the larger scale for sums and remainders, the
+//! sum of the scales for products, and for quotients enough digits for about 16 significant ones, but no
+//! smaller scale than either operand's (`select_div_scale`). Rounding is half away from zero everywhere.
 //!
-//! Every operation has a path in 128-bit registers for operands of 64 bits and falls back to big integers
-//! when that overflows.
+//! Every operation has a fast path in 128-bit registers for 64-bit operands and falls back to big integers
+//! on overflow.
 
 use bigdecimal::num_bigint::{BigInt, Sign};
 
@@ -13,29 +13,29 @@ use super::{Big, Numeric, Repr, SCALE_MAX, big_pow10, long, pow10, value_overflo
 use crate::range::division_by_zero;
 use crate::{SqlError, interrupt};
 
-/// PostgreSQL's `NUMERIC_MIN_SIG_DIGITS`: digits that a quotient has at least, or nearly.
+/// PostgreSQL's `NUMERIC_MIN_SIG_DIGITS`: minimum significant digits of a quotient, approximately.
 const QUOTIENT_DIGITS_MIN: i32 = 16;
-/// PostgreSQL's `NUMERIC_MAX_DISPLAY_SCALE`: the largest scale that a division chooses.
+/// PostgreSQL's `NUMERIC_MAX_DISPLAY_SCALE`: the largest scale that a division selects.
 const QUOTIENT_SCALE_MAX: i32 = 1000;
-/// PostgreSQL computes in digits of base 10000: four decimal digits each.
+/// PostgreSQL computes with base-10000 digits: four decimal digits each.
 const DECIMALS_PER_DIGIT: i32 = 4;
 
-/// Operands of more bits take long.
+/// Operations on operands of more bits take long.
 const LONG_BITS: u64 = 4096;
 
 impl Numeric {
-    /// The sum; its scale is the larger one.
+    /// The sum, with the larger scale.
     ///
     /// # Errors
-    /// 22003 beyond the limits.
+    /// 22003 if it exceeds the limits.
     pub fn add(&self, other: &Self) -> Result<Self, SqlError> {
         self.sum(other, false)
     }
 
-    /// The difference; its scale is the larger one.
+    /// The difference, with the larger scale.
     ///
     /// # Errors
-    /// 22003 beyond the limits.
+    /// 22003 if it exceeds the limits.
     pub fn sub(&self, other: &Self) -> Result<Self, SqlError> {
         self.sum(other, true)
     }
@@ -56,10 +56,10 @@ impl Numeric {
         }
     }
 
-    /// The product; its scale is the sum of the scales.
+    /// The product, with the sum of the scales.
     ///
     /// # Errors
-    /// 22003 beyond the limits.
+    /// 22003 if it exceeds the limits.
     pub fn mul(&self, other: &Self) -> Result<Self, SqlError> {
         if let (Some((a, s)), Some((b, t))) = (self.small_parts(), other.small_parts())
             && let Some(product) = Self::from_i128(i128::from(a) * i128::from(b), s.saturating_add(t))
@@ -80,10 +80,10 @@ impl Numeric {
         }
     }
 
-    /// The quotient, rounded to the scale that PostgreSQL's `select_div_scale` chooses.
+    /// The quotient, rounded to the scale selected by PostgreSQL's `select_div_scale`.
     ///
     /// # Errors
-    /// 22012 for a divisor of zero, 22003 beyond the limits.
+    /// 22012 for division by zero, 22003 if it exceeds the limits.
     pub fn div(&self, other: &Self) -> Result<Self, SqlError> {
         if self.is_nan() || other.is_nan() {
             return Ok(Self::NAN);
@@ -98,7 +98,7 @@ impl Numeric {
     /// The quotient, rounded to a scale.
     ///
     /// # Errors
-    /// 22012 for a divisor of zero, 22003 beyond the limits.
+    /// 22012 for division by zero, 22003 if it exceeds the limits.
     pub fn div_to_scale(&self, other: &Self, scale: u16) -> Result<Self, SqlError> {
         // (a / 10^s) / (b / 10^t) = (a * 10^(scale + t - s) / b) / 10^scale
         let shift = i32::from(scale) + i32::from(other.scale()) - i32::from(self.scale());
@@ -125,10 +125,10 @@ impl Numeric {
         Self::from_parts(quotient, scale)
     }
 
-    /// The integer part of the quotient, cut towards zero: PostgreSQL's `div`.
+    /// The integer part of the quotient, truncated toward zero: PostgreSQL's `div`.
     ///
     /// # Errors
-    /// 22012 for a divisor of zero.
+    /// 22012 for division by zero.
     pub fn div_trunc(&self, other: &Self) -> Result<Self, SqlError> {
         if self.is_nan() || other.is_nan() {
             return Ok(Self::NAN);
@@ -141,10 +141,10 @@ impl Numeric {
         }
     }
 
-    /// The remainder, with the sign of the dividend; its scale is the larger one.
+    /// The remainder, with the sign of the dividend and the larger scale.
     ///
     /// # Errors
-    /// 22012 for a divisor of zero.
+    /// 22012 for division by zero.
     pub fn rem(&self, other: &Self) -> Result<Self, SqlError> {
         if self.is_nan() || other.is_nan() {
             return Ok(Self::NAN);
@@ -165,7 +165,7 @@ impl Numeric {
         }
     }
 
-    /// The negative; same scale.
+    /// The negation, with the same scale.
     #[must_use]
     pub fn neg(&self) -> Self {
         match &self.0 {
@@ -180,7 +180,7 @@ impl Numeric {
                     scale: *scale,
                 }))),
             },
-            // -2^63 fits 64 bits though 2^63 does not.
+            // -2^63 fits in 64 bits although 2^63 does not.
             Repr::Big(big) => {
                 let mantissa = -big.mantissa.clone();
                 let scale = big.scale;
@@ -192,7 +192,7 @@ impl Numeric {
         }
     }
 
-    /// The absolute value; same scale.
+    /// The absolute value, with the same scale.
     #[must_use]
     pub fn abs(&self) -> Self {
         if self.is_negative() {
@@ -202,19 +202,19 @@ impl Numeric {
         }
     }
 
-    /// Rounds half away from zero to `scale` digits behind the point. A negative scale rounds before the
-    /// point, and the result shows no digits behind it; a larger scale than the number's adds zeros.
+    /// Rounds half away from zero to `scale` decimal places. A negative scale rounds to the left of the
+    /// point, and the result has scale 0; a scale larger than the number's appends zeros.
     ///
     /// # Errors
-    /// 22003 beyond the limits.
+    /// 22003 if it exceeds the limits.
     pub fn round(&self, scale: i32) -> Result<Self, SqlError> {
         self.to_scale(scale, div_round_i128, div_round)
     }
 
-    /// Cuts digits off, towards zero; otherwise as [`Numeric::round`].
+    /// Truncates toward zero; otherwise like [`Numeric::round`].
     ///
     /// # Errors
-    /// 22003 beyond the limits.
+    /// 22003 if it exceeds the limits.
     pub fn trunc(&self, scale: i32) -> Result<Self, SqlError> {
         self.to_scale(scale, |a, b| a / b, |a, b| Ok(long::divided_signed(a, b)?.0))
     }
@@ -245,7 +245,7 @@ impl Numeric {
             return Self::from_parts(mantissa * big_pow10(up), shown);
         }
         let dropped = dropped.unsigned_abs();
-        // Zeros take the place of digits dropped before the point.
+        // Zeros replace the digits dropped before the point.
         let zeros = scale.min(0).unsigned_abs();
         if let (Some((a, _)), Some(divisor), Some(factor)) =
             (self.small_parts(), pow10(dropped), pow10(zeros))
@@ -258,10 +258,10 @@ impl Numeric {
         Self::from_parts(big(&mantissa, &big_pow10(dropped))? * big_pow10(zeros), shown)
     }
 
-    /// The least integer that is not less.
+    /// The smallest integer greater than or equal to the number.
     ///
     /// # Errors
-    /// 22003 beyond the limits.
+    /// 22003 if it exceeds the limits.
     pub fn ceil(&self) -> Result<Self, SqlError> {
         let cut = self.trunc(0)?;
         if cut.compare(self).is_lt() {
@@ -271,10 +271,10 @@ impl Numeric {
         }
     }
 
-    /// The greatest integer that is not greater.
+    /// The greatest integer less than or equal to the number.
     ///
     /// # Errors
-    /// 22003 beyond the limits.
+    /// 22003 if it exceeds the limits.
     pub fn floor(&self) -> Result<Self, SqlError> {
         let cut = self.trunc(0)?;
         if cut.compare(self).is_gt() {
@@ -284,7 +284,7 @@ impl Numeric {
         }
     }
 
-    /// Before an operation that takes long, of operands of thousands of digits: whether to go on.
+    /// Checks for cancellation before an operation on operands of thousands of digits.
     fn check_long(&self, other: &Self) -> Result<(), SqlError> {
         let is_long = |number: &Self| matches!(&number.0, Repr::Big(big) if big.mantissa.bits() > LONG_BITS);
         match is_long(self) || is_long(other) {
@@ -293,8 +293,8 @@ impl Numeric {
         }
     }
 
-    /// The mantissa at a scale that is not smaller than the number's, in registers. Bounded so that the sum
-    /// of two cannot overflow.
+    /// The mantissa at a scale no smaller than the number's, in a register. Bounded so that the sum of two
+    /// cannot overflow.
     fn small_at(&self, scale: u16) -> Option<i128> {
         let (mantissa, own) = self.small_parts()?;
         let factor = pow10(u32::from(scale - own))?;
@@ -312,13 +312,13 @@ impl Numeric {
         })
     }
 
-    /// Position of the first base-10000 digit that is not zero (0: it is the ones digit) and that digit, both
-    /// 0 for zero: what PostgreSQL's scale rule looks at.
+    /// Position of the first nonzero base-10000 digit (0 is the ones digit) and the digit, both 0 for zero:
+    /// the inputs of PostgreSQL's scale rule.
     pub(super) fn leading_digit(&self) -> (i32, u32) {
         if self.is_zero() || self.is_nan() {
             return (0, 0);
         }
-        // Decimal position of the first digit: 0 for ones.
+        // Decimal position of the first digit: 0 is ones.
         let position = |digit_count: usize| digit_count as i32 - 1 - i32::from(self.scale());
         let used = |first: i32| first.rem_euclid(DECIMALS_PER_DIGIT) as usize + 1;
         if let Some((mantissa, _)) = self.small_parts() {
@@ -354,7 +354,7 @@ fn quotient_scale(a: &Numeric, b: &Numeric) -> u16 {
     scale as u16
 }
 
-/// Half away from zero. The divisor is not zero and its double fits.
+/// Rounds half away from zero. The divisor is not zero and its double does not overflow.
 fn div_round_i128(a: i128, b: i128) -> i128 {
     let (quotient, rest) = (a / b, a % b);
     if rest.unsigned_abs() >= b.unsigned_abs() - rest.unsigned_abs() && rest != 0 {
@@ -364,7 +364,7 @@ fn div_round_i128(a: i128, b: i128) -> i128 {
     }
 }
 
-/// Half away from zero. The divisor is not zero.
+/// Rounds half away from zero. The divisor is not zero.
 fn div_round(a: &BigInt, b: &BigInt) -> Result<BigInt, SqlError> {
     let (quotient, rest) = long::divided_signed(a, b)?;
     let twice = rest.magnitude() * 2_u32;

@@ -1,4 +1,4 @@
-//! Forms of a decimal number: text, the wire's base-10000 digits, floats and integers.
+//! Representations of a decimal number: text, base-10000 digits of the wire format, floats and integers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,17 +8,17 @@ use bigdecimal::num_bigint::{BigInt, Sign};
 use super::{INTEGER_DIGITS_MAX, Numeric, Repr, SCALE_MAX, long, value_overflow};
 use crate::{SqlError, SqlState, SqlType, interrupt};
 
-/// Sign fields of the wire form.
+/// Values of the sign field of the wire format.
 const WIRE_POSITIVE: u16 = 0x0000;
 const WIRE_NEGATIVE: u16 = 0x4000;
 const WIRE_NAN: u16 = 0xC000;
 const WIRE_INFINITY: u16 = 0xD000;
 const WIRE_MINUS_INFINITY: u16 = 0xF000;
-/// Header of the wire form: digit count, weight, sign, display scale, two bytes each.
+/// Header of the wire format: digit count, weight, sign, display scale, two bytes each.
 const WIRE_HEADER_BYTES: usize = 8;
-/// A text of more digits takes long to read.
+/// Texts of more digits take long to parse.
 const LONG_DIGITS: usize = 1000;
-/// Base of the digits of the wire form.
+/// Base of the digits of the wire format.
 const WIRE_BASE: u128 = 10_000;
 
 fn invalid_text(text: &str) -> SqlError {
@@ -40,11 +40,11 @@ fn no_infinity() -> SqlError {
 }
 
 impl Numeric {
-    /// Reads decimal text: sign, digits, point, exponent; `NaN`; blanks around it. The scale is that of the
-    /// text.
+    /// Parses decimal text: sign, digits, point, exponent; `NaN`; surrounding blanks. The scale is that of
+    /// the text.
     ///
     /// # Errors
-    /// 22P02 for anything else, 22003 beyond the limits, 0A000 for infinity.
+    /// 22P02 for anything else, 22003 if it exceeds the limits, 0A000 for infinity.
     pub fn parse(text: &str) -> Result<Self, SqlError> {
         let trimmed = text.trim_matches(crate::text::is_space);
         let (negative, body) = match trimmed.as_bytes() {
@@ -83,10 +83,10 @@ impl Numeric {
         from_digits(negative, integer, fraction, exponent)
     }
 
-    /// An integer, rounded half away from zero.
+    /// The integer, rounded half away from zero.
     ///
     /// # Errors
-    /// 0A000 for NaN, 22003 when it exceeds 64 bits: "bigint out of range".
+    /// 0A000 for NaN, 22003 if it exceeds 64 bits: "bigint out of range".
     pub fn to_i64(&self) -> Result<i64, SqlError> {
         self.to_integer(&SqlType::Int8)
     }
@@ -106,13 +106,13 @@ impl Numeric {
             .ok_or_else(|| crate::range::out_of_range(ty))
     }
 
-    /// The nearest float; infinite beyond its range.
+    /// The nearest float; infinite if out of range.
     #[must_use]
     pub fn to_f64(&self) -> f64 {
         match &self.0 {
             Repr::NaN => f64::NAN,
             Repr::Small { mantissa, scale: 0 } => *mantissa as f64,
-            // Both exact: one correctly rounded division.
+            // Both are exact: one correctly rounded division.
             Repr::Small { mantissa, scale } if mantissa.unsigned_abs() < 1 << 53 && *scale <= 22 => {
                 *mantissa as f64 / 10_f64.powi(i32::from(*scale))
             }
@@ -120,7 +120,7 @@ impl Numeric {
         }
     }
 
-    /// The nearest float of 32 bits; infinite beyond its range.
+    /// The nearest 32-bit float; infinite if out of range.
     #[must_use]
     pub fn to_f32(&self) -> f32 {
         if self.is_nan() {
@@ -130,7 +130,7 @@ impl Numeric {
         }
     }
 
-    /// A float with the 15 digits that it surely has, as PostgreSQL casts it.
+    /// A float to its 15 guaranteed significant digits, as PostgreSQL casts it.
     ///
     /// # Errors
     /// 0A000 for infinity.
@@ -138,7 +138,7 @@ impl Numeric {
         Self::from_float(value, 15)
     }
 
-    /// A float with the 6 digits that it surely has, as PostgreSQL casts it.
+    /// A float to its 6 guaranteed significant digits, as PostgreSQL casts it.
     ///
     /// # Errors
     /// 0A000 for infinity.
@@ -153,14 +153,14 @@ impl Numeric {
         if value.is_infinite() {
             return Err(SqlError::unsupported("cannot convert infinity to numeric"));
         }
-        // As C's %.15g: trailing zeros go.
+        // Like C's %.15g: trailing zeros are dropped.
         let text = format!("{:.*e}", digits - 1, value);
         let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let mantissa = mantissa.trim_end_matches('0').trim_end_matches('.');
         Self::parse(&format!("{mantissa}e{exponent}"))
     }
 
-    /// Without zeros at the end of the fraction: 1.500 becomes 1.5.
+    /// Without trailing zeros in the fraction: 1.500 becomes 1.5.
     #[must_use]
     pub fn normalized(&self) -> Self {
         let (Some((mantissa, scale)), false) = (self.parts(), self.is_zero()) else {
@@ -176,7 +176,7 @@ impl Numeric {
     /// Appends decimal text.
     ///
     /// # Errors
-    /// 57014 when the statement shall end.
+    /// 57014 if the statement is cancelled.
     pub fn format(&self, out: &mut String) -> Result<(), SqlError> {
         let scale = usize::from(self.scale());
         match &self.0 {
@@ -194,11 +194,11 @@ impl Numeric {
         Ok(())
     }
 
-    /// Appends PostgreSQL's wire form: digit count, weight of the first digit, sign, display scale (16 bits
-    /// each, big endian), then the digits in base 10000.
+    /// Appends PostgreSQL's wire format: digit count, weight of the first digit, sign, display scale (16
+    /// bits each, big endian), then the digits in base 10000.
     pub fn encode_wire(&self, out: &mut Vec<u8>) {
         let scale = u32::from(self.scale());
-        // Zeros behind the fraction align it to whole digits.
+        // Zeros after the fraction align it to whole digits.
         let padding = 10_u32.pow((4 - scale % 4) % 4);
         let sign = if self.is_negative() {
             WIRE_NEGATIVE
@@ -233,7 +233,7 @@ impl Numeric {
         }
     }
 
-    /// Header and digits; of these the last is the last of the fraction, and zeros at the end are left out.
+    /// Header and digits. The last digit is the last of the fraction; trailing zeros are omitted.
     fn put_wire(&self, digits: &[u16], sign: u16, out: &mut Vec<u8>) {
         let significant = digits
             .iter()
@@ -251,10 +251,11 @@ impl Numeric {
         }
     }
 
-    /// Reverse of [`Numeric::encode_wire`]. Digits beyond the display scale are cut off, as PostgreSQL does.
+    /// Inverse of [`Numeric::encode_wire`]. Digits beyond the display scale are truncated, as in
+    /// PostgreSQL.
     ///
     /// # Errors
-    /// 22P03 for malformed bytes, 22003 beyond the limits, 0A000 for infinity.
+    /// 22P03 for malformed bytes, 22003 if it exceeds the limits, 0A000 for infinity.
     pub fn decode_wire(bytes: &[u8]) -> Result<Self, SqlError> {
         let Some((header, body)) = bytes.split_first_chunk::<WIRE_HEADER_BYTES>() else {
             return Err(invalid_wire("length"));
@@ -324,7 +325,7 @@ fn parse_special(text: &str, trimmed: &str, unsigned: &[u8]) -> Result<Numeric, 
     }
 }
 
-/// The number behind an `e`; beyond 32 bits it is cut to something that overflows later.
+/// The number after an `e`; beyond 32 bits it is clamped to a value that overflows later.
 fn parse_exponent(bytes: &[u8]) -> Option<i64> {
     let (negative, digits) = match bytes {
         [b'-', rest @ ..] => (true, rest),
@@ -343,7 +344,7 @@ fn parse_exponent(bytes: &[u8]) -> Option<i64> {
 fn from_digits(negative: bool, integer: &[u8], fraction: &[u8], exponent: i64) -> Result<Numeric, SqlError> {
     let scale = fraction.len() as i64 - exponent;
     let all = integer.iter().chain(fraction);
-    // Up to 18 digits fit 64 bits whatever they are.
+    // Up to 18 digits always fit in 64 bits.
     if integer.len() + fraction.len() <= 18 && (0..=i64::from(SCALE_MAX)).contains(&scale) {
         let magnitude = all.fold(0_i64, |sum, byte| sum * 10 + i64::from(byte - b'0'));
         let mantissa = if negative { -magnitude } else { magnitude };
@@ -362,8 +363,8 @@ fn from_digits(negative: bool, integer: &[u8], fraction: &[u8], exponent: i64) -
     if scale > i64::from(SCALE_MAX) + i64::from(INTEGER_DIGITS_MAX)
         || scale < -2 * i64::from(INTEGER_DIGITS_MAX)
     {
-        // Beyond all limits, without computing the power. PostgreSQL lets a vanishing fraction become zero
-        // only within its scale, so both ends are overflows unless every digit is zero.
+        // Exceeds all limits, without computing the power. PostgreSQL lets a vanishing fraction become zero
+        // only within its scale, so both directions are overflows unless every digit is zero.
         return if digits.is_empty() && scale < 0 {
             Ok(Numeric::ZERO)
         } else {
@@ -381,7 +382,7 @@ fn from_digits(negative: bool, integer: &[u8], fraction: &[u8], exponent: i64) -
     Numeric::from_parts(mantissa, scale as u16)
 }
 
-/// `digits` with the point before the last `scale` of them.
+/// Appends `digits` with the point before the last `scale` of them.
 fn push_decimal(out: &mut String, negative: bool, digits: &str, scale: usize) {
     if negative {
         out.push('-');

@@ -1,8 +1,8 @@
-//! Roots, powers, exponentials, logarithms and common divisors, with the scales that PostgreSQL's `numeric.c`
-//! chooses.
+//! Roots, powers, exponentials, logarithms and common divisors, with the scales that PostgreSQL's
+//! `numeric.c` selects.
 //!
-//! The results are rounded from values of more digits than they show, so that they are PostgreSQL's.
-//! Transcendental functions compute in binary fixed point: an integer `v` stands for `v / 2^bits`.
+//! Results are rounded from values of higher precision, so that they equal PostgreSQL's. Transcendental
+//! functions use binary fixed point: an integer `v` represents `v / 2^bits`.
 
 use std::cmp::Ordering;
 
@@ -18,10 +18,10 @@ const DIGITS_MIN: i32 = 16;
 const SCALE_SHOWN_MAX: i32 = 1000;
 /// PostgreSQL's `NUMERIC_MAX_RESULT_SCALE`.
 const RESULT_SCALE_MAX: f64 = 2000.0;
-/// `log10(e)` as PostgreSQL writes it.
+/// `log10(e)` as in PostgreSQL's source.
 #[allow(clippy::approx_constant, reason = "its digits decide on scales")]
 const LOG10_E: f64 = 0.434_294_481_903_252;
-/// Decimal digits of one of PostgreSQL's digits.
+/// Decimal digits per PostgreSQL digit.
 const DECIMALS: i32 = 4;
 
 fn invalid_power(message: &str) -> SqlError {
@@ -32,13 +32,13 @@ fn invalid_logarithm(message: &str) -> SqlError {
     SqlError::new(SqlState("2201E"), message)
 }
 
-/// At least so many digits behind the point, as operands show and PostgreSQL allows.
+/// The scale of a result: at least `scale` and the operands' scales, within PostgreSQL's limit.
 fn shown(scale: i32, a: &Numeric, b: &Numeric) -> u16 {
     let wanted = scale.max(i32::from(a.scale())).max(i32::from(b.scale()));
     wanted.clamp(0, SCALE_SHOWN_MAX) as u16
 }
 
-/// Bits of so many decimal digits, a few more.
+/// The number of bits for `digits` decimal digits, with a small margin.
 fn bits_of(digits: i32) -> u64 {
     (f64::from(digits.max(0)) * 3.322) as u64 + 8
 }
@@ -48,7 +48,7 @@ impl Numeric {
         Self::from_parts(value, 0)
     }
 
-    /// Whether it has no fraction.
+    /// Whether it is an integer.
     #[must_use]
     pub fn is_integral(&self) -> bool {
         !self.is_nan() && self.trunc(0).is_ok_and(|cut| cut.compare(self).is_eq())
@@ -74,7 +74,8 @@ impl Numeric {
         if mantissa.sign() == Sign::Minus {
             return Err(invalid_power("cannot take square root of a negative number"));
         }
-        // One digit more than shown decides on rounding: a root of a decimal never lies half way between two.
+        // One digit more than shown decides the rounding: the root of a decimal is never half way between
+        // two.
         let shift = 2 * (i32::from(scale) + 1) - i32::from(own);
         let magnitude = mantissa.magnitude().clone();
         let power = big_pow10(shift.unsigned_abs()).magnitude().clone();
@@ -87,10 +88,10 @@ impl Numeric {
         Self::from_parts(BigInt::from(root), scale)
     }
 
-    /// `e` to this power.
+    /// `e` raised to this number.
     ///
     /// # Errors
-    /// 22003 when it is too large.
+    /// 22003 if it is too large.
     pub fn exp(&self) -> Result<Self, SqlError> {
         if self.is_nan() {
             return Ok(Self::NAN);
@@ -115,7 +116,7 @@ impl Numeric {
     /// The natural logarithm.
     ///
     /// # Errors
-    /// 2201E unless it is greater than 0.
+    /// 2201E unless the number is greater than 0.
     pub fn ln(&self) -> Result<Self, SqlError> {
         if self.is_nan() {
             return Ok(Self::NAN);
@@ -158,10 +159,10 @@ impl Numeric {
         }
     }
 
-    /// This number to a power.
+    /// This number raised to a power.
     ///
     /// # Errors
-    /// 2201F where there is no such power, 22003 when it is too large.
+    /// 2201F if the power is undefined, 22003 if it is too large.
     pub fn power(&self, exponent: &Self) -> Result<Self, SqlError> {
         let one = Self::from(1);
         if self.is_nan() || exponent.is_nan() {
@@ -189,7 +190,7 @@ impl Numeric {
         let rough = bits_of(8 + weight.abs() + 20);
         let rough_scale = 8 - weight.min(8);
         let logarithm = from_fixed(&base.ln_fixed(rough)?, rough, rough_scale as u16)?;
-        // Rounded twice, as there: it decides on the scale.
+        // Rounded twice, as in PostgreSQL: it determines the scale.
         let value = logarithm.mul(exponent)?.round(rough_scale)?.to_f64();
         if value.abs() > RESULT_SCALE_MAX * 3.01 {
             return if value > 0.0 {
@@ -247,10 +248,10 @@ impl Numeric {
         above.quotient(&below, scale)
     }
 
-    /// The greatest common divisor, not negative.
+    /// The greatest common divisor, nonnegative.
     ///
     /// # Errors
-    /// 22003 beyond the limits.
+    /// 22003 if it exceeds the limits.
     pub fn gcd(&self, other: &Self) -> Result<Self, SqlError> {
         if self.is_nan() || other.is_nan() {
             return Ok(Self::NAN);
@@ -264,10 +265,10 @@ impl Numeric {
         a.round(scale)
     }
 
-    /// The least common multiple, not negative.
+    /// The least common multiple, nonnegative.
     ///
     /// # Errors
-    /// 22003 beyond the limits.
+    /// 22003 if it exceeds the limits.
     pub fn lcm(&self, other: &Self) -> Result<Self, SqlError> {
         if self.is_nan() || other.is_nan() {
             return Ok(Self::NAN);
@@ -284,7 +285,7 @@ impl Numeric {
     /// The factorial of an integer.
     ///
     /// # Errors
-    /// 22003 for a negative number and for what is too large.
+    /// 22003 for a negative number and for a result that is too large.
     pub fn factorial(number: i64) -> Result<Self, SqlError> {
         if number < 0 {
             let message = "factorial of a negative number is undefined";
@@ -303,7 +304,7 @@ impl Numeric {
         Self::integer(product)
     }
 
-    /// Digits behind the point without zeros at the end.
+    /// The scale without trailing zeros.
     #[must_use]
     pub fn min_scale(&self) -> u16 {
         if self.is_zero() {
@@ -319,7 +320,7 @@ impl Numeric {
         Some((mantissa << bits) / big_pow10(u32::from(scale)))
     }
 
-    /// PostgreSQL's `estimate_ln_dweight`: the decimal place of the logarithm's first digit, about.
+    /// PostgreSQL's `estimate_ln_dweight`: the approximate decimal position of the logarithm's first digit.
     fn ln_weight(&self) -> Result<i32, SqlError> {
         let tenth = |tenths: i128| Self::from_i128(tenths, 1).unwrap_or(Self::ZERO);
         let near = self.compare(&tenth(9)) != Ordering::Less && self.compare(&tenth(11)) != Ordering::Greater;
@@ -334,7 +335,7 @@ impl Numeric {
         let Some((mantissa, scale)) = self.parts() else {
             return Ok(0);
         };
-        // As PostgreSQL: of the first two digits to the base of 10,000, cut.
+        // As in PostgreSQL: from the first two base-10000 digits, truncated.
         let (count, first) = long::first_digits(mantissa.magnitude(), 9);
         let place = count as i32 - 1 - i32::from(scale);
         let wanted = place.rem_euclid(DECIMALS) + 1 + DECIMALS;
@@ -348,13 +349,13 @@ impl Numeric {
         Ok(logarithm.abs().log10() as i32)
     }
 
-    /// The logarithm in fixed point; the number is greater than 0.
+    /// The logarithm in fixed point; the number must be greater than 0.
     fn ln_fixed(&self, bits: u64) -> Result<BigInt, SqlError> {
         let Some((mantissa, scale)) = self.parts() else {
             return Ok(BigInt::default());
         };
         let divisor = big_pow10(u32::from(scale));
-        // Roots bring the number near 1, where the series is short; each one costs a bit.
+        // Square roots bring the number close to 1, where the series converges fast; each one costs a bit.
         const ROOTS: u64 = 12;
         let work = bits + ROOTS + 64;
         let power = mantissa.bits() as i64 - divisor.bits() as i64;
@@ -381,7 +382,7 @@ fn zero_at(scale: u16) -> Result<Numeric, SqlError> {
     Numeric::ZERO.round(i32::from(scale))
 }
 
-/// The decimal logarithm, about.
+/// The approximate decimal logarithm.
 fn log10_of(magnitude: &BigUint) -> f64 {
     let excess = magnitude.bits().saturating_sub(64);
     let top = magnitude >> excess;
@@ -407,7 +408,7 @@ fn atanh_fixed(x: &BigInt, bits: u64) -> Result<BigInt, SqlError> {
 /// `e^x`
 fn exp_fixed(x: &BigInt, bits: u64) -> Result<BigInt, SqlError> {
     let magnitude = BigInt::from(x.magnitude().clone());
-    // Halved so often that it is below 2^-8; each squaring afterwards costs a bit of relative precision.
+    // Halved until it is below 2^-8; each squaring afterwards costs a bit of relative precision.
     let whole_bits = magnitude.bits().saturating_sub(bits);
     let halvings = whole_bits + 8;
     let work = bits + halvings + whole_bits + 32;
@@ -441,7 +442,7 @@ fn from_fixed(value: &BigInt, bits: u64, scale: u16) -> Result<Numeric, SqlError
     Numeric::from_parts(BigInt::from_biguint(value.sign(), rounded), scale)
 }
 
-/// `mantissa * 2^exponent`, the mantissa cut to some bits.
+/// `mantissa * 2^exponent`, the mantissa truncated to a number of bits.
 #[derive(Clone)]
 struct Float {
     mantissa: BigInt,
@@ -500,7 +501,7 @@ impl Float {
         } else {
             below <<= shift.unsigned_abs();
         }
-        // Half away from zero: twice the quotient, one more, halved.
+        // Rounds half away from zero: twice the quotient, plus one, halved.
         let (twice, _) = long::divided(&(above.magnitude() << 1_u32), below.magnitude())?;
         let rounded = (twice + BigUint::from(1_u32)) >> 1_u32;
         let negative = (above.sign() == Sign::Minus) != (below.sign() == Sign::Minus);

@@ -1,5 +1,5 @@
-//! Integers of a hundred thousand digits: read, written, divided and rooted in steps between which a
-//! statement can end. Powers of ten are kept.
+//! Integers of a hundred thousand digits: parsed, formatted, divided and rooted in steps between
+//! which a statement can be cancelled. Powers of ten are cached.
 
 use std::sync::OnceLock;
 
@@ -8,11 +8,11 @@ use bigdecimal::num_traits::Euclid;
 
 use crate::{SqlError, interrupt};
 
-/// Bits of a quotient that are computed between two looks.
+/// Bits of a quotient computed between two cancellation checks.
 const STEP_BITS: u64 = 1 << 16;
-/// A division is done in steps if quotient and divisor have more bits than this, multiplied.
+/// Divisions are done in steps if the product of the bits of quotient and divisor exceeds this.
 const LONG_DIVISION: u64 = 1 << 34;
-/// Digits that are read and written without cutting the number in two.
+/// Numbers of up to this many digits are parsed and formatted without splitting.
 const SHORT_DIGITS: usize = 1 << 11;
 
 /// `10^(2^n)`
@@ -59,7 +59,8 @@ pub(super) fn divided(a: &BigUint, b: &BigUint) -> Result<(BigUint, BigUint), Sq
     Ok((quotient, rest))
 }
 
-/// As [`divided`]; the quotient is cut towards 0, the remainder has the sign of the dividend.
+/// Like [`divided`]; the quotient is truncated toward 0, the remainder has the sign of the
+/// dividend.
 pub(super) fn divided_signed(a: &BigInt, b: &BigInt) -> Result<(BigInt, BigInt), SqlError> {
     let (quotient, rest) = divided(a.magnitude(), b.magnitude())?;
     let sign = match a.sign() == b.sign() {
@@ -77,7 +78,8 @@ pub(super) fn root(number: &BigUint) -> Result<BigUint, SqlError> {
     let Some(bits) = number.bits().checked_sub(1) else {
         return Ok(BigUint::ZERO);
     };
-    // The first `known` bits of the root are right within one; each round doubles them.
+    // The first `known` bits of the root are correct to within one; each round doubles their
+    // number.
     let half = bits / 2;
     let mut root = BigUint::from(1_u32);
     let mut known = 0;
@@ -107,7 +109,7 @@ pub(super) fn of_digits(digits: &[u8]) -> Result<BigUint, SqlError> {
 
 /// The decimal digits; "0" for 0.
 pub(super) fn digits(number: &BigUint) -> Result<String, SqlError> {
-    // Three bits are less than a digit.
+    // A decimal digit has more than three bits.
     let most = usize::try_from(number.bits() / 3).unwrap_or(usize::MAX) + 1;
     if most <= SHORT_DIGITS {
         return Ok(number.to_str_radix(10));
@@ -119,7 +121,7 @@ pub(super) fn digits(number: &BigUint) -> Result<String, SqlError> {
     Ok(out)
 }
 
-/// Appends so many digits, zeros in front of them; a power of two.
+/// Appends exactly `count` digits, a power of two, with leading zeros.
 fn push_digits(number: &BigUint, count: usize, out: &mut String) -> Result<(), SqlError> {
     if count <= SHORT_DIGITS {
         let digits = number.to_str_radix(10);
@@ -134,10 +136,10 @@ fn push_digits(number: &BigUint, count: usize, out: &mut String) -> Result<(), S
     push_digits(&low, half, out)
 }
 
-/// How many digits the number, which is not 0, has, and the first of them, at least one less than
-/// `kept` if there are so many, and at most two more.
+/// The number of digits of a nonzero number, and its first digits: at least `kept` less one, if it
+/// has that many, and at most two more.
 pub(super) fn first_digits(number: &BigUint, kept: u32) -> (usize, u64) {
-    // At most two less than the last place of the first digit.
+    // At most two less than the position of the first digit.
     let places = (number.bits().saturating_sub(1) as f64 * std::f64::consts::LOG10_2) as u32;
     let dropped = places.saturating_sub(kept);
     let first = number / ten_to(dropped);

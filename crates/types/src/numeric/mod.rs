@@ -1,18 +1,19 @@
-//! Decimal numbers of any length, with PostgreSQL's semantics.
+//! Decimal numbers of arbitrary precision, with PostgreSQL's semantics.
 //!
 //! A [`Numeric`] is NaN or `mantissa / 10^scale`. The scale is what PostgreSQL calls the display scale: the
-//! numbers 1.0 and 1.00 are equal but print differently, and every operation defines the scale of its result.
-//! Nearly all numbers of real tables fit 64 bits, so those are kept inline and computed in 128 bits without
-//! allocating; longer ones are a boxed big integer.
+//! numbers 1.0 and 1.00 are equal but print differently, and every operation defines the scale of its
+//! result. Nearly all numbers in real tables fit in 64 bits, so those are stored inline and computed in 128
+//! bits without allocation; longer ones are a boxed big integer.
 //!
 //! Invariants:
-//! 1. A mantissa that fits `i64` is `Small`: one number has one representation, equality is structural.
-//! 2. `scale <= SCALE_MAX`, and at most [`INTEGER_DIGITS_MAX`] digits stand before the point.
+//! 1. A mantissa that fits in `i64` is `Small`: every number has one representation, and equality is
+//!    structural.
+//! 2. `scale <= SCALE_MAX`, and there are at most [`INTEGER_DIGITS_MAX`] digits before the point.
 //!
-//! PostgreSQL's infinities are not supported and refused with a message that says so.
+//! PostgreSQL's infinities are not supported; they are rejected with a message that says so.
 //!
 //! - `arithmetic`: add, sub, mul, div, rem, rounding; scale rules of PostgreSQL's `numeric.c`.
-//! - `form`: decimal text, base-10000 digits of the wire, floats.
+//! - `form`: decimal text, base-10000 wire format, floats.
 //! - `functions`: roots, powers, logarithms, common divisors.
 //! - `long`: integers of a hundred thousand digits.
 
@@ -33,13 +34,13 @@ use crate::{NumericSpec, SqlError, SqlState};
 pub const SCALE_MAX: u16 = 16_383;
 /// Largest number of digits before the decimal point.
 pub const INTEGER_DIGITS_MAX: u32 = 131_072;
-/// Scale field that marks NaN in the stored form.
+/// Scale field that marks NaN in the stored format.
 const SCALE_NAN: u16 = u16::MAX;
-/// Longest magnitude in bytes that the stored form may have: all digits that invariant 2 allows.
+/// Maximum bytes of a mantissa in the stored format: all digits that invariant 2 allows.
 const MAGNITUDE_BYTES_MAX: usize = ((INTEGER_DIGITS_MAX as usize + SCALE_MAX as usize) * 5) / 12 + 2;
 
-/// A decimal number. `PartialEq` and `Hash` see the scale (1.0 differs from 1.00); [`Numeric::compare`] does
-/// not.
+/// A decimal number. `PartialEq` and `Hash` include the scale (1.0 differs from 1.00); [`Numeric::compare`]
+/// ignores it.
 #[derive(Clone, Debug)]
 pub struct Numeric(Repr);
 
@@ -56,7 +57,7 @@ struct Big {
     scale: u16,
 }
 
-/// Powers of ten that fit `i128`.
+/// Number of powers of ten that fit in `i128`.
 const POW10_LEN: usize = 39;
 static POW10: [i128; POW10_LEN] = {
     let mut table = [1_i128; POW10_LEN];
@@ -97,7 +98,7 @@ impl Numeric {
         scale: 0,
     });
 
-    /// `mantissa / 10^scale`; `None` when the scale exceeds [`SCALE_MAX`].
+    /// `mantissa / 10^scale`; `None` if the scale exceeds [`SCALE_MAX`].
     #[must_use]
     pub fn from_i128(mantissa: i128, scale: u16) -> Option<Self> {
         if scale > SCALE_MAX {
@@ -112,11 +113,11 @@ impl Numeric {
         })
     }
 
-    /// The number times `10^scale` as an integer, for a decimal column of that scale. Digits beyond the scale
-    /// are rounded away (half away from zero).
+    /// The number times `10^scale` as an integer, for a decimal column of that scale. Further digits are
+    /// rounded (half away from zero).
     ///
     /// # Errors
-    /// For NaN and when the result exceeds 128 bits.
+    /// For NaN and if the result exceeds 128 bits.
     pub fn to_i128(&self, scale: u16) -> Result<i128, SqlError> {
         let out_of_range = || {
             SqlError::new(
@@ -125,7 +126,7 @@ impl Numeric {
             )
         };
         if let Repr::Small { mantissa, scale: own } = &self.0 {
-            // The common case: same or larger scale, everything in registers.
+            // The common case: same or larger scale, entirely in registers.
             if let Some(factor) = scale.checked_sub(*own).and_then(|by| pow10(u32::from(by))) {
                 return i128::from(*mantissa).checked_mul(factor).ok_or_else(out_of_range);
             }
@@ -144,7 +145,7 @@ impl Numeric {
         }
     }
 
-    /// Mantissa and scale when the mantissa fits 64 bits.
+    /// Mantissa and scale if the mantissa fits in 64 bits.
     #[must_use]
     pub const fn small_parts(&self) -> Option<(i64, u16)> {
         match &self.0 {
@@ -156,7 +157,7 @@ impl Numeric {
     /// `mantissa / 10^scale`, checked against the limits.
     ///
     /// # Errors
-    /// 22003 when there are too many digits.
+    /// 22003 if there are too many digits.
     pub fn from_parts(mantissa: BigInt, scale: u16) -> Result<Self, SqlError> {
         if let Ok(mantissa) = i64::try_from(&mantissa) {
             return if scale <= SCALE_MAX {
@@ -165,7 +166,7 @@ impl Numeric {
                 Err(value_overflow())
             };
         }
-        // Bits bound digits: the exact count is only taken near the limit.
+        // The bit length bounds the digits: they are only counted near the limit.
         let digits_max = u64::from(INTEGER_DIGITS_MAX) + u64::from(scale);
         let too_many = mantissa.bits() > digits_max * 4
             || (mantissa.bits() > digits_max * 3
@@ -176,8 +177,8 @@ impl Numeric {
         Ok(Self(Repr::Big(Box::new(Big { mantissa, scale }))))
     }
 
-    /// Bytes that computing with it looks at, about: those of its digits, and those that its scale may add
-    /// where scales are made alike.
+    /// The approximate number of bytes involved in computing with it: those of its digits, and those added
+    /// when scales are aligned.
     #[must_use]
     pub fn size(&self) -> usize {
         match &self.0 {
@@ -212,7 +213,7 @@ impl Numeric {
         }
     }
 
-    /// Digits displayed behind the point; 0 for NaN.
+    /// The number of decimal places displayed; 0 for NaN.
     #[must_use]
     pub const fn scale(&self) -> u16 {
         match &self.0 {
@@ -222,7 +223,7 @@ impl Numeric {
         }
     }
 
-    /// SQL's order: by number, NaN last and equal to itself.
+    /// SQL's order: numeric, with NaN last and equal to itself.
     #[must_use]
     pub fn compare(&self, other: &Self) -> Ordering {
         match (&self.0, &other.0) {
@@ -249,7 +250,7 @@ impl Numeric {
                     scale: t,
                 },
             ) if s.abs_diff(*t) <= 19 => {
-                // 64 bits times 10^19 fits 127 bits.
+                // 64 bits times 10^19 fits in 127 bits.
                 let factor = pow10(u32::from(s.abs_diff(*t))).unwrap_or(1);
                 let (a, b) = (i128::from(*a), i128::from(*b));
                 if s < t {
@@ -318,8 +319,9 @@ impl Numeric {
         }
     }
 
-    /// Appends the stored form: scale (`u16`, 0xFFFF for NaN), then the mantissa in two's complement, little
-    /// endian, in as few bytes as hold it (none for 0). Equal numbers of equal scale have equal bytes.
+    /// Appends the stored format: scale (`u16`, 0xFFFF for NaN), then the mantissa in two's complement,
+    /// little endian, in as few bytes as possible (none for 0). Equal numbers of equal scale have equal
+    /// bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match &self.0 {
             Repr::NaN => out.extend_from_slice(&SCALE_NAN.to_le_bytes()),
@@ -336,10 +338,10 @@ impl Numeric {
         }
     }
 
-    /// Reverse of [`Numeric::encode`]; takes all of `bytes`.
+    /// Inverse of [`Numeric::encode`]; consumes all of `bytes`.
     ///
     /// # Errors
-    /// For bytes that `encode` never writes.
+    /// For bytes that `encode` never produces.
     pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let Some((scale, magnitude)) = bytes.split_first_chunk::<2>() else {
             return Err(CodecError::new(0, "numeric is too short"));
@@ -374,7 +376,7 @@ impl Numeric {
     }
 }
 
-/// Bytes that hold a number in two's complement; 0 for 0.
+/// Minimum bytes of a number in two's complement; 0 for 0.
 const fn shortest_len(mantissa: i64) -> usize {
     if mantissa == 0 {
         return 0;
@@ -383,7 +385,7 @@ const fn shortest_len(mantissa: i64) -> usize {
     significant as usize / 8 + 1
 }
 
-/// Whether no shorter two's complement form of the number exists.
+/// Whether the number has no shorter two's complement form.
 fn is_shortest(bytes: &[u8]) -> bool {
     match bytes {
         [] => true,

@@ -1,4 +1,4 @@
-//! What an array is made of: the types without their modifiers, and without arrays and `void`.
+//! Array element types: the types without modifiers, except arrays and `void`.
 
 use super::SqlType;
 
@@ -11,7 +11,7 @@ macro_rules! elements {
         }
 
         impl Element {
-            /// Every type that there are arrays of.
+            /// Every type that has an array type.
             pub const ALL: &'static [Element] = &[$(Element::$name,)*];
 
             /// The type, without modifier.
@@ -68,7 +68,7 @@ elements! {
 }
 
 impl Element {
-    /// The element that stands for a type; `None` for arrays and `void`.
+    /// The element for a type; `None` for arrays and `void`.
     #[must_use]
     pub const fn of(ty: &SqlType) -> Option<Self> {
         Some(match ty {

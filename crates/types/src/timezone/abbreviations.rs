@@ -1,4 +1,4 @@
-//! PostgreSQL's default set of abbreviations of time zones.
+//! PostgreSQL's default set of time zone abbreviations.
 
 /// Abbreviations with their seconds east of UTC.
 #[rustfmt::skip]
@@ -30,7 +30,7 @@ pub(super) static FIXED: &[(&str, i32)] = &[
     ("zulu", 0),
 ];
 
-/// Abbreviations whose offset has changed: the zones whose offset they have.
+/// Abbreviations whose offset has changed over time, and the zones that define them.
 #[rustfmt::skip]
 pub(super) static ZONES: &[(&str, &str)] = &[
     ("amst", "Asia/Yerevan"), ("anast", "Asia/Anadyr"), ("anat", "Asia/Anadyr"),

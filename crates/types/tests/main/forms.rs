@@ -1,4 +1,4 @@
-//! Text, binary and stored forms: what is written reads back, and nothing that is read panics.
+//! Text, binary and stored forms: what is written reads back, and no input panics.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -61,7 +61,7 @@ proptest! {
         let _ = decode_key_value(&mut ByteReader::new(&bytes), &ty);
     }
 
-    /// What is taken from the wire goes back to it as the same number.
+    /// An accepted wire value is written back as the same number.
     #[test]
     fn numeric_wire_digits_are_checked(
         digits in vec(0_u16..11_000, 0..6),

@@ -1,18 +1,18 @@
-//! The answers of a PostgreSQL 15 server, case by case.
+//! Answers of a PostgreSQL 15 server, case by case.
 //!
-//! A case that differs on purpose is listed in `DIFFERENCES` with the reason; everything else must agree,
-//! messages included.
+//! A case that differs on purpose is listed in `DIFFERENCES` with the reason; everything else must
+//! agree, messages included.
 
 use weft_types::{
     Numeric, SqlError, SqlType, Value, assign_from, cast_from, decode_binary, encode_binary, format_text,
     parse_text,
 };
 
-/// Inputs for which another answer than PostgreSQL's is intended.
+/// Inputs for which the answer intentionally differs from PostgreSQL's.
 const DIFFERENCES: &[(&[SqlType], &str)] = &[
     // C's strtod reads hexadecimal floats.
     (&[SqlType::Float4, SqlType::Float8], "0x10"),
-    // PostgreSQL takes a time before a date only when the month is spelled.
+    // PostgreSQL accepts a time before a date only if the month is spelled out.
     (TIMES, "10:11:12 2024-01-01"),
     // PostgreSQL skips a stray sign, and takes a leading one for a time zone.
     (TIMES, "2024--01-01"),
@@ -99,7 +99,7 @@ fn text_of(value: &Value, ty: &SqlType) -> String {
     text
 }
 
-/// Runs every line of a table and shows all that differ.
+/// Runs every line of a table and shows all differences.
 fn check(table: &str, cases_min: usize, case: impl Fn(&[String]) -> Option<String>) {
     let mut wrong = Vec::new();
     let mut count = 0;
@@ -150,7 +150,7 @@ fn values_are_cast_as_postgresql_does() {
         } else {
             assign_from(value, &from, &to)
         };
-        // The name of the column is the caller's to add.
+        // The caller adds the name of the column.
         let ours = answer(cast.map(|value| text_of(&value, &to)));
         Some(ours.replace("column is of type", "column \"c\" is of type"))
     });

@@ -1,4 +1,4 @@
-//! The order of keys is the order of values, for every type and for tuples, with NULLs last.
+//! The order of keys equals the order of values, for every type and for tuples, with NULLs last.
 
 use std::cmp::Ordering;
 use std::slice::from_ref;
@@ -42,14 +42,15 @@ proptest! {
         let by_value = rows[0].iter().zip(&rows[1]).map(|(a, b)| order(a, b)).find(|o| o.is_ne());
         let (a, b) = (key_of(&rows[0]), key_of(&rows[1]));
         prop_assert_eq!(a.cmp(&b), by_value.unwrap_or(Ordering::Equal));
-        // From the row it is the same key.
+        // The key of the encoded row is the same.
         let layout = RowLayout::new(&types);
         let row = layout.encode(&rows[0]).unwrap();
         let cols: Vec<usize> = (0..types.len()).collect();
         let mut from_row = Vec::new();
         encode_key_from_row(&mut from_row, &layout, &row, &cols);
         prop_assert_eq!(&from_row, &a);
-        // A key of fewer columns is a prefix, and its successor comes after all that start with it.
+        // A key of fewer columns is a prefix, and its successor is greater than all keys that start
+        // with it.
         let prefix = key_of(&rows[0][..1]);
         prop_assert!(a.starts_with(&prefix));
         let successor = prefix_successor(&prefix).unwrap();
@@ -74,8 +75,8 @@ proptest! {
         prop_assert_eq!(again, key);
     }
 
-    /// What is looked up once per layout says what looking at every column says: for any rows, short and
-    /// damaged ones too.
+    /// Resolving the columns once per layout gives the same results as reading every column, for
+    /// all rows, including short and damaged ones.
     #[test]
     fn key_columns_are_the_general_way(
         (types, rows) in prop_oneof![
@@ -91,7 +92,7 @@ proptest! {
         let mut columns: Vec<usize> = picks.iter().map(|pick| pick.index(types.len())).collect();
         columns.extend(missing.map(|past| types.len() + past));
         let mut values = rows[1].clone();
-        // Alike in the first columns of the key, or in all.
+        // Equal in the first columns of the key, or in all.
         for column in columns.iter().take(likeness) {
             if let (Some(value), Some(like)) = (values.get_mut(*column), rows[0].get(*column)) {
                 *value = like.clone();
@@ -113,7 +114,7 @@ proptest! {
             key
         };
         for row in [&one, &other] {
-            // Once where there is room behind it, once where there is none.
+            // Once with spare capacity, once without.
             let mut key = Vec::with_capacity(100);
             key.push(7);
             key_columns.encode(&mut key, &layout, row);

@@ -1,4 +1,4 @@
-//! Decimals against 128-bit integers at a common scale, and their conversions.
+//! Decimals compared with 128-bit integers at a common scale, and conversions of decimals.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use weft_types::{Numeric, NumericSpec};
 
 use crate::values::any_numeric;
 
-/// A number of the model: mantissa and scale, small enough that i128 holds every result.
+/// A number of the model: mantissa and scale, small enough that every result fits in i128.
 fn small() -> impl Strategy<Value = (i64, u16)> {
     (prop_oneof![any::<i64>(), -200_i64..200], 0_u16..9)
 }
@@ -65,7 +65,8 @@ proptest! {
         prop_assert_eq!(x.to_i128(scale).unwrap(), expected.0);
     }
 
-    /// The big path and the register path agree: lift both operands beyond 64 bits and bring the result down.
+    /// The big-integer path and the register path agree: raise both operands beyond 64 bits and
+    /// scale the result back.
     #[test]
     fn big_and_small_paths_agree(a in small(), b in small()) {
         let lift = Numeric::parse("1000000000000000000000000000000").unwrap();

@@ -1,4 +1,4 @@
-//! Rows against the values they were made of, and damaged rows.
+//! Rows compared with the values from which they were made, and damaged rows.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ proptest! {
                 format_text_ref(&layout.value_ref(&row, col), &types[col], &mut borrowed);
                 prop_assert_eq!(owned, borrowed);
             }
-            // Whatever the order in which a builder is filled, the bytes are the same.
+            // The bytes do not depend on the order in which the builder is filled.
             let mut cols: Vec<usize> = (0..values.len()).collect();
             cols.sort_by_key(|col| (*col as u64 + 1).wrapping_mul(order | 1));
             let mut builder = RowBuilder::new(&layout);
@@ -50,7 +50,7 @@ proptest! {
             prop_assert_eq!(&builder.finish(), &row);
             let mut copy = RowBuilder::new(&layout);
             for &col in &cols {
-                // Set before, to leave something behind that must not show.
+                // Set before, so that leftover bytes would be noticed.
                 copy.set(col, &rows[0][col]).unwrap();
                 match layout.raw(&row, col) {
                     Some(raw) => copy.set_raw(col, raw).unwrap(),

@@ -44,7 +44,7 @@ pub(crate) fn any_numeric() -> impl Strategy<Value = Numeric> {
     prop_oneof![4 => small, 4 => tiny, 2 => wide, 1 => long, 1 => Just(Numeric::NAN)]
 }
 
-/// Text without NUL; often short, so that values meet.
+/// Text without NUL; often short, so that values collide.
 fn any_text(chars_max: usize) -> impl Strategy<Value = String> {
     prop_oneof![
         proptest::collection::vec(
@@ -56,7 +56,7 @@ fn any_text(chars_max: usize) -> impl Strategy<Value = String> {
     .prop_map(|chars| chars.into_iter().collect())
 }
 
-/// A value that a column of the type may hold, as it holds it.
+/// A value of the type, in the form in which columns store it.
 pub(crate) fn value_of(ty: SqlType) -> BoxedStrategy<Value> {
     match ty {
         SqlType::Bool => any::<bool>().prop_map(Value::Bool).boxed(),
@@ -159,12 +159,12 @@ fn any_micros() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// As [`value_of`], sometimes NULL.
+/// Like [`value_of`], sometimes NULL.
 pub(crate) fn nullable_of(ty: SqlType) -> BoxedStrategy<Value> {
     prop_oneof![1 => Just(Value::Null), 5 => value_of(ty)].boxed()
 }
 
-/// Types of a row and so many rows of them.
+/// The types of a row, and `rows` rows of them.
 pub(crate) fn typed_rows(
     columns: std::ops::Range<usize>,
     rows: usize,
@@ -175,7 +175,7 @@ pub(crate) fn typed_rows(
     })
 }
 
-/// The same for columns as most keys have them: integers and times, hardly ever NULL.
+/// The same for typical key columns: integers and times, rarely NULL.
 pub(crate) fn integer_rows(
     columns: std::ops::Range<usize>,
     rows: usize,

@@ -1,4 +1,4 @@
-//! Creates and fills the tables of a workload through COPY, as any client would.
+//! Creates and fills the tables of a workload with COPY, as any client would.
 
 use std::ops::ControlFlow;
 
@@ -11,12 +11,12 @@ use crate::driver::RunError;
 use crate::tpcb::{self, BankTable, Scale, Sums};
 use crate::ycsb::{self, YcsbShape};
 
-/// Bytes handed over at a time.
+/// Bytes per piece of COPY data.
 const PIECE_BYTES: usize = 256 << 10;
-/// Text of one COPY. Each is a transaction, and the write set of one has a bound.
+/// Bytes of text per COPY. Each is a transaction, and the size of a write set is bounded.
 const COPY_BYTES: usize = 256 << 20;
 
-/// Creates `usertable` and fills it; `progress` hears of the rows that were handed over.
+/// Creates `usertable` and fills it; `progress` is called with the number of rows sent.
 pub fn load_ycsb(
     database: &Database,
     shape: &YcsbShape,
@@ -35,8 +35,8 @@ pub fn load_ycsb(
     )
 }
 
-/// Creates pgbench's tables and fills them; `progress` hears of the rows that were handed over, table by
-/// table.
+/// Creates pgbench's tables and fills them; `progress` is called with the number of rows sent,
+/// table by table.
 pub fn load_tpcb(database: &Database, scale: Scale, mut progress: impl FnMut(u64)) -> Result<(), RunError> {
     let mut session = database.session();
     for statement in tpcb::CREATE_TABLES {
@@ -74,12 +74,12 @@ pub fn tpcb_sums(database: &Database) -> Result<Sums, RunError> {
     })
 }
 
-/// Runs a statement for its effect.
+/// Runs a statement and ignores its result.
 pub(crate) fn run(session: &mut Session, statement: &str) -> Result<(), RunError> {
     session.run(statement).map_err(|e| RunError::doing(statement, e))
 }
 
-/// COPY of `row_count` rows, each from `line`; returns when they are on disk.
+/// COPY of `row_count` rows, written by `line`; returns when they are on disk.
 pub(crate) fn copy(
     session: &mut Session,
     statement: &str,
@@ -90,7 +90,7 @@ pub(crate) fn copy(
     copy_in_parts(session, statement, row_count, COPY_BYTES, line, progress)
 }
 
-/// The same with so much text in each COPY, or a piece more.
+/// The same with a given amount of text per COPY, exceeded by at most a piece.
 fn copy_in_parts(
     session: &mut Session,
     statement: &str,
@@ -117,7 +117,7 @@ fn copy_in_parts(
         .map_err(|e| RunError::doing("waiting for the disk", e))
 }
 
-/// A sink that has data to give and takes nothing.
+/// A sink that supplies COPY data and discards results.
 struct CopySource<'p, L> {
     next: u64,
     row_count: u64,

@@ -1,8 +1,8 @@
 //! The product itself: streams of programs through the embedded engine, sequencer and log included.
 //!
-//! A program that writes is handed to the sequencer, several at once where a client has several to start; one
-//! that only reads runs on its client's thread over a snapshot. A program that raises an exception of its own
-//! (TPC-C's unused item) ended as it meant to.
+//! A program that writes is submitted to the sequencer, several at once if a client has several to start;
+//! one that only reads runs on its client's thread over a snapshot. A program that raises an exception on
+//! purpose (TPC-C's unused item) counts as completed.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -16,27 +16,27 @@ use super::{Commit, engine_counters};
 use crate::driver::{Client, Contender, Finished, RunError};
 use crate::stream::{Stream, StreamSeed, Tape, Transaction, Workload};
 
-/// What RAISE sets when a program asks for its own rollback: P0001 raise_exception.
+/// The state that RAISE sets when a program requests its own rollback: P0001 raise_exception.
 const RAISED: SqlState = SqlState("P0001");
 
-/// Transactions of one client's tape; a tape is played in a circle.
+/// Transactions on one client's tape, which is repeated in a circle.
 pub const TAPE_TRANSACTIONS: usize = 50_000;
 
-/// What the driver hands to a client: drawn beforehand or drawn now.
+/// A request that the driver passes to a client: drawn beforehand or just now.
 pub type Drawn = Result<Transaction, RunError>;
 
-/// A workload's streams as the driver wants them.
+/// A workload's streams as requests for the driver.
 pub enum Requests<'w> {
     /// Drawn before the clock starts.
     Tape(Tape),
-    /// Drawn while it runs, since nothing may come twice.
+    /// Drawn during the run, because nothing may be repeated.
     Live(Box<dyn Stream + 'w>),
-    /// Could not be drawn.
+    /// Drawing failed.
     Broken(RunError),
 }
 
 impl<'w> Requests<'w> {
-    /// One client's stream; on a tape of `tape_transactions` where the workload repeats.
+    /// One client's stream; on a tape of `tape_transactions` if the workload can be repeated.
     pub fn new(workload: &'w dyn Workload, seed: StreamSeed, tape_transactions: usize) -> Self {
         let mut stream = workload.stream(seed);
         if !workload.repeats() {
@@ -62,14 +62,14 @@ impl<'w> Requests<'w> {
 pub struct Product<'d> {
     /// The database.
     pub database: &'d Database,
-    /// When a transaction counts.
+    /// When a transaction counts as committed.
     pub commit: Commit,
-    /// Commits by kind since the contender was made, the ones that did not count included.
+    /// Commits by kind since the contender was made, including those outside the measured time.
     by_kind: Mutex<Vec<u64>>,
 }
 
 impl<'d> Product<'d> {
-    /// Over a database.
+    /// A contender over a database.
     pub fn new(database: &'d Database, commit: Commit) -> Self {
         Self {
             database,
@@ -78,7 +78,7 @@ impl<'d> Product<'d> {
         }
     }
 
-    /// Commits by kind so far, of clients that have ended.
+    /// Commits by kind so far, by clients that have ended.
     pub fn commits_by_kind(&self) -> Vec<u64> {
         self.by_kind
             .lock()
@@ -95,7 +95,7 @@ struct ProductClient<'d> {
     engine: &'d Engine,
     commit: Commit,
     outstanding: VecDeque<(Started, usize)>,
-    /// Those about to be started together.
+    /// Transactions about to be started together.
     drawn: Vec<Transaction>,
     by_kind: Vec<u64>,
     of: &'d Mutex<Vec<u64>>,
@@ -164,7 +164,7 @@ impl Client<Drawn> for ProductClient<'_> {
         let writers = self.drawn.iter_mut().filter(|drawn| !drawn.program.read_only);
         let writers = writers.map(|drawn| (&drawn.program, std::mem::take(&mut drawn.inputs)));
         let mut tickets = self.engine.submit_many(writers).into_iter();
-        // Programs that only read run together too, at one boundary.
+        // Read-only programs run together too, at one boundary.
         let readers: Vec<Work<'_>> = self
             .drawn
             .iter()

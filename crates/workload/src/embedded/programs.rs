@@ -1,4 +1,4 @@
-//! YCSB's and TPC-B's statements compiled to programs: as whole transactions and one by one.
+//! YCSB's and TPC-B's statements compiled to programs: whole transactions and single statements.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::driver::RunError;
 use crate::tpcb::{self, Input, TpcbTransaction};
 use crate::ycsb::{self, Mix, ReadOf, YcsbKind, YcsbShape, YcsbTransaction};
 
-/// Compiles point statements to one program. They share the parameters `$1..$n`, which have these types; none
-/// may depend on clock or session.
+/// Compiles point statements to one program. They share the parameters `$1..$n`, which have these types;
+/// none may depend on clock or session.
 pub fn compile(
     database: &Database,
     statements: &[String],
@@ -46,7 +46,7 @@ fn call(plan: &ProgramPlan, values: &[Value]) -> Result<Call, RunError> {
     Ok((Arc::clone(&plan.program), inputs))
 }
 
-/// YCSB's programs: one for each (updates, field) that can occur, and those for inserts and scans.
+/// YCSB's programs: one for each possible (updates, field), and those for inserts and scans.
 pub struct YcsbPrograms {
     shape: YcsbShape,
     mix: Mix,
@@ -58,7 +58,7 @@ pub struct YcsbPrograms {
 }
 
 impl YcsbPrograms {
-    /// Compiles them for the loaded table.
+    /// Compiles them for a loaded table.
     pub fn compile(database: &Database, shape: &YcsbShape, mix: Mix) -> Result<Self, RunError> {
         let one = |text: String, types: &[SqlType]| {
             compile(database, &[text], types).map(|plan| Arc::clone(&plan.program))
@@ -117,7 +117,7 @@ impl YcsbPrograms {
         })
     }
 
-    /// The field that names a program: only where a transaction reads or writes a single one.
+    /// The field that selects a program: only relevant if a transaction reads or writes a single one.
     fn field_of(&self, request: &YcsbTransaction) -> usize {
         let matters = request.updates > 0 || self.shape.read_of == ReadOf::Field;
         if matters { request.field } else { 0 }
@@ -252,17 +252,18 @@ impl Programs<YcsbTransaction> for YcsbPrograms {
     }
 }
 
-/// TPC-B's programs. The history's time is an input here: whoever submits a program supplies the clock.
+/// TPC-B's programs. The history's time is an input here, because the submitter of a program supplies the
+/// clock.
 pub struct TpcbPrograms {
     one_shot: Arc<ProgramPlan>,
     steps: Vec<Arc<ProgramPlan>>,
 }
 
-/// The history row's time: 2024-01-01, the same for all. What it is does not matter to the measurement.
+/// The history row's time: 2024-01-01 for all, because it does not affect the measurement.
 const HISTORY_TIME: Value = Value::Timestamp(757_382_400_000_000);
 
 impl TpcbPrograms {
-    /// Compiles them for the loaded bank.
+    /// Compiles them for a loaded bank.
     pub fn compile(database: &Database) -> Result<Self, RunError> {
         let texts: Vec<String> = tpcb::STATEMENTS
             .iter()
@@ -306,10 +307,10 @@ impl TpcbPrograms {
 /// The one-shot program's parameters, `$1..$4`; `$5` is the time.
 const SHARED: [Input; 4] = [Input::Aid, Input::Tid, Input::Bid, Input::Delta];
 
-/// The statement with its own parameters renumbered to the shared ones.
+/// The statement with its parameters renumbered to the shared ones.
 fn shared_text(text: &str, inputs: &[Input]) -> String {
     let mut shared = text.replace(CLOCK, "$5");
-    // Through names, because both numberings use the same words.
+    // Through intermediate names, because both numberings use the same placeholders.
     for (at, input) in inputs.iter().enumerate() {
         shared = shared.replace(&format!("${}", at + 1), &format!(":{input:?}"));
     }

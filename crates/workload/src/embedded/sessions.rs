@@ -1,4 +1,4 @@
-//! TPC-B through sessions: everything that a network client's statements pass, except the network.
+//! TPC-B through sessions: the whole path of a network client's statements, except the network.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -12,11 +12,11 @@ use super::{Commit, engine_counters, is_transient};
 use crate::driver::{Client, Contender, Finished, RunError};
 use crate::tpcb::{self, TpcbTransaction};
 
-/// The transaction as one text of seven statements.
+/// The transaction as one message of seven statements.
 pub struct Message<'d> {
     /// The database.
     pub database: &'d Database,
-    /// When a transaction counts.
+    /// When a transaction counts as committed.
     pub commit: Commit,
 }
 
@@ -24,7 +24,7 @@ pub struct Message<'d> {
 pub struct Steps<'d> {
     /// The database.
     pub database: &'d Database,
-    /// When a transaction counts.
+    /// When a transaction counts as committed.
     pub commit: Commit,
 }
 
@@ -134,7 +134,7 @@ impl Contender<TpcbTransaction> for Steps<'_> {
     }
 }
 
-/// A sink that drops everything, for callers that only want the effect.
+/// A sink that discards everything, for callers that need no result.
 struct Discard;
 
 impl ResultSink for Discard {

@@ -39,7 +39,7 @@ impl Stream for TpcbStream<'_> {
     }
 }
 
-/// Sum of an int column and number of rows.
+/// The sum of an int column and the number of rows.
 fn sum(snapshot: &Snapshot, table: &str, column: &str) -> Result<(i64, u64), String> {
     let missing = || format!("{table}.{column} is gone");
     let def = snapshot.catalog().table(table).ok_or_else(missing)?;

@@ -12,23 +12,23 @@ use crate::driver::RunError;
 use crate::stream::{Rollbacks, Stream, StreamSeed, Transaction, Workload};
 use crate::ycsb::{self, Mix, Remoteness, Skew, YcsbKind, YcsbShape, YcsbSource};
 
-/// Keys between the inserts of two generations of streams.
+/// Distance in keys between the inserts of two generations of streams.
 const GENERATION_KEYS: u64 = 1 << 36;
 
-/// The loaded table and its programs for one workload letter and one skew.
+/// The loaded table and its programs, for one workload letter and one skew.
 pub struct YcsbWorkload {
     shape: YcsbShape,
     mix: Mix,
     skew: Skew,
     remoteness: Option<Remoteness>,
     programs: YcsbPrograms,
-    /// Streams made so far; each inserts keys of its own.
+    /// Number of streams made so far; each inserts different keys.
     generations: AtomicU64,
 }
 
 impl YcsbWorkload {
-    /// Compiles the programs for the loaded table. `first_generation` keeps the inserts of two workloads on
-    /// one table apart.
+    /// Compiles the programs for a loaded table. `first_generation` separates the inserts of two
+    /// workloads on one table.
     pub fn new(
         database: &Database,
         shape: YcsbShape,
@@ -46,18 +46,18 @@ impl YcsbWorkload {
         })
     }
 
-    /// The same with rows placed so.
+    /// Sets the placement of rows.
     pub fn placed(mut self, remoteness: Option<Remoteness>) -> Self {
         self.remoteness = remoteness;
         self
     }
 
-    /// Which operations it makes.
+    /// The mix of operations.
     pub fn mix(&self) -> Mix {
         self.mix
     }
 
-    /// Streams made so far, counted from the `first_generation`.
+    /// Number of streams made so far, counted from `first_generation`.
     pub fn generations(&self) -> u64 {
         self.generations.load(Ordering::Relaxed)
     }
@@ -111,7 +111,8 @@ impl Workload for YcsbWorkload {
         Rollbacks::None
     }
 
-    /// Every loaded row is still there, and every row has all its fields in full length.
+    /// Checks that every loaded row still exists, and that every row has all its fields in full
+    /// length.
     fn check(&self, store: &Arc<Store>, _committed: u64) -> Result<Vec<String>, String> {
         let snapshot = store.snapshot();
         let table = snapshot.catalog().table(ycsb::TABLE).ok_or("the table is gone")?;

@@ -1,8 +1,8 @@
 //! TPC-C's twelve consistency conditions, checked over one snapshot.
 //!
-//! Source: TPC Benchmark C, revision 5.11, clause 3.3.2. Condition 11 is true of the first population only
-//! (2,100 more orders than new orders); here the orders that Delivery took since are added, which customers
-//! count.
+//! Source: TPC Benchmark C, revision 5.11, clause 3.3.2. Condition 11 only holds for the initial population
+//! (2,100 more orders than new orders); here the orders taken by Delivery since then, which customers
+//! count, are added.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use weft_store::Snapshot;
 
 use super::TpccShape;
 
-/// Warehouse and district; warehouse alone has district 0.
+/// Warehouse and district; district 0 stands for the warehouse itself.
 type District = (u32, u32);
 /// Warehouse, district, order.
 type OrderKey = (u32, u32, u32);
@@ -55,14 +55,14 @@ struct Books {
     districts: HashMap<District, DistrictSums>,
     orders: HashMap<OrderKey, OrderRow>,
     customers: HashMap<OrderKey, CustomerSums>,
-    /// New orders and order lines without an order, or whose table is gone.
+    /// New orders and order lines without an order.
     strays: Vec<String>,
 }
 
 /// A row's columns as numbers, NULL as `None`.
 type Columns<'r> = dyn Fn(&str) -> Option<i64> + 'r;
 
-/// Shows every row of a table with its integer columns by name.
+/// Calls `see` with every row of a table, giving access to its integer columns by name.
 fn each_row(snapshot: &Snapshot, table: &str, mut see: impl FnMut(&Columns<'_>)) -> Result<(), String> {
     let def = snapshot
         .catalog()
@@ -174,7 +174,7 @@ impl Books {
     }
 }
 
-/// Collects what holds and what does not.
+/// Collects which conditions hold and which do not.
 #[derive(Default)]
 struct Findings {
     held: Vec<String>,
@@ -182,7 +182,7 @@ struct Findings {
 }
 
 impl Findings {
-    /// One condition over many things; each says what it should be and what it is.
+    /// Checks one condition over many items; each has a name, an expected and an actual value.
     fn check(&mut self, number: usize, what: &str, things: impl Iterator<Item = (String, i64, i64)>) {
         let (mut count, mut wrong) = (0u64, Vec::new());
         for (name, left, right) in things {
@@ -199,7 +199,7 @@ impl Findings {
     }
 }
 
-/// Checks all twelve; a line for each that holds, or an error that names all that do not.
+/// Checks all twelve; returns a line for each that holds, or an error that names all that do not.
 pub(super) fn check(snapshot: &Snapshot, shape: &TpccShape) -> Result<Vec<String>, String> {
     let books = Books::read(snapshot)?;
     let mut found = Findings::default();

@@ -1,16 +1,16 @@
-//! TPC-C: an order-entry business over warehouses, with all five transactions and its consistency conditions.
+//! TPC-C: order entry over warehouses, with all five transactions and its consistency conditions.
 //!
 //! Source: TPC Benchmark C, revision 5.11. BionicDB's variant (5.3): NewOrder and Payment one to one,
 //! customers by number.
 //!
 //! ```text
-//! population    tables and first rows (1.3, 4.3)        random      NURand, names, texts (2.1.6, 4.3.2)
-//! source        which transaction, with what (2.4-2.8)  programs    the five as programs
+//! population    tables and initial rows (1.3, 4.3)     random      NURand, names, texts (2.1.6, 4.3.2)
+//! source        transactions and inputs (2.4-2.8)      programs    the five as programs
 //! conditions    the twelve, checked after each run (3.3.2)
 //! ```
 //!
-//! No keying and think times, and no deferred queue for Delivery: clients ask as fast as answers come, as in
-//! all engine comparisons. Results are therefore transactions a second, not tpmC.
+//! There are no keying and think times, and no deferred queue for Delivery: clients send as fast as they
+//! get answers, as in all comparisons of engines. Results are therefore transactions per second, not tpmC.
 
 mod conditions;
 mod population;
@@ -27,26 +27,26 @@ use crate::driver::RunError;
 use crate::stream::{Rollbacks, Stream, StreamSeed, Workload};
 use programs::Programs;
 
-/// Districts of a warehouse.
+/// Districts per warehouse.
 pub const DISTRICTS: u64 = 10;
 
-/// Which transactions, in which shares.
+/// The mix of transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TpccMix {
-    /// All five: NewOrder 45, Payment 43, OrderStatus, Delivery, StockLevel 4 of a hundred each.
+    /// All five: NewOrder 45 %, Payment 43 %, OrderStatus, Delivery and StockLevel 4 % each.
     Full,
     /// NewOrder and Payment one to one, customers by number: BionicDB's and Silo's.
     NewOrderPayment,
 }
 
-/// How large the business is.
+/// The size of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TpccShape {
     /// Warehouses, at least 1.
     pub warehouses: u64,
     /// Items; the specification's are 100,000.
     pub items: u64,
-    /// Customers of a district, and as many orders at first; the specification's are 3,000.
+    /// Customers per district, and initially as many orders; the specification's are 3,000.
     pub customers: u64,
 }
 
@@ -58,7 +58,7 @@ pub struct Tpcc {
 }
 
 impl Tpcc {
-    /// Creates and fills the tables; `progress` hears of table names and rows.
+    /// Creates and fills the tables; `progress` is called with table names and rows.
     pub fn load(
         database: &Database,
         shape: TpccShape,
@@ -84,7 +84,7 @@ impl Tpcc {
     }
 }
 
-/// Names of the five, as [`crate::stream::Transaction::kind`] numbers them.
+/// Names of the five transactions, indexed by [`crate::stream::Transaction::kind`].
 const KINDS: [&str; 5] = ["new_order", "payment", "order_status", "delivery", "stock_level"];
 
 impl Workload for Tpcc {

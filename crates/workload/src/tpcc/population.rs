@@ -1,16 +1,16 @@
-//! TPC-C's tables and what they hold at first.
+//! TPC-C's tables and their initial population.
 //!
 //! Source: TPC Benchmark C, revision 5.11, clauses 1.3 (tables) and 4.3.3 (population).
 //!
-//! Differences from clause 1.3, each for a reason:
+//! Differences from clause 1.3, and their reasons:
 //! - Amounts are cents in `bigint`, taxes and discounts ten-thousandths in `int`: programs compute with
-//!   integers, `numeric` takes the general way.
-//! - `i_original` and `s_original` say whether the data holds the word "ORIGINAL": programs do not search in
-//!   texts.
-//! - `h_data` is two columns, warehouse's name and district's name, instead of both in one text.
+//!   integers, `numeric` takes the general path.
+//! - `i_original` and `s_original` say whether the data contains the word "ORIGINAL": programs do not
+//!   search in texts.
+//! - `h_data` is two columns, the names of warehouse and district, instead of both in one text.
 //!
-//! A row depends on the seed and its number alone, so the tables may be loaded in any order and lines of one
-//! order agree with the order.
+//! A row depends only on the seed and its number, so that the tables may be loaded in any order and the
+//! lines of an order agree with it.
 
 use std::fmt::Write;
 
@@ -24,7 +24,7 @@ use crate::driver::RunError;
 use crate::embedded::load;
 use crate::zipf::Scramble;
 
-/// Tables and indexes; the indexes come after the rows.
+/// Tables and indexes; the indexes are created after loading the rows.
 const TABLES: [&str; 9] = [
     "CREATE TABLE warehouse (w_id int PRIMARY KEY, w_name varchar(10), w_street_1 varchar(20), \
      w_street_2 varchar(20), w_city varchar(20), w_state char(2), w_zip char(9), w_tax int, w_ytd bigint)",
@@ -52,13 +52,13 @@ const TABLES: [&str; 9] = [
      s_remote_cnt int, s_data varchar(50), s_original boolean, PRIMARY KEY (s_w_id, s_i_id))",
 ];
 
-/// Both begin with the district, so that a range of one district covers them (crate `program`, guard).
+/// Both start with the district, so that a range of one district covers them (crate `program`, guard).
 const INDEXES: [&str; 2] = [
     "CREATE INDEX customer_by_name ON customer (c_w_id, c_d_id, c_last, c_first)",
     "CREATE INDEX orders_by_customer ON orders (o_w_id, o_d_id, o_c_id, o_id)",
 ];
 
-/// When everything was loaded.
+/// The time of loading.
 const LOADED_AT: &str = "2024-01-01 00:00:00";
 
 /// A random source for one row of one table.
@@ -66,7 +66,7 @@ fn row_random(table: u64, number: u64) -> Prng {
     Prng::new(mix64(table << 48 | number))
 }
 
-/// A district's position and the rest of a number that counts within districts.
+/// A district, and the rest of a number that counts within districts.
 struct Place {
     warehouse: u64,
     district: u64,
@@ -94,7 +94,7 @@ fn address(out: &mut String, random: &mut Prng) {
     out.push_str("11111");
 }
 
-/// A text of 26 to 50 letters, one in ten with "ORIGINAL" in it, and whether it has it.
+/// A text of 26 to 50 letters, one in ten containing "ORIGINAL", and whether it does.
 fn data(out: &mut String, random: &mut Prng) {
     let original = random.chance(1, 10);
     letters(out, random, 9, 21);
@@ -163,12 +163,12 @@ impl TpccShape {
         );
     }
 
-    /// Orders before this one were delivered: 2,100 of 3,000.
+    /// The first order that is not delivered: 2,100 of 3,000 are.
     pub(super) fn first_undelivered(&self) -> u64 {
         self.customers * 7 / 10 + 1
     }
 
-    /// Lines of a loaded order; `number` counts orders over all districts from 0.
+    /// Number of lines of a loaded order; `number` counts orders over all districts from 0.
     fn line_count(number: u64) -> u64 {
         between(&mut row_random(4, number), 5, 15)
     }
@@ -179,7 +179,7 @@ impl TpccShape {
             district,
             rest,
         } = place(number, self.customers);
-        // A permutation of the customers, another one in each district.
+        // A permutation of the customers, different in each district.
         let turned = (rest + 7919 * (number / self.customers)) % self.customers;
         let customer = Scramble::new(self.customers).apply(turned) + 1;
         let id = rest + 1;
@@ -252,7 +252,7 @@ impl TpccShape {
         out.push('\n');
     }
 
-    /// Creates and fills the tables; `progress` hears of table names and rows handed over.
+    /// Creates and fills the tables; `progress` is called with table names and the number of rows sent.
     pub(super) fn load(
         &self,
         database: &Database,

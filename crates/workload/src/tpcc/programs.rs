@@ -2,10 +2,10 @@
 //!
 //! Source: TPC Benchmark C, revision 5.11, clauses 2.4.2 to 2.8.2.
 //!
-//! What a program locks follows from its inputs. Where a key follows from data only, the program declares a
-//! range of keys that begin with something it knows:
+//! A program's locks are determined by its inputs. If a key depends on data, the program declares a range
+//! of keys with a prefix that it knows:
 //!
-//! | known only from data                     | declared instead                                           |
+//! | depends on data                          | declared instead                                           |
 //! |------------------------------------------|------------------------------------------------------------|
 //! | a new order's number (`d_next_o_id`)     | orders, new orders and order lines of the district, written |
 //! | the customer of a last name              | customers of the district, read or written                 |
@@ -14,11 +14,11 @@
 //! | the last order of a customer, its lines  | orders and order lines of the district, read               |
 //! | the items of the last orders             | order lines of the district, stock of the warehouse, read  |
 //!
-//! OrderStatus and StockLevel only read: through the product they run over a snapshot and lock nothing.
+//! OrderStatus and StockLevel only read: in the product they run over a snapshot and lock nothing.
 //!
 //! Differences from the clauses: StockLevel returns the items below the threshold, each as often as it was
-//! ordered, and whoever asks counts the different ones (programs have no sets). There is one NewOrder for
-//! each number of lines, because inputs are named by instructions; `s_dist_xx` is chosen by comparing the
+//! ordered, and the caller counts the distinct ones (programs have no sets). There is one NewOrder program
+//! per number of lines, because instructions name inputs; `s_dist_xx` is selected by comparing the
 //! district.
 
 use std::sync::Arc;
@@ -32,13 +32,13 @@ use crate::assembly::Source::{Col, In, Is, Reg};
 use crate::assembly::{Procedure, Range, Source, Table};
 use crate::driver::RunError;
 
-/// How many lines an order may have.
+/// Possible numbers of lines of an order.
 pub(super) const LINES: std::ops::Range<usize> = 5..16;
-/// Lines whose item and stock are searched together: two collect registers each, beside three rows and one
-/// insert.
+/// Lines whose item and stock are searched together: two collect registers each, in addition to three rows
+/// and one insert.
 const LINES_IN_FLIGHT: usize = 5;
 
-/// Taxes and discounts are ten-thousandths.
+/// The unit of taxes and discounts, which are ten-thousandths.
 const WHOLE: i32 = 10_000;
 
 /// The compiled transactions.
@@ -63,7 +63,7 @@ impl Programs {
         })
     }
 
-    /// The NewOrder of so many lines.
+    /// The NewOrder program for a number of lines.
     pub(super) fn new_order(&self, lines: usize) -> Option<&Arc<Program>> {
         self.new_order.get(lines.checked_sub(LINES.start)?)
     }
@@ -98,7 +98,7 @@ struct Line {
     quantity: u16,
 }
 
-/// What all lines of an order share.
+/// The state shared by all lines of an order.
 struct Order {
     item: Table,
     stock: Table,
@@ -137,7 +137,7 @@ fn new_order(catalog: &Catalog, line_count: usize) -> Result<Arc<Program>, RunEr
         p.writes_under(table, &[w, d]);
     }
 
-    // The three rows that the order hangs on, then the first lines: all in flight together.
+    // The three rows that the order depends on, then the first lines: all in flight together.
     let home = p.search(&warehouse, &[In(w)]);
     let place = p.search(&district, &[In(w), In(d)]);
     let buyer = p.search(&customer, &[In(w), In(d), In(c)]);
@@ -145,7 +145,7 @@ fn new_order(catalog: &Catalog, line_count: usize) -> Result<Arc<Program>, RunEr
     p.must_find(place, NO_DISTRICT);
     p.must_find(buyer, NO_CUSTOMER);
 
-    // The order's number, and the next one for the next order.
+    // This order's number; the next order gets the following one.
     let number = p.load(place, &district, "d_next_o_id");
     let next = p.plus(number, 1);
     p.update(place, &district, &[("d_next_o_id", Reg(next))]);
@@ -220,7 +220,7 @@ fn total(p: &mut Procedure<'_>, sum: Register, discount: Register, taxes: Regist
     total
 }
 
-/// One line: takes it from stock, writes the order line, adds to the sum.
+/// One line: takes the item from stock, writes the order line, adds to the sum.
 fn order_one(p: &mut Procedure<'_>, order: &Order, line: &Line, (item, stock): (Cp, Cp), number: usize) {
     let mark = p.b.mark();
     p.must_find(item, "Item number is not valid");
@@ -283,8 +283,8 @@ fn order_one(p: &mut Procedure<'_>, order: &Order, line: &Line, (item, stock): (
     p.b.release_to(mark);
 }
 
-/// `ol_dist_info` = the stock's text for this district: column numbers stand in instructions, so the district
-/// is found by halving.
+/// `ol_dist_info` = the stock's text for this district: instructions contain column numbers, so the
+/// district is found by binary search.
 fn set_dist_info(p: &mut Procedure<'_>, order: &Order, stock: Cp, row: RowBuf) {
     let to = p.column(&order.order_line, "ol_dist_info");
     let first = p.column(&order.stock, "s_dist_01");
@@ -316,7 +316,7 @@ fn halve(
 
 // ---- who is it ----
 
-/// A customer by last name: the middle one by first name (2.5.2.2: position n/2 rounded up).
+/// A customer by last name: the middle one in order of first names (2.5.2.2: position n/2 rounded up).
 fn customer_by_name(p: &mut Procedure<'_>, customer: &Table, (w, d, last): (u16, u16, u16)) -> Cp {
     let (count, one, two) = (p.number(0), p.number(1), p.number(2));
     let name = [In(w), In(d), In(last)];
@@ -342,7 +342,7 @@ fn customer_by_name(p: &mut Procedure<'_>, customer: &Table, (w, d, last): (u16,
     row
 }
 
-/// The third input, a last name or a number.
+/// The third input, a last name or a customer number.
 fn who(p: &mut Procedure<'_>, customer: &Table, by_name: bool) -> u16 {
     match by_name {
         true => p.input_for(customer, "c_last"),
@@ -422,8 +422,7 @@ fn payment(catalog: &Catalog, by_name: bool) -> Result<Arc<Program>, RunError> {
     p.finish("payment")
 }
 
-/// A customer with bad credit has the payment noted in front of `c_data`, which keeps 500 characters
-/// (2.5.2.2).
+/// For a customer with bad credit, prepends the payment to `c_data`, which keeps 500 characters (2.5.2.2).
 fn note_bad_credit(
     p: &mut Procedure<'_>,
     customer: &Table,
@@ -543,7 +542,7 @@ fn delivery(catalog: &Catalog) -> Result<Arc<Program>, RunError> {
     p.b.bind(top);
     p.b.branch(Cond::Gt, d, last, done);
 
-    // The oldest order that waits; a district without one is skipped (2.7.4.2).
+    // The oldest undelivered order; a district without one is skipped (2.7.4.2).
     let here = [In(w), Reg(d)];
     let oldest = Range {
         limit: Some(one),

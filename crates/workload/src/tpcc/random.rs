@@ -6,14 +6,15 @@ use weft_base::Prng;
 
 /// NURand's constant for last names when the tables are loaded.
 const C_LAST_LOAD: u64 = 157;
-/// The same when they are used; clause 2.1.6.1 wants the difference between 65 and 119, not 96 or 112.
+/// The same at run time; clause 2.1.6.1 requires the difference to be between 65 and 119, and not 96 or
+/// 112.
 const C_LAST_RUN: u64 = 223;
-/// For customers.
+/// The constant for customers.
 const C_ID: u64 = 259;
-/// For items.
+/// The constant for items.
 const C_ITEM: u64 = 7911;
 
-/// A number from `low` to `high`, both included.
+/// A number from `low` to `high`, inclusive.
 pub(super) fn between(random: &mut Prng, low: u64, high: u64) -> u64 {
     low + random.below(high.saturating_sub(low) + 1)
 }
@@ -34,13 +35,13 @@ pub(super) fn item_id(random: &mut Prng, items: u64) -> i32 {
     nurand(random, 8191, C_ITEM, 1, items.max(1)) as i32
 }
 
-/// The number of a last name that a transaction asks for. Only the first thousand customers of a district
-/// have each name for sure, so a smaller district has fewer names.
+/// The number of a last name for a lookup. Only the first thousand customers of a district are guaranteed
+/// to have each name, so a smaller district has fewer names.
 pub(super) fn last_name_to_find(random: &mut Prng, customers: u64) -> u64 {
     nurand(random, 255, C_LAST_RUN, 0, 999) % customers.clamp(1, 1000)
 }
 
-/// The number of the last name that a customer is loaded with; `number` counts from 1.
+/// The number of the last name of a loaded customer; `number` counts from 1.
 pub(super) fn last_name_to_load(random: &mut Prng, number: u64) -> u64 {
     match number <= 1000 {
         true => number - 1,
@@ -48,7 +49,7 @@ pub(super) fn last_name_to_load(random: &mut Prng, number: u64) -> u64 {
     }
 }
 
-/// Clause 4.3.2.3: three syllables, one a decimal digit.
+/// Clause 4.3.2.3: three syllables, one per decimal digit.
 pub(super) fn last_name(number: u64) -> String {
     const SYLLABLES: [&str; 10] = [
         "BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING",

@@ -1,4 +1,4 @@
-//! Which transaction comes next, and with what inputs.
+//! Generation of transactions and their inputs.
 //!
 //! Source: TPC Benchmark C, revision 5.11, clauses 2.4.1 (NewOrder), 2.5.1 (Payment), 2.6.1 (OrderStatus),
 //! 2.7.1 (Delivery), 2.8.1 (StockLevel), 5.2.3 (mix).
@@ -15,8 +15,8 @@ use super::{DISTRICTS, TpccMix, TpccShape};
 use crate::driver::RunError;
 use crate::stream::{Stream, StreamSeed, Transaction};
 
-/// The time that every transaction gives: whoever submits a program supplies the clock, and which one it is
-/// does not matter to the measurement. 2024-01-01 and a day.
+/// The time in every transaction: the submitter of a program supplies the clock, and its value does not
+/// affect the measurement. 2024-01-01 and a day.
 const NOW: Value = Value::Timestamp(757_468_800_000_000);
 
 /// One client's transactions.
@@ -56,7 +56,7 @@ impl<'w> Source<'w> {
         between(&mut self.random, 1, DISTRICTS)
     }
 
-    /// Another warehouse than `home`, if there is one.
+    /// A warehouse other than `home`, if there is one.
     fn other_warehouse(&mut self, home: u64) -> u64 {
         let count = self.shape.warehouses;
         match count {
@@ -76,7 +76,7 @@ impl<'w> Source<'w> {
         )))
     }
 
-    /// Six in ten customers are chosen by name; none in BionicDB's variant.
+    /// Whether to select a customer by name, as for six in ten; never in BionicDB's variant.
     fn by_name(&mut self) -> bool {
         self.mix == TpccMix::Full && self.random.chance(60, 100)
     }
@@ -89,7 +89,7 @@ impl<'w> Source<'w> {
         let mut all_local = true;
         for line in 1..=line_count {
             let item = match rolls_back && line == line_count {
-                // An unused number: the last item is not found, and everything is taken back.
+                // An unused number: the last item is not found, and the transaction rolls back.
                 true => (self.shape.items + 1) as i32,
                 false => item_id(&mut self.random, self.shape.items),
             };

@@ -1,5 +1,5 @@
-//! Workloads over a real database: what they promise holds after concurrent runs, and a planted fault breaks
-//! it.
+//! Workloads over a real database: their invariants hold after concurrent runs, and an injected fault
+//! violates them.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -14,7 +14,7 @@ use weft_workload::embedded::Commit;
 use weft_workload::embedded::product::{Product, Requests};
 use weft_workload::stream::{StreamSeed, Workload};
 
-/// A database in a fresh folder, which goes with it.
+/// A database in a temporary folder, which is removed with it.
 struct Fixture {
     database: Database,
     _dir: tempfile::TempDir,
@@ -32,8 +32,8 @@ fn open(workers: usize, without_locks: bool) -> Fixture {
     }
 }
 
-/// Drives a workload through the engine, `window` transactions of each of two clients outstanding; commits,
-/// and commits by kind.
+/// Drives a workload through the engine with two clients and `window` outstanding transactions each;
+/// returns commits in total and by kind.
 fn drive(
     database: &Database,
     workload: &dyn Workload,

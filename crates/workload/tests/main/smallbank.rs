@@ -1,4 +1,4 @@
-//! SmallBank's books under the engine.
+//! SmallBank's invariants on the engine.
 
 use weft_workload::smallbank::{SmallBank, SmallBankShape};
 use weft_workload::stream::Workload;

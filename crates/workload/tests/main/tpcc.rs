@@ -1,5 +1,5 @@
-//! TPC-C's conditions: they hold for the population and after concurrent runs, every one of them can fail,
-//! and without locks they do.
+//! TPC-C's conditions: they hold for the population and after concurrent runs, each of them can fail, and
+//! without locks they do.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -35,7 +35,7 @@ fn the_conditions_hold_after_concurrent_runs_of_all_five() {
         "{by_kind:?}"
     );
     assert_eq!(check(&fixture, &business).unwrap().len(), 12);
-    // Every order that committed is there, and none that was taken back.
+    // Every committed order exists, and none that was rolled back.
     let rows = fixture
         .database
         .session()
@@ -48,7 +48,8 @@ fn the_conditions_hold_after_concurrent_runs_of_all_five() {
 
 #[test]
 fn without_locks_the_conditions_break() {
-    // Lost updates need two workers inside one transaction at a time: likely in each round, not certain.
+    // A lost update needs two workers inside one transaction at a time: likely in each round, but not
+    // certain.
     for _ in 0..20 {
         let fixture = open(4, true);
         let shape = TpccShape {
@@ -56,8 +57,9 @@ fn without_locks_the_conditions_break() {
             ..SHAPE
         };
         let business = Tpcc::load(&fixture.database, shape, TpccMix::NewOrderPayment, |_, _| {}).unwrap();
-        // Two orders took one number, or a row vanished under a program. A row that two programs removed at
-        // once is given back twice: counting what is free may fail, in a worker or when the database closes.
+        // Two orders got the same number, or a row vanished under a program. A row that two programs
+        // deleted at once is freed twice: counting free slots may fail, in a worker or when the database
+        // closes.
         let broke = catch_unwind(AssertUnwindSafe(|| {
             drive(&fixture.database, &business, 1000, 200).is_err() || check(&fixture, &business).is_err()
         }));
@@ -71,7 +73,7 @@ fn without_locks_the_conditions_break() {
 
 #[test]
 fn each_condition_can_fail() {
-    // For each of the twelve a change that breaks it.
+    // For each of the twelve conditions, a change that violates it.
     let faults = [
         (1, "UPDATE warehouse SET w_ytd = w_ytd + 1 WHERE w_id = 1"),
         (
@@ -184,7 +186,7 @@ fn rows_of(drawn: &Transaction, outcome: &Outcome, statement: usize) -> Vec<Vec<
     rows.map(|row| layout.decode(row).unwrap()).collect()
 }
 
-/// The only value, or the only column, that SQL finds.
+/// The only value, or the only column, of a query's result.
 fn ask(fixture: &Fixture, sql: &str) -> Vec<Value> {
     let rows = fixture.database.session().query(sql, &[]).unwrap();
     (0..rows.len()).map(|row| rows.value(row, 0)).collect()

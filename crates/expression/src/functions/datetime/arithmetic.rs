@@ -1,7 +1,7 @@
 //! `+ - * /` over dates, times, timestamps, intervals and numbers.
 //!
-//! Months and days are added to what the clocks show, so that a timestamp with time zone goes through the
-//! session's zone; microseconds are added to the instant.
+//! Months and days are added in local time, so that a timestamp with time zone is converted through the
+//! session's time zone; microseconds are added to the instant.
 
 use weft_types::calendar::{
     MICROS_PER_DAY, civil_from_days, days_from_civil, days_in_month, is_finite_timestamp, local_of_utc,
@@ -74,8 +74,8 @@ pub static ARITHMETIC: &[Entry] = &[
     },
 ];
 
-/// Midnight of a date, for comparing with a timestamp: beyond the range of timestamps it is before or behind
-/// every finite one, and not infinite.
+/// Midnight of a date, for comparison with a timestamp. Outside the range of timestamps it sorts before or
+/// after every finite one without being infinite.
 static COMPARED_DATES: &[Entry] = &[
     Entry {
         fallible: false,
@@ -92,7 +92,7 @@ static COMPARED_DATES: &[Entry] = &[
     },
 ];
 
-/// What converts a date for a comparison with a type; `None` if the type is no timestamp.
+/// The conversion of a date for comparison with a type; `None` if the type is not a timestamp.
 #[must_use]
 pub fn compared_date(ty: &SqlType) -> Option<&'static Entry> {
     let ty = crate::table::Returns::Is(*ty);
@@ -116,7 +116,7 @@ const fn zoned(name: &'static str, arguments: &'static [Arg], compute: crate::ta
     }
 }
 
-/// A date so many days later.
+/// The date `more` days after another.
 fn later_date(days: i32, more: i64) -> Result<Value, SqlError> {
     if matches!(days, i32::MAX | i32::MIN) {
         return Ok(Value::Date(days));
@@ -148,7 +148,7 @@ fn date_minus_date(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Valu
     Ok(Value::Int4(a.wrapping_sub(b)))
 }
 
-/// The negative; fields that have none wrap around, as in PostgreSQL.
+/// The negated interval; fields without a negative wrap around, as in PostgreSQL.
 fn opposite(span: Interval) -> Interval {
     Interval {
         months: span.months.wrapping_neg(),
@@ -157,7 +157,7 @@ fn opposite(span: Interval) -> Interval {
     }
 }
 
-/// Adds months, the day cut to the length of the month, then days, without the microseconds.
+/// Adds months, clamping the day to the length of the month, then days; ignores the microseconds.
 fn plus_months_and_days(local: i64, span: Interval) -> Result<i64, SqlError> {
     let (mut days, time) = (local.div_euclid(MICROS_PER_DAY), local.rem_euclid(MICROS_PER_DAY));
     let checked = |days: i64| {
@@ -176,7 +176,7 @@ fn plus_months_and_days(local: i64, span: Interval) -> Result<i64, SqlError> {
     checked(days + i64::from(span.days))
 }
 
-/// A timestamp without time zone so much later; infinity stays.
+/// Adds an interval to a timestamp without time zone; infinity stays.
 pub(super) fn plus(local: i64, span: Interval) -> Result<i64, SqlError> {
     if is_infinite(local) {
         return Ok(local);
@@ -187,13 +187,13 @@ pub(super) fn plus(local: i64, span: Interval) -> Result<i64, SqlError> {
         .ok_or_else(timestamp_out_of_range)
 }
 
-/// An instant so much later, months and days on the clocks of a zone; infinity stays.
+/// Adds an interval to an instant, months and days in a zone's local time; infinity stays.
 pub(super) fn plus_in(utc: i64, span: Interval, zone: &TimeZone) -> Result<i64, SqlError> {
     if is_infinite(utc) {
         return Ok(utc);
     }
     let mut utc = utc;
-    // Months and days each go to the clocks and back.
+    // Months and days are each added in local time and converted back.
     if span.months != 0 {
         let months = Interval {
             days: 0,
@@ -277,7 +277,7 @@ fn difference(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value, Sq
 }
 
 fn time_plus_interval(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value, SqlError> {
-    // As PostgreSQL 15, which does not look whether the sum fits; nor below.
+    // PostgreSQL 15 does not check this sum for overflow; nor the one below.
     let sum = time(arguments, 0)?.wrapping_add(interval(arguments, 1)?.micros);
     Ok(Value::Time(sum.rem_euclid(MICROS_PER_DAY)))
 }
@@ -336,7 +336,7 @@ fn whole(value: f64) -> Option<i32> {
     (value >= f64::from(i32::MIN) && value <= f64::from(i32::MAX)).then_some(value as i32)
 }
 
-/// Each field scaled, what is left of months and days going to days and microseconds.
+/// Scales each field, carrying the fractions of months and days to days and microseconds.
 fn scaled(span: Interval, scale: impl Fn(f64) -> f64) -> Option<Interval> {
     let (months, days) = (scale(f64::from(span.months)), scale(f64::from(span.days)));
     let (whole_months, whole_days) = (whole(months)?, whole(days)?);
@@ -417,7 +417,7 @@ mod tests {
         let Some(zone) = TimeZone::from_name("Europe/Zurich") else {
             return;
         };
-        // The night in which the clocks go forward has 23 hours.
+        // The night on which daylight saving time begins has 23 hours.
         let before = micros_of("2024-03-30 12:00+01");
         assert_eq!(
             plus_in(before, span_of("1 day"), &zone),

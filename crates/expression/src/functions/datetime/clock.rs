@@ -1,8 +1,8 @@
-//! A timestamp in its parts, and ISO weeks.
+//! A timestamp broken into fields, and ISO weeks.
 
 use weft_types::calendar::{MICROS_PER_DAY, MICROS_PER_SECOND, civil_from_days, days_from_civil};
 
-/// What calendar and clock show.
+/// The fields of calendar and clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Shown {
     /// 0 is 1 BC.
@@ -60,8 +60,8 @@ pub(super) fn iso_day_of_week(days: i64) -> i64 {
     (days + 5).rem_euclid(7) + 1
 }
 
-/// The number of a day that PostgreSQL computes of any year, month and day, those of an interval too; it cuts
-/// towards 0.
+/// PostgreSQL's Julian day of any year, month and day, even an interval's; its divisions truncate
+/// toward 0.
 pub(super) fn julian_day(year: i64, month: i64, day: i64) -> i64 {
     let (month, year) = match month > 2 {
         true => (month + 1, year + 4800),
@@ -76,7 +76,7 @@ pub(super) fn day_of_year(shown: &Shown) -> i64 {
     shown.days() - days_from_civil(shown.year, 1, 1) + 1
 }
 
-/// The Monday on which an ISO year begins: that of the week with January 4.
+/// The Monday on which an ISO year begins: the one of the week with January 4.
 pub(super) fn iso_year_start(year: i64) -> i64 {
     let fourth = days_from_civil(year, 1, 4);
     fourth - (iso_day_of_week(fourth) - 1)

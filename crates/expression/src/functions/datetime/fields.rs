@@ -1,4 +1,4 @@
-//! `extract` and `date_part`: one part of a date or time, exact or as a float.
+//! `extract` and `date_part`: one field of a date or time, exact or as a float.
 
 use weft_types::calendar::{EPOCH_JULIAN_DAY, MICROS_PER_DAY, UNIX_EPOCH_MICROS, local_of_utc};
 use weft_types::{Interval, Numeric, SqlError, SqlType, Value};
@@ -16,7 +16,7 @@ use SqlType::{Date, Float8, Text, Time, Timestamp, TimestampTz};
 const SPAN: SqlType = SqlType::Interval;
 const NUMERIC: SqlType = SqlType::Numeric(None);
 
-/// `extract` and `date_part`.
+/// The entries of `extract` and `date_part`.
 pub static FIELDS: &[Entry] = &[
     function("extract", &[Is(Text), Is(Date)], NUMERIC, |_, a| {
         exact(of_date(a)?)
@@ -48,7 +48,7 @@ pub static FIELDS: &[Entry] = &[
     }),
 ];
 
-/// A part's value.
+/// The value of a field.
 enum Found {
     Whole(i64),
     /// Seconds and microseconds, in seconds.
@@ -61,9 +61,9 @@ enum Found {
     Span(Interval),
     /// Julian day and microseconds of the day.
     Julian(i64, i64),
-    /// A part that grows without end, of infinity: the sign.
+    /// A monotonic field of infinity: whether it is negative.
     Infinite(bool),
-    /// A part that comes again and again, of infinity.
+    /// A cyclic field of infinity.
     Nothing,
 }
 
@@ -81,7 +81,7 @@ fn exact(found: Found) -> Result<Value, SqlError> {
         Found::Milliseconds(seconds, micros) => scaled(i128::from(seconds * 1_000_000 + micros), 3),
         Found::Epoch(micros) => scaled(micros, 6),
         Found::Span(span) => {
-            // A year has 365.25 days here: everything four times.
+            // A year has 365.25 days here, so that all terms are multiplied by four.
             let quarters = 1461 * i128::from(span.months / 12)
                 + 120 * i128::from(span.months % 12)
                 + 4 * i128::from(span.days);
@@ -129,7 +129,7 @@ fn named(arguments: Arguments<'_, '_>, ty: &SqlType) -> Result<(String, Part), S
     }
 }
 
-/// A part of infinity.
+/// A field of infinity.
 fn of_infinity(part: Part, negative: bool, word: &str, ty: &SqlType) -> Result<Found, SqlError> {
     match part {
         Part::Year | Part::Decade | Part::Century | Part::Millennium => Ok(Found::Infinite(negative)),
@@ -139,12 +139,12 @@ fn of_infinity(part: Part, negative: bool, word: &str, ty: &SqlType) -> Result<F
     }
 }
 
-/// Years without a year 0.
+/// The year in a calendar without a year 0.
 fn counted(year: i64) -> i64 {
     if year > 0 { year } else { year - 1 }
 }
 
-/// The parts that a date has.
+/// A field of a date.
 fn calendar_part(part: Part, shown: &Shown) -> Option<i64> {
     let (year, days) = (shown.year, shown.days());
     let since = |length: i64| match year > 0 {
@@ -180,7 +180,7 @@ fn clock_part(part: Part, shown: &Shown) -> Option<Found> {
     })
 }
 
-/// A part of what calendar and clock show, but zone and epoch.
+/// A field of local date and time, except zone and epoch.
 fn shown_part(part: Part, local: i64) -> Option<Found> {
     let shown = Shown::of(local);
     match part {
@@ -257,7 +257,7 @@ fn of_date(arguments: Arguments<'_, '_>) -> Result<Found, SqlError> {
     }))
 }
 
-/// Through a timestamp, as PostgreSQL defines it.
+/// Computed through a timestamp, as PostgreSQL defines it.
 fn date_part_of_date(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value, SqlError> {
     let (word, part) = named(arguments, &Timestamp)?;
     let local = weft_types::calendar::timestamp_of_date(date(arguments, 1)?)?;

@@ -68,7 +68,7 @@ pub static FORMATS: &[Entry] = &[
                 minute: seconds / 60 % 60,
                 second: seconds % 60,
                 micros: span.micros % 1_000_000,
-                // As PostgreSQL counts the days of an interval.
+                // PostgreSQL counts an interval's days this way.
                 day_of_year: i64::from(span.months) * 30 + i64::from(span.days),
                 date: None,
                 zone: None,
@@ -77,7 +77,7 @@ pub static FORMATS: &[Entry] = &[
     }),
 ];
 
-/// What a template shows.
+/// The fields that a template formats.
 struct Moment {
     year: i64,
     month: i64,
@@ -87,7 +87,7 @@ struct Moment {
     second: i64,
     micros: i64,
     day_of_year: i64,
-    /// Days since 2000-01-01; an interval has none.
+    /// Days since 2000-01-01; `None` for an interval.
     date: Option<i64>,
     zone: Option<(i32, String)>,
 }
@@ -110,7 +110,7 @@ impl Moment {
     }
 }
 
-/// A day among all days and in its ISO year.
+/// A day's Julian number and its number within its ISO year.
 struct DayNumber {
     julian: i64,
     iso_year: i64,
@@ -134,8 +134,8 @@ impl DayNumber {
         }
     }
 
-    /// As PostgreSQL 15 counts the years, months and days of an interval: as if they were a date, whatever
-    /// they are.
+    /// PostgreSQL 15 computes these for an interval as if its years, months and days were a date,
+    /// whatever their values.
     fn of_span(year: i64, month: i64, day: i64) -> Self {
         let julian = julian_day(year, month, day);
         let first = |year: i64| {
@@ -198,7 +198,7 @@ fn not_of_intervals() -> SqlError {
     .hint("Intervals are not tied to specific calendar dates.")
 }
 
-/// Appends what a pattern stands for; gives whether it is a number, which can be ordinal.
+/// Appends a pattern's value; returns whether it is a number, which can take an ordinal suffix.
 fn push_pattern(
     moment: &Moment,
     word: &str,
@@ -209,7 +209,7 @@ fn push_pattern(
     let date = || moment.date.ok_or_else(not_of_intervals);
     let numbered = || DayNumber::of(moment);
     let mut number = |value: i64, width: usize| {
-        // C's %0*d, one wider for a sign.
+        // C's %0*d, one column wider for a sign.
         let width = match (fill, value < 0) {
             (true, _) => 0,
             (false, negative) => width + usize::from(negative),
@@ -224,7 +224,7 @@ fn push_pattern(
         year if moment.date.is_some() && year <= 0 => 1 - year,
         year => year,
     };
-    // One wider for the sign of the year, which need not be that of its week.
+    // One column wider for the sign of the calendar year, which may differ from the ISO year's.
     let iso_width = |width: usize| if fill { 0 } else { width + usize::from(year < 0) };
     match word.to_ascii_uppercase().as_str() {
         "HH" | "HH12" => number(
@@ -285,7 +285,7 @@ fn fixed(value: i64, width: usize, out: &mut String) -> Result<bool, SqlError> {
     Ok(true)
 }
 
-/// Appends a pattern that is no number.
+/// Appends a pattern that is not numeric.
 fn push_name(
     moment: &Moment,
     word: &str,
@@ -316,7 +316,7 @@ fn push_name(
         "AM" | "PM" => half("AM", "PM"),
         "A.M." | "P.M." => half("A.M.", "P.M."),
         "RM" => {
-            // Whole years end with December, of negative ones with January.
+            // A whole number of years shows December, or January if negative.
             let at = match (moment.month, moment.year) {
                 (0, 0) => return Ok(()),
                 (0, 1..) => 11,
@@ -351,7 +351,7 @@ fn push_name(
     Ok(())
 }
 
-/// `TZ`, `TZH`, `TZM`, `OF`; a timestamp without time zone shows an offset of 0 and no name.
+/// `TZ`, `TZH`, `TZM`, `OF`; a timestamp without time zone has an offset of 0 and no name.
 fn zone_text(moment: &Moment, upper: &str, is_upper: bool, fill: bool) -> String {
     let (offset, name) = match &moment.zone {
         Some((offset, name)) => (*offset, name.as_str()),
@@ -374,7 +374,7 @@ fn zone_text(moment: &Moment, upper: &str, is_upper: bool, fill: bool) -> String
     }
 }
 
-/// Appends the ending of the ordinal number behind `start`.
+/// Appends the ordinal suffix of the number that begins at `start`.
 fn push_ordinal(ordinal: Ordinal, start: usize, out: &mut String) {
     let digits = out.get(start..).unwrap_or("").as_bytes();
     let ending = match digits {

@@ -1,7 +1,7 @@
-//! Templates of `to_char`: cut into patterns and text.
+//! Templates of `to_char`, parsed into patterns and text.
 //!
-//! As PostgreSQL's `parse_format`: at each place an optional prefix (`FM`, `TM`), then the longest pattern,
-//! then an optional suffix (`TH`, `SP`); whatever is no pattern is text.
+//! Follows PostgreSQL's `parse_format`: at each position an optional prefix (`FM`, `TM`), then the
+//! longest pattern, then an optional suffix (`TH`, `SP`); everything else is text.
 
 use weft_types::SqlError;
 use weft_types::interrupt::Pace;
@@ -9,20 +9,20 @@ use weft_types::interrupt::Pace;
 /// One piece of a template.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Piece {
-    /// Shown as it is.
+    /// Literal text.
     Text(String),
-    /// A pattern as it is written, which tells its case.
+    /// A pattern as written; its case matters.
     Pattern {
         word: &'static str,
-        /// `FM`: without blanks and zeros that only fill.
+        /// `FM`: no padding with blanks or zeros.
         fill: bool,
-        /// `TM`: names in the session's language, without blanks that only fill.
+        /// `TM`: names in the session's language, without padding blanks.
         translated: bool,
         ordinal: Ordinal,
     },
 }
 
-/// The ending of an ordinal number.
+/// The suffix of an ordinal number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ordinal {
     None,
@@ -32,7 +32,7 @@ pub(super) enum Ordinal {
     Lower,
 }
 
-/// Every pattern in both cases; longer ones first where one begins with another.
+/// Every pattern in both cases, each before its prefixes.
 #[rustfmt::skip]
 const PATTERNS: &[&str] = &[
     "A.D.", "A.M.", "AD", "AM", "B.C.", "BC", "CC", "DAY", "DDD", "DD", "DY", "Day", "Dy", "D", "FF1", "FF2",
@@ -45,7 +45,7 @@ const PATTERNS: &[&str] = &[
     "us", "ww", "w", "y,yyy", "yyyy", "yyy", "yy", "y",
 ];
 
-/// Cuts a template.
+/// Parses a template for output.
 pub(super) fn cut(template: &str) -> Result<Vec<Piece>, SqlError> {
     let mut pieces = Vec::new();
     let mut text = String::new();
@@ -75,7 +75,7 @@ pub(super) fn cut(template: &str) -> Result<Vec<Piece>, SqlError> {
     Ok(pieces)
 }
 
-/// `FM` or `TM` at the front.
+/// An `FM` or `TM` prefix.
 fn take_prefix(rest: &str) -> (bool, bool, &str) {
     if let Some(behind) = rest.strip_prefix("FM").or_else(|| rest.strip_prefix("fm")) {
         return (true, false, behind);
@@ -86,7 +86,7 @@ fn take_prefix(rest: &str) -> (bool, bool, &str) {
     }
 }
 
-/// A pattern at the front and its suffix.
+/// A leading pattern and its suffix.
 fn take_pattern(rest: &str) -> Option<(&'static str, Ordinal, &str)> {
     let word = PATTERNS.iter().find(|word| rest.starts_with(**word))?;
     let rest = rest.get(word.len()..).unwrap_or("");
@@ -99,10 +99,10 @@ fn take_pattern(rest: &str) -> Option<(&'static str, Ordinal, &str)> {
     Some((word, ordinal, behind.unwrap_or(rest)))
 }
 
-/// One piece of a template that a text is read by.
+/// One piece of a template for input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// A blank, or a sign that is neither letter nor digit.
+    /// A blank, or an ASCII punctuation character.
     Separator,
     /// Any other character, and every one in quotes.
     Character(char),
@@ -114,7 +114,7 @@ pub(super) enum Step {
     },
 }
 
-/// Cuts a template that a text is read by.
+/// Parses a template for input.
 pub(super) fn steps(template: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut rest = template;
@@ -140,7 +140,7 @@ pub(super) fn steps(template: &str) -> Vec<Step> {
     steps
 }
 
-/// Text at the front: what is quoted, or one character.
+/// Leading text: a quoted string, or one character.
 fn take_text<'t>(rest: &'t str, text: &mut String) -> &'t str {
     let mut characters = rest.chars();
     match characters.next() {

@@ -3,11 +3,11 @@
 //! ```text
 //!   arithmetic  + - * / over dates, times, timestamps, intervals and numbers
 //!   fields      extract, date_part
-//!   truncate    date_trunc, date_bin, rounding to digits of a second
-//!   moments     now and its kin, make_date and its kin
+//!   truncate    date_trunc, date_bin, rounding to decimal places of a second
+//!   moments     now and the like, make_date and the like
 //!   spans       age, justify_*, isfinite, overlaps, generate_series
 //!   format      to_char
-//!   read        to_date, to_timestamp of a text
+//!   read        to_date, to_timestamp of a text with a template
 //!   zones       AT TIME ZONE
 //! ```
 

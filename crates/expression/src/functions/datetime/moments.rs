@@ -1,4 +1,4 @@
-//! What the clock says, and dates and times made from numbers.
+//! The current time, and dates and times made from numbers.
 
 use weft_types::calendar::{
     MICROS_PER_DAY, UNIX_EPOCH_MICROS, date_of_timestamp, days_from_civil, days_in_month,
@@ -16,7 +16,7 @@ use Arg::Is;
 use SqlType::{Date, Float8, Int4, Text, Time, Timestamp, TimestampTz};
 
 const SPAN: SqlType = SqlType::Interval;
-/// Arguments of `make_interval`, of which any number may be left out at the end.
+/// Arguments of `make_interval`, all optional from the end.
 const SPAN_PARTS: &[Arg] = &[
     Is(Int4),
     Is(Int4),
@@ -99,7 +99,7 @@ pub(super) fn local_start(context: &Context<'_>) -> Result<i64, SqlError> {
     local_of_utc(context.session.transaction_micros(), &context.zone)
 }
 
-/// Days since 2000-01-01; years before Christ are negative, there is no year 0.
+/// Days since 2000-01-01; years BC are negative, and there is no year 0.
 fn days_of(year: i32, month: i32, day: i32, shown: i64) -> Result<i64, SqlError> {
     let astronomical = if year < 0 {
         i64::from(year) + 1
@@ -126,7 +126,7 @@ fn days_of(year: i32, month: i32, day: i32, shown: i64) -> Result<i64, SqlError>
 
 fn make_date(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value, SqlError> {
     let (year, month, day) = (int4(arguments, 0)?, int4(arguments, 1)?, int4(arguments, 2)?);
-    // PostgreSQL shows the year that it computes with.
+    // PostgreSQL's message shows its internal year.
     let shown = i64::from(year) + i64::from(year < 0);
     i32::try_from(days_of(year, month, day, shown)?)
         .ok()
@@ -135,7 +135,7 @@ fn make_date(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value, Sql
         .ok_or_else(|| out_of_range(format!("date out of range: {year}-{month:02}-{day:02}")))
 }
 
-/// C's `%02g` of seconds.
+/// Seconds as C's `%02g` prints them.
 fn shown_seconds(seconds: f64) -> String {
     if seconds.is_nan() {
         return "NaN".to_owned();
@@ -211,7 +211,7 @@ fn make_interval(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value,
     if !seconds.is_finite() {
         return Err(interval_out_of_range());
     }
-    // As PostgreSQL 15, which does not look whether the sums fit.
+    // PostgreSQL 15 does not check these sums for overflow.
     let micros = (seconds * 1e6).round_ties_even();
     let micros = match (i64::MIN as f64..-(i64::MIN as f64)).contains(&micros) {
         true => micros as i64,

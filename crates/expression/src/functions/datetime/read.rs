@@ -1,8 +1,8 @@
-//! `to_date` and `to_timestamp` of a text and a template: PostgreSQL's `DCH_from_char`.
+//! `to_date` and `to_timestamp` with a template: PostgreSQL's `DCH_from_char`.
 //!
-//! The template is walked piece by piece. A pattern takes a number or a name from the text; a separator or
-//! blank of the template takes one separator or blank if there is one; any other character of it takes a
-//! character, whichever it is. Under `FX` blanks are not skipped. The fields are then put together to a date
+//! The template is processed piece by piece. A pattern consumes a number or a name of the text; a separator
+//! or blank of the template consumes one separator or blank if there is one; any other character consumes
+//! one character, whatever it is. Under `FX` blanks are not skipped. The fields are then combined to a date
 //! and a time.
 
 use weft_types::calendar::{
@@ -66,7 +66,7 @@ fn to_date(arguments: Arguments<'_, '_>) -> Result<Value, SqlError> {
         .ok_or_else(|| out_of_range(format!("date out of range: \"{whole}\"")))
 }
 
-/// What a text says.
+/// The date and time that a text denotes.
 struct Moment {
     /// 0 is 1 BC.
     year: i64,
@@ -85,7 +85,7 @@ enum Convention {
     IsoWeek,
 }
 
-/// The fields as they are read; 0 is not given.
+/// The fields as they are read; 0 means not given.
 #[derive(Default)]
 struct Fields {
     convention: Option<Convention>,
@@ -107,7 +107,7 @@ struct Fields {
     week_of_month: i64,
     day: i64,
     day_of_year: i64,
-    /// From Sunday, which is 1.
+    /// Counted from Sunday, which is 1.
     weekday: i64,
     julian: i64,
     zone_sign: i64,
@@ -154,8 +154,8 @@ impl<'t> Reader<'t> {
         blanks as i64
     }
 
-    /// A number of at most `length` characters, or of any number where nothing that follows could be part of
-    /// it. Gives how many characters it took, blanks before it included.
+    /// Reads a number of at most `length` characters, or of any length if nothing that follows could belong
+    /// to it. Returns the number of characters consumed, leading blanks included.
     fn number(
         &mut self,
         place: Option<&mut i64>,
@@ -211,7 +211,7 @@ impl<'t> Reader<'t> {
         Ok(self.at - start)
     }
 
-    /// The number of the name that the text goes on with, in any case.
+    /// Reads one of `names`, ignoring case; returns its index.
     fn name(&mut self, names: &[&str], word: &str) -> Result<i64, SqlError> {
         let rest = self.rest();
         let found = names.iter().position(|name| {
@@ -233,7 +233,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// C's `strtol`: the number at the front, if it fits 64 bits, and the characters that it has.
+/// C's `strtol`: the leading number, if it fits 64 bits, and its length in characters.
 fn leading_number(text: &str) -> (Option<i64>, usize) {
     let blanks = text.bytes().take_while(|byte| is_blank(*byte)).count();
     let behind = text.get(blanks..).unwrap_or("");
@@ -261,11 +261,11 @@ fn set(place: &mut i64, value: i64, word: &str) -> Result<(), SqlError> {
 struct PatternStep<'s> {
     word: &'s str,
     ordinal: bool,
-    /// A number here takes all digits that there are.
+    /// Whether a number here takes all digits.
     slurps: bool,
 }
 
-/// Patterns that show digits.
+/// Whether a pattern is numeric.
 fn is_number(upper: &str) -> bool {
     match upper.as_bytes() {
         [b'F', b'F', _] => true,
@@ -354,7 +354,7 @@ fn read(whole: &str, template: &str) -> Result<Moment, SqlError> {
     fields.moment(whole)
 }
 
-/// Takes a name, or a part of the zone; false if the pattern is a number.
+/// Reads a name, or part of the zone; returns false if the pattern is numeric.
 fn take_word(
     fields: &mut Fields,
     reader: &mut Reader<'_>,
@@ -393,7 +393,7 @@ fn take_word(
             set(&mut fields.month, value + 1, word)?;
         }
         "RM" => {
-            // The longest that fits.
+            // The longest match wins.
             let mut names = ROMAN;
             names.reverse();
             let value = reader.name(&names, word)?;
@@ -438,7 +438,7 @@ fn take_word(
     Ok(true)
 }
 
-/// Takes what a pattern stands for.
+/// Reads a pattern's value.
 fn take(
     fields: &mut Fields,
     reader: &mut Reader<'_>,
@@ -561,7 +561,7 @@ fn take_thousands(fields: &mut Fields, reader: &mut Reader<'_>, word: &str) -> R
     Ok(())
 }
 
-/// A year of fewer than four digits: the one nearest to 2020.
+/// Completes a year of fewer than four digits to the one nearest to 2020.
 fn near_2020(year: i64) -> i64 {
     match year {
         ..70 => year + 2000,
@@ -572,7 +572,7 @@ fn near_2020(year: i64) -> i64 {
     }
 }
 
-/// Days since 2000-01-01 of the Monday of an ISO week.
+/// The Monday of an ISO week, in days since 2000-01-01.
 fn iso_week_start(year: i64, week: i64) -> i64 {
     let fourth = days_from_civil(year, 1, 4);
     // 2000-01-01 is a Saturday.
@@ -692,7 +692,7 @@ impl Fields {
         Ok(date)
     }
 
-    /// The year, from years and centuries.
+    /// The year, combined from year and century.
     fn year_of_century(&self) -> Option<i64> {
         let century = match self.before_christ {
             0 => self.century,
@@ -715,7 +715,7 @@ impl Fields {
     }
 }
 
-/// A date being put together.
+/// A date under construction.
 struct ReadDate {
     year: i64,
     month: i64,

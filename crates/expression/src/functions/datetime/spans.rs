@@ -27,7 +27,7 @@ pub static SPANS: &[Entry] = &[
         let (one, other) = (micros(a, 0)?, micros(a, 1)?);
         age(one, other, one < other)
     }),
-    // Immutable in PostgreSQL, although the zone decides.
+    // Immutable in PostgreSQL, although the result depends on the time zone.
     function("age", &[Is(TimestampTz), Is(TimestampTz)], SPAN, |context, a| {
         let (one, other) = (micros(a, 0)?, micros(a, 1)?);
         let local = |utc| local_of_utc(utc, &context.zone);
@@ -117,11 +117,10 @@ fn done(span: Option<Interval>) -> Result<Value, SqlError> {
     span.map(Value::Interval).ok_or_else(interval_out_of_range)
 }
 
-/// Years, months and days between, as people count them. `earlier` says whether the first instant is the
-/// earlier one: the signs then change.
+/// The difference in calendar years, months and days. The signs are inverted if `earlier`: the first
+/// instant is the earlier one.
 fn age(one: i64, other: i64, earlier: bool) -> Result<Value, SqlError> {
-    // PostgreSQL 15 takes infinity as the number that stands for it; -infinity is beyond what it can take
-    // apart.
+    // PostgreSQL 15 decomposes infinity like the number that represents it; -infinity is out of its range.
     if one == i64::MIN || other == i64::MIN {
         return Err(out_of_range("timestamp out of range"));
     }
@@ -201,7 +200,7 @@ fn justify_interval(span: Interval) -> Option<Interval> {
     })
 }
 
-/// Where a period ends that is given by its begin and its end or length.
+/// The end of a period that is given by its start and its end or length.
 fn end_of(context: &Context<'_>, start: &ValueRef<'_>, end: &ValueRef<'_>) -> Result<Value, SqlError> {
     Ok(match (start, end) {
         (ValueRef::Timestamp(at), ValueRef::Interval(span)) => Value::Timestamp(plus(*at, *span)?),
@@ -217,7 +216,7 @@ fn end_of(context: &Context<'_>, start: &ValueRef<'_>, end: &ValueRef<'_>) -> Re
     })
 }
 
-/// SQL's OVERLAPS, where one end of a period may be unknown and the answer still known.
+/// SQL's OVERLAPS, which may be decidable even if one end of a period is unknown.
 fn overlaps(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value, SqlError> {
     let [first, first_end, second, second_end] = arguments else {
         return Err(misfit());
@@ -227,7 +226,7 @@ fn overlaps(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value
         end_of(context, second, second_end)?,
     );
     let greater = |a: &ValueRef<'_>, b: &ValueRef<'_>| compare_ref(a, b) == Some(Ordering::Greater);
-    // The earlier of begin and end first; an unknown one last.
+    // The earlier of start and end first; an unknown one last.
     let ordered = |start: &ValueRef<'_>, end: &ValueRef<'_>| match start.is_null() || greater(start, end) {
         true => (end.to_value(), start.to_value()),
         false => (start.to_value(), end.to_value()),
@@ -246,7 +245,7 @@ fn overlaps(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value
         if less(late, early_end) {
             return Value::Bool(true);
         }
-        // It does not; that is all unless the later period's end is unknown.
+        // It does not; the answer is false unless the later period's end is unknown.
         match late_end.is_null() {
             true => Value::Null,
             false => Value::Bool(false),
@@ -255,7 +254,7 @@ fn overlaps(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value
     Ok(match compare_ref(&first.as_ref(), &second.as_ref()) {
         Some(Ordering::Greater) => meets(&first, &second_end, &first_end),
         Some(Ordering::Less) => meets(&second, &first_end, &second_end),
-        // Both begin at once: they overlap, unless both ends are unknown.
+        // Both begin at the same time: they overlap, unless both ends are unknown.
         _ if first_end.is_null() || second_end.is_null() => Value::Null,
         _ => Value::Bool(true),
     })

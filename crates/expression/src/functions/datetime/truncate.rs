@@ -79,7 +79,7 @@ fn named(arguments: Arguments<'_, '_>, ty: &SqlType) -> Result<(String, Part), S
     }
 }
 
-/// Cuts off what is below a part; `None` for parts that nothing can be cut to.
+/// Truncates to a field; `None` for fields that cannot be truncated to.
 fn cut(part: Part, local: i64) -> Option<i64> {
     let mut shown = Shown::of(local);
     let since = |year: i64, length: i64| match year > 0 {
@@ -168,7 +168,7 @@ fn trunc_at(arguments: Arguments<'_, '_>, zone: &TimeZone) -> Result<Value, SqlE
     let offset = i64::from(zone.offset_at(utc)) * 1_000_000;
     let local = utc.checked_add(offset).ok_or_else(timestamp_out_of_range)?;
     let cut = cut(part, local).ok_or_else(|| unsupported(&word, &TimestampTz))?;
-    // Within an hour the offset stays; a day begins with the offset of its own.
+    // Truncation within an hour keeps the offset; a day begins with its own.
     let within_hour = matches!(
         part,
         Part::Hour | Part::Minute | Part::Second | Part::Milliseconds | Part::Microseconds
@@ -214,7 +214,7 @@ fn trunc_interval(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value
     }))
 }
 
-/// The begin of the stride that a timestamp lies in, strides counted from an origin.
+/// The start of the stride that contains a timestamp, counting strides from an origin.
 fn bin(arguments: Arguments<'_, '_>) -> Result<i64, SqlError> {
     let stride = interval(arguments, 0)?;
     let (at, origin) = (micros(arguments, 1)?, micros(arguments, 2)?);
@@ -242,7 +242,7 @@ fn bin(arguments: Arguments<'_, '_>) -> Result<i64, SqlError> {
         .ok_or_else(timestamp_out_of_range)
 }
 
-/// Microseconds rounded to so many digits of a second, half away from zero.
+/// Rounds microseconds to `digits` decimal places of a second, half away from zero.
 pub(super) fn rounded(micros: i64, digits: i32) -> Option<i64> {
     let unit = 10_i64.pow(6 - digits.clamp(0, 6) as u32);
     let up = micros.unsigned_abs().checked_add(unit as u64 / 2)?;

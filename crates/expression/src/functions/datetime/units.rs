@@ -1,10 +1,10 @@
-//! The words for parts of dates and times: `year`, `dow`, `epoch`.
+//! The names of date and time fields: `year`, `dow`, `epoch`.
 
 use weft_types::{SqlError, SqlType};
 
 use super::values::invalid;
 
-/// A part of a date or time.
+/// A field of a date or time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
     Microseconds,
@@ -29,7 +29,7 @@ pub(super) enum Part {
     Zone,
     ZoneHour,
     ZoneMinute,
-    /// A word of dates that names no part: `today`, `infinity`.
+    /// A date keyword that names no field: `today`, `infinity`.
     Reserved,
 }
 
@@ -38,7 +38,7 @@ use Part::{
     Milliseconds, Minute, Month, Quarter, Reserved, Second, Week, Year, Zone, ZoneHour, ZoneMinute,
 };
 
-/// Words of intervals, told by their first ten letters.
+/// Interval units, distinguished by their first ten letters.
 #[rustfmt::skip]
 const WORDS: &[(&str, Part)] = &[
     ("c", Century), ("cent", Century), ("centuries", Century), ("century", Century), ("d", Day),
@@ -56,7 +56,7 @@ const WORDS: &[(&str, Part)] = &[
     ("years", Year), ("yr", Year), ("yrs", Year),
 ];
 
-/// Words of dates.
+/// Fields of dates.
 #[rustfmt::skip]
 const DATE_WORDS: &[(&str, Part)] = &[
     ("dow", Dow), ("doy", Doy), ("epoch", Epoch), ("isodow", IsoDow), ("isoyear", IsoYear), ("j", Julian),
@@ -64,7 +64,7 @@ const DATE_WORDS: &[(&str, Part)] = &[
     ("today", Reserved), ("tomorrow", Reserved), ("yesterday", Reserved), ("allballs", Reserved),
 ];
 
-/// The part that a word means, in lower case; with `dates` also those of dates.
+/// The field that a lower-case word names; with `dates`, fields of dates too.
 pub(super) fn part(word: &str, dates: bool) -> Option<Part> {
     let key = word.get(..10).unwrap_or(word);
     let find = |words: &[(&str, Part)]| {
@@ -76,7 +76,7 @@ pub(super) fn part(word: &str, dates: bool) -> Option<Part> {
     find(WORDS).or_else(|| if dates { find(DATE_WORDS) } else { None })
 }
 
-/// 22023 for a word that means no part.
+/// 22023 for a word that names no field.
 pub(super) fn unknown(word: &str, ty: &SqlType) -> SqlError {
     invalid(format!(
         "unit \"{word}\" not recognized for type {}",
@@ -84,7 +84,7 @@ pub(super) fn unknown(word: &str, ty: &SqlType) -> SqlError {
     ))
 }
 
-/// 0A000 for a part that the type has not.
+/// 0A000 for a field that the type does not have.
 pub(super) fn unsupported(word: &str, ty: &SqlType) -> SqlError {
     SqlError::unsupported(format!(
         "unit \"{word}\" not supported for type {}",

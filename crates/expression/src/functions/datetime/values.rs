@@ -49,7 +49,7 @@ pub(super) const fn is_infinite(micros: i64) -> bool {
     micros == i64::MAX || micros == i64::MIN
 }
 
-/// A strict function, immutable unless said otherwise.
+/// A strict function, immutable unless stated otherwise.
 pub(super) const fn function(
     name: &'static str,
     arguments: &'static [Arg],
@@ -69,7 +69,7 @@ pub(super) const fn function(
     }
 }
 
-/// The same, depending on the session's zone or clock.
+/// The same, but dependent on the session's zone or clock.
 pub(super) const fn stable(
     name: &'static str,
     arguments: &'static [Arg],
@@ -82,7 +82,7 @@ pub(super) const fn stable(
     }
 }
 
-/// An operator between two operands.
+/// An infix operator.
 pub(super) const fn infix(
     name: &'static str,
     arguments: &'static [Arg],
@@ -95,7 +95,7 @@ pub(super) const fn infix(
     }
 }
 
-/// Exchanges the first two arguments.
+/// Swaps the first two arguments.
 pub(super) fn swapped<'v>(arguments: Arguments<'_, 'v>) -> Result<[ValueRef<'v>; 2], SqlError> {
     match arguments {
         [first, second] => Ok([second.clone(), first.clone()]),

@@ -1,4 +1,4 @@
-//! `AT TIME ZONE`: between what clocks show and instants.
+//! `AT TIME ZONE`: conversion between local time and instants.
 
 use weft_types::calendar::{is_finite_timestamp, local_of_utc, timestamp_out_of_range, utc_of_local};
 use weft_types::{Interval, OffsetFault, SqlError, SqlType, TimeZone, Value};
@@ -36,7 +36,7 @@ pub(super) fn zone_of(name: &str) -> Result<TimeZone, SqlError> {
     }
 }
 
-/// The zone of `make_timestamptz`: a number is an offset east of Greenwich and has a sign.
+/// The zone of `make_timestamptz`: a numeric offset is signed and counts east of Greenwich.
 pub(super) fn numeric_zone_of(name: &str) -> Result<TimeZone, SqlError> {
     match name.as_bytes().first() {
         Some(b'0'..=b'9') => {
@@ -56,7 +56,7 @@ pub(super) fn numeric_zone_of(name: &str) -> Result<TimeZone, SqlError> {
     }
 }
 
-/// `XYZ+3`, `<+03>-3`, `+3`: an offset west of Greenwich behind an optional name, which may be anything.
+/// `XYZ+3`, `<+03>-3`, `+3`: an offset west of Greenwich after an optional, arbitrary name.
 fn posix(name: &str) -> Result<Option<TimeZone>, SqlError> {
     let offset = match name.strip_prefix('<') {
         Some(quoted) => quoted.split_once('>').map(|(_, offset)| offset),
@@ -94,7 +94,7 @@ fn posix(name: &str) -> Result<Option<TimeZone>, SqlError> {
     match rest.chars().next() {
         None => Ok(Some(TimeZone::Fixed(sign * seconds))),
         Some(',') => Ok(None),
-        // `EST5EDT` and the like: those that have a name of their own were found by it.
+        // `EST5EDT` and the like; those that are zone names were already found.
         Some(_) => Err(SqlError::unsupported(
             "POSIX time zones with daylight saving time are not supported",
         )),
@@ -113,7 +113,7 @@ fn fixed_zone(span: Interval) -> Result<TimeZone, SqlError> {
     Ok(TimeZone::Fixed(seconds))
 }
 
-/// A zone that is only looked at where it matters: infinity is the same in all.
+/// A zone that is resolved only if needed: infinity is the same in every zone.
 type Zone<'a> = &'a dyn Fn() -> Result<TimeZone, SqlError>;
 
 fn to_instant(

@@ -1,4 +1,4 @@
-//! Formats: numbers by pictures (9.8), and `format()` (9.4.1).
+//! Formatting: numbers by template (9.8), and `format()` (9.4.1).
 
 mod number;
 mod picture;

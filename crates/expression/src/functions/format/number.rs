@@ -1,27 +1,27 @@
-//! A number's digits laid out by a picture.
+//! Formatting a number's digits by a template.
 
 use super::picture::{Picture, Place, Token};
 
-/// A number as a picture takes it.
+/// A number prepared for formatting.
 pub(super) struct Digits {
-    /// Its digits with a point, without a sign.
+    /// Its digits with the decimal point, without a sign.
     pub(super) text: Vec<u8>,
     pub(super) negative: bool,
-    /// How many more digits in front of the point the picture has.
+    /// How many more digits before the point the template has.
     pub(super) missing: usize,
 }
 
-/// The layout of one number.
+/// The state of formatting one number.
 struct Layout<'a> {
     picture: &'a Picture,
     digits: &'a Digits,
     out: String,
-    /// The next digit.
+    /// Index of the next digit.
     next: usize,
-    /// The place in the picture.
+    /// Position in the template.
     place: usize,
     place_count: usize,
-    /// The last digit behind the point that is not 0, or the point, where blanks are left out.
+    /// Index of the last nonzero digit after the point, or of the point; only under `FM`.
     last: Option<usize>,
     sign_place: Option<Place>,
     brackets: bool,
@@ -29,13 +29,13 @@ struct Layout<'a> {
     in_number: bool,
 }
 
-/// Lays a number out.
+/// Formats a number.
 pub(super) fn lay_out(picture: &Picture, digits: &Digits) -> String {
     let mut layout = Layout::new(picture, digits);
     for token in &picture.tokens {
         layout.token(*token);
     }
-    // Behind the last digit PostgreSQL writes what ends its text.
+    // PostgreSQL writes a NUL, which ends its string, after the last digit.
     if let Some(end) = layout.out.find('\0') {
         layout.out.truncate(end);
     }
@@ -82,7 +82,7 @@ impl<'a> Layout<'a> {
         self.last.is_some_and(|last| self.digit(last) == b'.')
     }
 
-    /// A single 0 in front of the point, which is not shown.
+    /// A single 0 before the point, which is not shown.
     fn hidden_zero(&self) -> bool {
         !self.picture.zero && self.next == 0 && self.digit(0) == b'0' && self.picture.post != 0
     }
@@ -153,7 +153,7 @@ impl<'a> Layout<'a> {
             if digit == b'.' {
                 self.out.push('.');
             } else if self.last.is_some_and(|last| self.next > last) && token != Token::Zero {
-                // Not shown.
+                // A trailing zero, which is not shown.
             } else if self.hidden_zero() {
                 match self.picture.fill {
                     false => self.out.push(' '),
@@ -170,9 +170,9 @@ impl<'a> Layout<'a> {
         self.place += 1;
     }
 
-    /// What stands behind the last digit.
+    /// Writes what follows the last digit.
     fn ending(&mut self) {
-        // One is counted too many, so that nothing is below 0.
+        // Offset by one, to avoid underflow.
         let extra = usize::from(self.digits.missing > 0) + usize::from(self.picture.point);
         let mut end = self.place_count + extra;
         if self.last == Some(self.next) {
@@ -201,7 +201,7 @@ fn last_relevant(picture: &Picture, digits: &Digits) -> Option<usize> {
     Some(last)
 }
 
-/// The ending of an ordinal number.
+/// The suffix of an ordinal number.
 fn ordinal(digits: &[u8]) -> &'static str {
     match digits {
         [.., b'1', _] => "th",

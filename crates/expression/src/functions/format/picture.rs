@@ -1,4 +1,5 @@
-//! Pictures of numbers: `FM999,990.00` and the like, read into tokens and what they say together.
+//! Number templates (`FM999,990.00` and the like), parsed into tokens and their combined
+//! properties.
 
 use weft_types::{SqlError, SqlState};
 
@@ -25,13 +26,13 @@ pub(super) enum Token {
     /// `TH` (`true`) or `th`
     Ordinal(bool),
     Shift,
-    /// Known, but of no effect.
+    /// Recognized, but without effect.
     Nothing,
-    /// A character that goes as it is.
+    /// A literal character.
     Is(char),
 }
 
-/// Spelled in capitals or in small letters, longer ones before their beginnings.
+/// Matched in upper or lower case, each word before its prefixes.
 const WORDS: &[(&str, Token)] = &[
     ("EEEE", Token::Scientific),
     ("FM", Token::Fill),
@@ -55,29 +56,29 @@ const WORDS: &[(&str, Token)] = &[
     ("9", Token::Nine),
 ];
 
-/// Where `S` puts the sign.
+/// Where `S` places the sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Front,
     Behind,
 }
 
-/// What a picture says.
+/// A parsed template.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Picture {
     pub(super) tokens: Vec<Token>,
-    /// Digits in front of the point.
+    /// Digits before the point.
     pub(super) pre: usize,
-    /// Digits behind the point.
+    /// Digits after the point.
     pub(super) post: usize,
-    /// Digits behind `V`.
+    /// Digits after `V`.
     pub(super) shift: usize,
     pub(super) sign_place: Option<Place>,
-    /// Digits in front of `S`.
+    /// Digits before `S`.
     pub(super) pre_sign: usize,
-    /// The place of the first `0`, from 0.
+    /// The position of the first `0`, from 0.
     pub(super) zero_start: usize,
-    /// The place behind the last `0`.
+    /// The position after the last `0`.
     pub(super) zero_end: usize,
     pub(super) zero: bool,
     pub(super) point: bool,
@@ -97,7 +98,7 @@ fn refused(message: &str) -> SqlError {
 }
 
 impl Picture {
-    /// Reads a picture.
+    /// Parses a template.
     pub(super) fn read(text: &str) -> Result<Picture, SqlError> {
         let mut picture = Picture::default();
         let mut rest = text;
@@ -122,7 +123,7 @@ impl Picture {
         Ok(picture)
     }
 
-    /// Takes the characters up to a double quote; what is behind it is left.
+    /// Takes the characters up to a double quote; returns what follows it.
     fn quoted<'a>(&mut self, quoted: &'a str) -> &'a str {
         let mut characters = quoted.chars();
         while let Some(character) = characters.next() {
@@ -244,7 +245,7 @@ impl Picture {
     }
 }
 
-/// The word that a picture begins with, and what is behind it.
+/// The token at the start of the text, and the rest.
 fn word(rest: &str) -> Option<(Token, &str)> {
     for (word, token) in WORDS {
         if let Some(behind) = rest.strip_prefix(word) {

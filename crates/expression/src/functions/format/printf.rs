@@ -1,4 +1,5 @@
-//! `format()`: `%s`, `%I` and `%L` take arguments, with a position, a width and `-` for the left.
+//! `format()`: `%s`, `%I` and `%L` format arguments, with a position, a width and `-` for left
+//! alignment.
 
 use weft_types::{SqlError, SqlState, ValueRef};
 
@@ -19,7 +20,7 @@ pub static ENTRIES: &[Entry] = &[
         .stable(),
 ];
 
-/// A directive as it is written.
+/// A directive as written.
 #[derive(Default)]
 struct Directive {
     /// `n$`: the argument.
@@ -60,7 +61,7 @@ impl Reader<'_> {
         self.rest = self.rest.get(character.len_utf8()..).unwrap_or_default();
     }
 
-    /// Digits, if there are some; something must follow them.
+    /// Reads digits, if there are any; something must follow them.
     fn number(&mut self) -> Result<Option<i64>, SqlError> {
         let mut value: Option<i64> = None;
         while let Some(digit) = self.peek()?.to_digit(10) {
@@ -78,7 +79,7 @@ impl Reader<'_> {
         let mut directive = Directive::default();
         if let Some(number) = self.number()? {
             if self.peek()? != '$' {
-                // It was a width.
+                // The number was a width.
                 directive.width = Width::Is(number);
                 return Ok(directive);
             }
@@ -116,7 +117,7 @@ fn position(number: i64) -> Result<usize, SqlError> {
     }
 }
 
-/// The arguments, and which comes next.
+/// The arguments and the index of the next one.
 struct Given<'a, 'v> {
     arguments: Arguments<'a, 'v>,
     next: usize,

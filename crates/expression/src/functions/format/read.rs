@@ -1,8 +1,8 @@
-//! A number read by a picture: what `to_number` takes from a text.
+//! Reading a number by a template: `to_number`.
 
 use super::picture::{Picture, Place, Token};
 
-/// A text that is read.
+/// The state of reading a text.
 struct Reading<'a> {
     picture: &'a Picture,
     text: &'a [u8],
@@ -14,7 +14,7 @@ struct Reading<'a> {
     point: bool,
 }
 
-/// The number in a text as it is written, and its digits behind the point.
+/// The number in a text, as a numeric literal, and its count of digits after the point.
 pub(super) fn read(text: &str, picture: &Picture) -> (String, usize) {
     let mut reading = Reading {
         picture,
@@ -49,7 +49,7 @@ impl Reading<'_> {
         self.at >= self.text.len()
     }
 
-    /// Passes over one character.
+    /// Skips one character.
     fn skip(&mut self) {
         self.at += 1;
         while self.peek() & 0xc0 == 0x80 {
@@ -57,7 +57,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Passes over characters that belong to no number.
+    /// Skips characters that cannot belong to a number.
     fn skip_other(&mut self, count: usize) {
         for _ in 0..count {
             if self.ended() || b"0123456789.,+-".contains(&self.peek()) {
@@ -73,7 +73,8 @@ impl Reading<'_> {
                 self.part(token);
                 self.at += 1;
             }
-            // In front of the number and filled, it is not looked for. No digit is ever in the number here.
+            // Under `FM`, PostgreSQL skips a separator before the number, and `num_in` is never set
+            // while reading.
             Token::Comma | Token::Group if !self.picture.fill && self.peek() == b',' => self.at += 1,
             Token::Currency => self.skip_other(1),
             Token::Ordinal(_) if !self.picture.point => self.skip_other(2),
@@ -95,7 +96,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A digit or the point, and signs around.
+    /// Reads a digit or the point, and signs around it.
     fn part(&mut self, token: Token) {
         if self.peek() == b' ' {
             self.at += 1;
@@ -140,7 +141,7 @@ impl Reading<'_> {
             return;
         }
         if picture.sign && taken {
-            // A sign right behind what was just read.
+            // A sign right after what was just read.
             if let Some(sign @ (b'-' | b'+')) = self.text.get(self.at + 1) {
                 self.sign = *sign;
                 self.at += 1;

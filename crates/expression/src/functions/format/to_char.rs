@@ -62,7 +62,7 @@ fn to_char(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     made(lay_out(&picture, &digits))
 }
 
-/// The digits of a number as it is written, or `#` if they are too many for the picture.
+/// A number's digits, or `#` if there are too many for the template.
 fn fitted(shown: &str, picture: &Picture) -> Digits {
     let (negative, digits) = match shown.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -83,7 +83,7 @@ fn fitted(shown: &str, picture: &Picture) -> Digits {
     }
 }
 
-/// Ten to a power.
+/// Ten raised to a power.
 fn power_of_ten(exponent: i64) -> Result<Numeric, SqlError> {
     Numeric::parse(&format!("1e{exponent}"))
 }
@@ -107,7 +107,7 @@ fn integer_digits(value: &Value, picture: &mut Picture) -> Result<String, SqlErr
     let small = matches!(value, Value::Int4(_));
     let factor = factor.filter(|factor| !small || *factor <= i64::from(i32::MAX));
     let shifted = factor.and_then(|factor| match small {
-        // As PostgreSQL 15, which does not look whether an integer fits.
+        // PostgreSQL 15 does not check this integer for overflow.
         true => Some(i64::from(number.wrapping_mul(factor) as i32)),
         false => number.checked_mul(factor),
     });
@@ -128,7 +128,7 @@ fn integer_digits(value: &Value, picture: &mut Picture) -> Result<String, SqlErr
     Ok(shown)
 }
 
-/// The digits of a float, so many of them as its type has for sure.
+/// A float's digits, limited to the significant digits that its type guarantees.
 fn float_digits(value: f64, sure: usize, single: bool, picture: &mut Picture) -> String {
     let mut shifted = value;
     if picture.shifts {
@@ -153,7 +153,7 @@ fn fixed(value: f64, digits: usize) -> String {
     format!("{value:.digits$}")
 }
 
-/// A number in Roman digits; none beyond 1 to 3999.
+/// A number in Roman numerals; `None` outside 1 to 3999.
 fn roman(value: &ValueRef<'_>) -> Result<Option<String>, SqlError> {
     let owned = value.to_value();
     let from = owned.sql_type().ok_or_else(foreign)?;
@@ -190,7 +190,7 @@ fn roman(value: &ValueRef<'_>) -> Result<Option<String>, SqlError> {
     Ok(Some(out))
 }
 
-/// Columns that a Roman number takes.
+/// Width of a Roman numeral.
 const ROMAN_WIDTH: usize = 15;
 
 fn lay_out_roman(picture: &Picture, number: &Option<String>) -> String {
@@ -211,7 +211,7 @@ fn lay_out_roman(picture: &Picture, number: &Option<String>) -> String {
             }
             Token::Comma | Token::Group | Token::Minus | Token::Plus if !picture.fill => out.push(' '),
             Token::Currency => out.push(' '),
-            // Where the sign should be PostgreSQL ends its text: there is none.
+            // PostgreSQL writes a NUL sign here, which ends its string.
             Token::AnySign => break,
             Token::Is(character) => out.push(*character),
             _ => {}
@@ -233,7 +233,7 @@ fn lay_out_scientific(picture: &Picture, value: &ValueRef<'_>) -> Result<String,
     Ok(match shown {
         Some(shown) if shown.starts_with('-') => shown,
         Some(shown) => format!(" {shown}"),
-        // No number: the sign, the point and the exponent are counted, too.
+        // Not a number: the width includes the sign, the point and the exponent.
         None => {
             let mut out = vec![b'#'; picture.pre + picture.post + 6];
             for (at, byte) in [(0, b' '), (picture.pre + 1, b'.')] {
@@ -257,7 +257,7 @@ fn scientific_float(value: f64, digits: usize) -> Option<String> {
     Some(format!("{significand}e{sign}{:02}", exponent.abs()))
 }
 
-/// The significand is rounded after the exponent is told: it may become 10.
+/// The significand is rounded after the exponent is determined, so that it may become 10.
 fn scientific(value: &Numeric, digits: usize) -> Result<String, SqlError> {
     let mut exponent: i64 = 0;
     let mut plain = String::new();
@@ -296,7 +296,7 @@ fn to_number(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let scale = i16::try_from(post).unwrap_or(i16::MAX);
     let number = Numeric::parse(&digits)?.apply_spec(NumericSpec { precision, scale })?;
     Ok(Value::Numeric(match picture.shifts {
-        // With the digits of PostgreSQL's power.
+        // Uses the scale of PostgreSQL's `power`.
         true => {
             let ten = Numeric::parse("10")?;
             let shift = Numeric::parse(&format!("-{}", picture.shift))?;

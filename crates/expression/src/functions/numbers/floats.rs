@@ -1,5 +1,5 @@
-//! Functions and operators of floats. Rules are those of PostgreSQL's `float.c`: a finite operation that
-//! overflows or vanishes is an error.
+//! Functions and operators of floats, by the rules of PostgreSQL's `float.c`: overflow and underflow of
+//! finite operands are errors.
 
 use weft_types::range::{division_by_zero, out_of_range};
 pub(super) use weft_types::range::{float_overflow as overflow, float_underflow as underflow};
@@ -122,7 +122,7 @@ fn either(arguments: Arguments<'_, '_>, number: usize) -> Result<f64, SqlError> 
     }
 }
 
-/// The same operation between `real` and `double precision`.
+/// An operation with a `real` and a `double precision` operand.
 macro_rules! mixed {
     ($kernel:expr) => {
         Kernel::Values(|context, arguments| {
@@ -184,7 +184,7 @@ fn sign(value: f64) -> f64 {
     } else if value < 0.0 {
         -1.0
     } else {
-        // Of NaN too, as in PostgreSQL.
+        // Also for NaN, as in PostgreSQL.
         0.0
     }
 }
@@ -238,7 +238,7 @@ fn finite_as(value: f64, result: f64) -> Result<f64, SqlError> {
     Ok(result)
 }
 
-/// The cube root as the GNU C library computed it up to release 2.40, with which PostgreSQL 15 was built: a
+/// The cube root as computed by the GNU C library up to release 2.40, with which PostgreSQL 15 was built: a
 /// polynomial and one step of Halley's method, sometimes off in the last digit (the root of 27).
 fn cube_root(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
@@ -258,7 +258,7 @@ fn cube_root(value: f64) -> f64 {
     let tail = 2.114_994_941_673_713 - (2.446_931_225_635_344_4 - tail * x) * x;
     let guess = 0.354_895_765_043_919_84 + (1.508_191_937_815_849 - tail * x) * x;
     let cube = guess * guess * guess;
-    // Roots of 2 and 4 and what they are the inverse of.
+    // Cube roots of 2 and 4, and their inverses.
     let factor = match exponent % 3 {
         -2 => 0.629_960_524_947_436_5,
         -1 => 0.793_700_525_984_099_7,
@@ -267,7 +267,7 @@ fn cube_root(value: f64) -> f64 {
         _ => 1.0,
     };
     let root = guess * (cube + 2.0 * fraction) / (2.0 * cube + fraction) * factor;
-    // The root of a float is never subnormal: the power of two is exact.
+    // The cube root of a float is never subnormal: the power of two is exact.
     let scale = f64::from_bits(((exponent / 3 + 1023) as u64) << 52);
     (root * scale).copysign(value)
 }
@@ -308,10 +308,10 @@ const WIDTH_BUCKET: Kernel = Kernel::Values(|_, arguments| {
     } else if behind {
         above()?
     } else {
-        // As PostgreSQL 15: a quotient that rounds to 1 gives the bucket behind the last.
+        // As in PostgreSQL 15, a quotient that rounds to 1 yields the bucket after the last.
         let part = f64::from(count) * (value - low) / (high - low);
         let bucket = (part + 1.0).trunc();
-        // What the processor makes of a number beyond 32 bits.
+        // The processor's result for a number beyond 32 bits.
         if (-2_147_483_648.0..2_147_483_648.0).contains(&bucket) {
             bucket as i32
         } else {

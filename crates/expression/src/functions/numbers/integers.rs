@@ -7,7 +7,7 @@ use super::{columns, plain};
 use crate::functions::arguments::{self, Arguments, entries};
 use crate::table::{Entry, Kernel};
 
-/// A shift's distance counts in the width of the type, as the processor does it.
+/// The shift distance modulo the width of the type, as processors compute it.
 fn distance(by: i32, bits: u32) -> u32 {
     by.rem_euclid(bits as i32) as u32
 }
@@ -84,7 +84,7 @@ macro_rules! integer_family {
             /// `-value`
             ///
             /// # Errors
-            /// 22003 for the least number.
+            /// 22003 for the smallest value.
             #[inline]
             pub fn neg(value: $int) -> Result<$int, SqlError> {
                 value.checked_neg().ok_or_else(beyond)
@@ -126,7 +126,7 @@ macro_rules! integer_family {
                 Kernel::Values(|_, arguments| one(arguments, |value| Some(!value)));
             pub(super) const SHL: Kernel = Kernel::Values(|_, arguments| {
                 let by = distance(arguments::int4(arguments, 1)?, <$int>::BITS.max(32));
-                // A smallint is shifted as an integer, then cut.
+                // A smallint is shifted as an integer, then truncated.
                 one(arguments, |value| Some((i64::from(value) << by) as $int))
             });
             pub(super) const SHR: Kernel = Kernel::Values(|_, arguments| {

@@ -4,8 +4,8 @@
 //! - `floats`: of `real` and `double precision`; `trigonometry`: angles in radians and degrees.
 //! - `numerics`: of `numeric`.
 //!
-//! The modules [`int2`] to [`float8`] have the arithmetic of each type as plain functions; the entries of the
-//! table are made of the same computations.
+//! The modules [`int2`] to [`float8`] have each type's arithmetic as plain functions; the entries of the
+//! table use the same computations.
 
 mod floats;
 mod integers;
@@ -19,14 +19,14 @@ pub use integers::{int2, int4, int8};
 pub use numerics::ENTRIES as NUMERICS;
 pub use trigonometry::ENTRIES as TRIGONOMETRY;
 
-/// A function of two numbers for callers that have them as such, from a computation that gives
-/// `(value, whether there is none)` and one that says why there is none.
+/// A function of two plain numbers, from a computation that returns `(value, failed)` and one that builds
+/// the error.
 macro_rules! plain {
     ($(#[doc = $doc:literal])+ $name:ident, $ty:ty, $compute:expr, $fail:expr) => {
         $(#[doc = $doc])+
         ///
         /// # Errors
-        /// 22003, and 22012 for quotients.
+        /// 22003, and 22012 for division by zero.
         #[inline]
         pub fn $name(a: $ty, b: $ty) -> Result<$ty, SqlError> {
             match $compute(a, b) {
@@ -38,7 +38,7 @@ macro_rules! plain {
 }
 pub(crate) use plain;
 
-/// A loop over columns and the computation of one value, from one closure: `(value, whether there is none)`.
+/// A column loop and the computation of a single value, from one closure that returns `(value, failed)`.
 macro_rules! columns {
     ($variant:ident, $reader:ident, $compute:expr, $fail:expr) => {
         crate::table::Kernel::Columns(

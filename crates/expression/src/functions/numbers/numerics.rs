@@ -32,11 +32,11 @@ macro_rules! of_two {
     };
 }
 
-/// Most digits before the point, and behind it.
+/// Most digits before and after the point.
 const DIGITS_BEFORE_MAX: i32 = 131_073;
 const DIGITS_BEHIND_MAX: i32 = 16_383;
 
-/// Digits are cut to what a number can have, as PostgreSQL does.
+/// The digit count is clamped to a `numeric`'s limits, as in PostgreSQL.
 macro_rules! to_digits {
     ($compute:expr) => {
         Kernel::Values(|_, arguments| {
@@ -97,7 +97,7 @@ const WIDTH_BUCKET: Kernel = Kernel::Values(|_, arguments| {
     if order.is_eq() {
         return Err(invalid("lower bound cannot equal upper bound"));
     }
-    // Relations in a range that ascends; in one that descends both are reversed.
+    // Comparisons for an ascending range; for a descending one both are reversed.
     let (from_low, from_high) = if order.is_lt() {
         (value.compare(low), value.compare(high))
     } else {
@@ -117,9 +117,9 @@ fn above(count: i32) -> Result<i32, SqlError> {
     count.checked_add(1).ok_or_else(|| out_of_range(&Int4))
 }
 
-/// Bounds are `low` and `high` in either order, the value is between them.
+/// The bucket of a value between the bounds `low` and `high`, which may be in either order.
 fn inside(value: &Numeric, low: &Numeric, high: &Numeric, count: i32) -> Result<i32, SqlError> {
-    // As PostgreSQL 15: a quotient that rounds up to the count gives the bucket behind the last.
+    // As in PostgreSQL 15, a quotient that rounds up to the count yields the bucket after the last.
     let offset = value.sub(low)?.mul(&Numeric::from(count))?;
     let part = offset.div(&high.sub(low)?)?;
     let bucket = part.add(&Numeric::from(1))?.floor()?.to_i64()?;

@@ -1,6 +1,6 @@
 //! Angles, in radians and in degrees, and hyperbolic functions.
 //!
-//! In degrees the results at multiples of 30 and 45 are exact, as in PostgreSQL's `float.c`.
+//! In degrees, results at multiples of 30 and 45 are exact, as in PostgreSQL's `float.c`.
 
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
@@ -15,7 +15,7 @@ fn out_of_range() -> SqlError {
     SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "input is out of range")
 }
 
-/// An angle that is no number of turns is an error.
+/// An infinite angle is an error.
 fn of_angle(angle: f64, compute: fn(f64) -> f64) -> Computed {
     if angle.is_nan() {
         return Ok(f64::NAN);
@@ -40,12 +40,12 @@ fn sine_of_30() -> f64 {
     (30.0 * RADIANS_PER_DEGREE).sin()
 }
 
-/// The sine of 0 to 30 degrees.
+/// The sine of an angle from 0 to 30 degrees.
 fn sin_to_30(x: f64) -> f64 {
     (x * RADIANS_PER_DEGREE).sin() / sine_of_30() / 2.0
 }
 
-/// The cosine of 0 to 60 degrees.
+/// The cosine of an angle from 0 to 60 degrees.
 fn cos_to_60(x: f64) -> f64 {
     let missing = 1.0 - (x * RADIANS_PER_DEGREE).cos();
     let of_60 = 1.0 - (60.0 * RADIANS_PER_DEGREE).cos();
@@ -95,7 +95,7 @@ fn cosd(angle: f64) -> f64 {
     sign * cos_quadrant(x)
 }
 
-/// Sign and angle in the first quadrant.
+/// The sign, and the angle mapped to the first quadrant.
 fn tangent_quadrant(angle: f64) -> (f64, f64) {
     let mut x = angle % 360.0;
     let mut sign = 1.0;
@@ -179,7 +179,7 @@ fn checked_hyperbolic(x: f64, result: f64) -> Computed {
 }
 
 fn sinh(x: f64) -> Computed {
-    // PostgreSQL gives infinity where it overflows.
+    // PostgreSQL returns infinity on overflow.
     Ok(x.sinh())
 }
 
@@ -192,7 +192,7 @@ fn cosh(x: f64) -> Computed {
     }
 }
 
-/// Beyond this the root in `ln(x + sqrt(x*x + 1))` is `x` itself.
+/// From here on, the root in `ln(x + sqrt(x*x + 1))` equals `x`.
 const LARGE: f64 = (1_u64 << 28) as f64;
 
 /// As the C library computes it.

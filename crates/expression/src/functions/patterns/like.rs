@@ -1,7 +1,7 @@
-//! LIKE and ILIKE: `%` is any text, `_` one character, `\` takes the next character as it is.
+//! LIKE and ILIKE: `%` matches any text, `_` one character, `\` escapes the next character.
 //!
-//! Another escape character, or none, is `like_escape`'s matter: it writes the pattern with `\`. A pattern
-//! that ends with its escape character is refused only where matching gets to its end, as PostgreSQL does it.
+//! `like_escape` handles other escape characters, and none, by rewriting the pattern with `\`. A pattern
+//! that ends with its escape character is an error only if matching reaches its end, as in PostgreSQL.
 
 use std::cmp::Ordering;
 
@@ -59,7 +59,7 @@ pub static ENTRIES: &[Entry] = &[
     define("like_escape", &[BYTEA, BYTEA], TO_BYTEA, like_escape_bytes),
 ];
 
-/// The order of bytes, whatever the collation.
+/// Compares by bytes, whatever the collation.
 fn ordered(arguments: Arguments<'_, '_>, holds: fn(Ordering) -> bool) -> Computed {
     let order = text(arguments, 0)?.as_bytes().cmp(text(arguments, 1)?.as_bytes());
     Ok(Value::Bool(holds(order)))
@@ -104,10 +104,10 @@ fn ends_escaped() -> SqlError {
     SqlError::new(SqlState::INVALID_ESCAPE_SEQUENCE, message)
 }
 
-/// Steps between two looks at whether the statement shall end.
+/// Steps between two checks for cancellation.
 const STEPS_MAX: u32 = 1 << 16;
 
-/// Where the character behind the one at `at` begins; `TEXT` as characters of UTF-8, otherwise as bytes.
+/// The start of the next character after `at`: of UTF-8 with `TEXT`, otherwise a byte.
 fn after<const TEXT: bool>(whole: &[u8], at: usize) -> usize {
     let mut next = at + 1;
     while TEXT && whole.get(next).is_some_and(|byte| byte & 0xc0 == 0x80) {
@@ -116,11 +116,11 @@ fn after<const TEXT: bool>(whole: &[u8], at: usize) -> usize {
     next
 }
 
-/// Greedy, going back to the last `%` only: what follows a `%` is tried at each character once, and given up
-/// where it does not fit. Work is the text's length times the longest stretch between two `%`.
+/// Greedy, backtracking to the last `%` only: what follows a `%` is tried at each character once. The time
+/// is at most the text's length times the longest stretch between two `%`.
 fn matches<const TEXT: bool>(whole: &[u8], pattern: &[u8]) -> Result<bool, SqlError> {
     let (mut at, mut step) = (0, 0);
-    // The place in the pattern behind the last `%`, and the place in the text that it was tried at.
+    // The position in the pattern after the last `%`, and the position in the text where it was tried.
     let mut back: Option<(usize, usize)> = None;
     let mut steps = 0;
     while at < whole.len() {
@@ -132,7 +132,7 @@ fn matches<const TEXT: bool>(whole: &[u8], pattern: &[u8]) -> Result<bool, SqlEr
         let fits = match pattern.get(step) {
             Some(b'%') => {
                 step += 1;
-                // A `_` next to it takes a character wherever it stands.
+                // A `_` next to `%` takes one character, before or after it.
                 loop {
                     match pattern.get(step) {
                         Some(b'%') => {}
@@ -176,7 +176,7 @@ fn matches<const TEXT: bool>(whole: &[u8], pattern: &[u8]) -> Result<bool, SqlEr
     Ok(rest.iter().all(|byte| *byte == b'%'))
 }
 
-/// The pattern with `\` for its escape character; an empty `escape` is none.
+/// The pattern rewritten with `\` as its escape character; an empty `escape` means none.
 fn escaped(pattern: &[u8], escape: &[u8]) -> Result<Vec<u8>, SqlError> {
     if escape == b"\\" {
         return Ok(pattern.to_vec());
@@ -187,7 +187,7 @@ fn escaped(pattern: &[u8], escape: &[u8]) -> Result<Vec<u8>, SqlError> {
         if let (false, Some(behind)) = (escape.is_empty(), rest.strip_prefix(escape)) {
             out.push(b'\\');
             rest = behind;
-            // The escaped character goes as it is, be it the escape character or a backslash.
+            // The escaped character is literal, be it the escape character or a backslash.
             if let Some((&byte, behind)) = rest.split_first() {
                 out.push(byte);
                 rest = behind;

@@ -1,4 +1,4 @@
-//! The matches of a text, one after the other, and what the functions of regular expressions make of options.
+//! Successive matches in a text, and the options of regular expression functions.
 
 use std::rc::Rc;
 
@@ -8,21 +8,21 @@ use weft_types::{SqlError, Value};
 use super::super::shape::{invalid, made_texts};
 use super::regex::{Flags, Program, Span, program};
 
-/// Options of a function of regular expressions.
+/// Options of a regular expression function.
 pub(super) struct Options {
     pub(super) flags: Flags,
-    /// Every match, not the first alone.
+    /// All matches instead of only the first.
     pub(super) global: bool,
 }
 
-/// Reads letters of options.
+/// Parses option letters.
 pub(super) fn options(letters: &str) -> Result<Options, SqlError> {
     let mut flags = Flags::ADVANCED;
     let mut global = false;
     for letter in letters.chars() {
         match letter {
             'g' => global = true,
-            // PostgreSQL reads what it calls an ERE here as a BRE.
+            // PostgreSQL's option for EREs in fact selects BREs.
             'e' => {
                 return Err(SqlError::unsupported(
                     "basic regular expressions are not supported",
@@ -35,7 +35,7 @@ pub(super) fn options(letters: &str) -> Result<Options, SqlError> {
     Ok(Options { flags, global })
 }
 
-/// The program of a pattern for a function that does not know the option `g`.
+/// The program of a pattern, for a function without the option `g`.
 pub(super) fn single(function: &str, pattern: &str, letters: &str) -> Result<Rc<Program>, SqlError> {
     let options = options(letters)?;
     if options.global {
@@ -52,13 +52,13 @@ pub(super) fn part(text: &str, span: Option<&Span>) -> Value {
     found.map_or(Value::Null, |part| Value::Text(part.to_owned()))
 }
 
-/// Where the character behind a place ends: an empty match is not found again.
+/// The end of the character at a position, to continue after an empty match.
 pub(super) fn behind(text: &str, at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
     at + rest.chars().next().map_or(1, char::len_utf8)
 }
 
-/// Walks over the matches of a text.
+/// Iterates over the matches in a text.
 pub(super) struct Matches<'a> {
     program: &'a Program,
     text: &'a str,
@@ -67,7 +67,7 @@ pub(super) struct Matches<'a> {
 }
 
 impl<'a> Matches<'a> {
-    /// The matches that begin at a byte or behind it.
+    /// The matches that begin at byte `from` or later.
     pub(super) fn new(program: &'a Program, text: &'a str, from: usize) -> Matches<'a> {
         Matches {
             program,
@@ -91,8 +91,9 @@ impl<'a> Matches<'a> {
         Ok(Some(found))
     }
 
-    /// The next part between matches, for splitting: `last` is where the part before it ended, and moves.
-    /// None behind the end. Empty matches at the ends of the text and next to another match split nothing.
+    /// The next part between matches, for splitting; `None` after the last. `last` is where the previous
+    /// part ended, and is advanced. Empty matches at the ends of the text and next to another match split
+    /// nothing.
     pub(super) fn next_part(&mut self, last: &mut Option<SplitPlace>) -> Result<Option<&'a str>, SqlError> {
         let Some(place) = last else {
             return Ok(None);
@@ -112,14 +113,14 @@ impl<'a> Matches<'a> {
     }
 }
 
-/// How far a splitting is.
+/// The progress of splitting a text.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SplitPlace {
     part_start: usize,
     match_end: usize,
 }
 
-/// What a match gives: its captured parts, or itself if it captures none.
+/// The result of a match: its captures, or the whole match if there are none.
 pub(super) fn captured(program: &Program, text: &str, found: &Span) -> Result<Value, SqlError> {
     if program.capture_count() == 0 {
         return Ok(made_texts(vec![part(text, Some(found))]));

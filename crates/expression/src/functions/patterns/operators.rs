@@ -1,4 +1,4 @@
-//! `~` and its relatives, and the functions of regular expressions.
+//! `~` and related operators, and regular expression functions.
 
 use weft_types::{SqlError, SqlType, Value, ValueRef};
 
@@ -140,7 +140,7 @@ fn matches_not_any_case(context: &Context<'_>, arguments: Arguments<'_, '_>) -> 
     negated(matches_any_case(context, arguments)?)
 }
 
-/// Letters of options; none if the argument is not there.
+/// The option letters; none if the argument is omitted.
 fn letters<'a>(arguments: Arguments<'a, '_>, at: usize) -> Result<&'a str, SqlError> {
     match arguments.len() > at {
         true => text(arguments, at),
@@ -148,7 +148,7 @@ fn letters<'a>(arguments: Arguments<'a, '_>, at: usize) -> Result<&'a str, SqlEr
     }
 }
 
-/// A number that must not be less than another; that other if the argument is not there.
+/// A number with a minimum, which is also its default.
 fn number(
     arguments: Arguments<'_, '_>,
     at: usize,
@@ -168,7 +168,7 @@ fn number(
     usize::try_from(value).map_err(|_| invalid(format!("invalid value for parameter \"{name}\": {value}")))
 }
 
-/// The byte at which a search from a character begins; behind the text if there are fewer.
+/// The byte at which a search from a character begins; past the end if there are fewer characters.
 fn start_byte(whole: &str, start: usize) -> usize {
     let skipped = start.saturating_sub(1);
     match skipped > char_count(whole) {
@@ -177,7 +177,7 @@ fn start_byte(whole: &str, start: usize) -> usize {
     }
 }
 
-/// The first captured part of the first match, or all of it if it captures none.
+/// The first capture of the first match, or the whole match if there are none.
 fn first_part(whole: &str, program: &Program) -> Computed {
     let Some(found) = program.find(whole, 0)? else {
         return Ok(Value::Null);
@@ -230,13 +230,13 @@ fn count(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     counted(count)
 }
 
-/// The n-th match, or the part of it that a pair of parentheses took.
+/// The n-th match, or one of its captures.
 fn nth(
     program: &Program,
     whole: &str,
     (start, n, capture): (usize, usize, usize),
 ) -> Result<Option<Span>, SqlError> {
-    // Without parentheses the first part is the whole.
+    // Without captures, the first one is the whole match.
     let capture = match program.capture_count() {
         0 if capture == 1 => 0,
         count if capture > count => return Ok(None),
@@ -311,7 +311,7 @@ fn replace_from(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     replaced(&program, arguments, from, n)
 }
 
-/// The text with its n-th match replaced, or with all if `n` is 0.
+/// The text with its n-th match replaced, or all if `n` is 0.
 fn replaced(program: &Program, arguments: Arguments<'_, '_>, from: usize, n: usize) -> Computed {
     let (whole, replacement) = (text(arguments, 0)?, text(arguments, 2)?);
     let pieces = pieces(replacement);
@@ -351,7 +351,7 @@ fn replaced(program: &Program, arguments: Arguments<'_, '_>, from: usize, n: usi
     made(out)
 }
 
-/// What a replacement is made of.
+/// A piece of a replacement.
 enum Piece<'a> {
     Text(&'a str),
     /// `\&`
@@ -370,7 +370,7 @@ fn pieces(replacement: &str) -> Vec<Piece<'_>> {
             Some(digit @ b'1'..=b'9') => (Piece::Capture(usize::from(digit - b'1')), 2),
             Some(b'&') => (Piece::Whole, 2),
             Some(b'\\') => (Piece::Text("\\"), 2),
-            // Not an escape: the backslash is itself.
+            // Not an escape: a literal backslash.
             _ => (Piece::Text("\\"), 1),
         };
         pieces.push(piece);

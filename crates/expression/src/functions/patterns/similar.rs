@@ -1,4 +1,4 @@
-//! SIMILAR TO: a pattern of the SQL standard becomes a regular expression.
+//! SIMILAR TO: conversion of a SQL pattern to a regular expression.
 
 use weft_types::{SqlError, SqlState};
 
@@ -10,7 +10,7 @@ use crate::table::Entry;
 pub static ENTRIES: &[Entry] = &[
     define("similar_to_escape", &[TEXT], TO_TEXT, similar),
     define("similar_to_escape", &[TEXT, TEXT], TO_TEXT, similar),
-    // As `similar_to_escape`, with a backslash for NULL: what older programs call.
+    // Like `similar_to_escape`, with a backslash as the default for NULL; called by older programs.
     define("similar_escape", &[TEXT, TEXT], TO_TEXT, similar_with_default).with_nulls(),
 ];
 
@@ -30,8 +30,8 @@ fn similar_with_default(context: &Context<'_>, arguments: Arguments<'_, '_>) -> 
     }
 }
 
-/// The regular expression of a pattern. Escaped double quotes part it in three, the middle of which is
-/// captured: the first part is made as short as can be.
+/// The regular expression of a pattern. Escaped double quotes divide it in three; the middle part
+/// is captured, and the first is non-greedy.
 pub(super) fn to_regex(pattern: &str, escape: &str) -> Result<String, SqlError> {
     let mut escapes = escape.chars();
     let escape = escapes.next();

@@ -1,4 +1,4 @@
-//! Texts with other characters, and characters as numbers.
+//! Functions that replace characters, and conversions between characters and numbers.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ fn changed(arguments: Arguments<'_, '_>, change: fn(&mut str)) -> Computed {
     made(changed_text(text(arguments, 0)?, change)?)
 }
 
-/// The text, each piece of which `change` changes in place.
+/// The text with `change` applied to each piece in place.
 pub(crate) fn changed_text(whole: &str, change: fn(&mut str)) -> Result<String, SqlError> {
     let mut out = String::with_capacity(whole.len());
     for piece in pieces(whole) {
@@ -111,7 +111,7 @@ fn translate(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let mut changes = HashMap::new();
     let mut targets = to.chars();
     for character in from.chars() {
-        // Of a character named twice the first place counts.
+        // For a duplicate character, the first occurrence counts.
         let target = targets.next();
         changes.entry(character).or_insert(target);
     }
@@ -151,7 +151,7 @@ fn chr(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     made(String::from(character.ok_or_else(not_valid)?))
 }
 
-/// Whether a text is in every normal form by being ASCII; others are not told.
+/// Accepts only ASCII text, which is in every normal form.
 fn check_form(arguments: Arguments<'_, '_>) -> Result<(), SqlError> {
     if arguments.len() > 1 {
         let form = text(arguments, 1)?;

@@ -1,4 +1,4 @@
-//! Texts put together, other values by their text form.
+//! Concatenation of texts and of other values in text form.
 
 use weft_types::{SqlError, ValueRef, format_text_in, interrupt};
 
@@ -60,7 +60,7 @@ pub(crate) fn push_cast(
     Ok(())
 }
 
-/// Bytes of the texts among the arguments, as far as they may be put together.
+/// The total bytes of the text arguments, checked against the limit.
 fn bytes_of_texts(arguments: Arguments<'_, '_>) -> Result<usize, SqlError> {
     let bytes = arguments.iter().map(|argument| match argument {
         ValueRef::Text(text) => text.len(),
@@ -104,7 +104,7 @@ fn concat_ws(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     made(out)
 }
 
-/// A `char(n)` with its blanks.
+/// A `char(n)` padded with blanks.
 fn pad(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let (whole, wanted) = (text(arguments, 0)?, int(arguments, 1)?);
     let missing = usize::try_from(wanted)

@@ -1,4 +1,4 @@
-//! Lengths, positions and parts of texts.
+//! Lengths, positions and substrings.
 
 use weft_types::interrupt::{self, pieces, pieces_from_behind};
 use weft_types::{SqlError, SqlState, SqlType, Value, search};
@@ -62,7 +62,7 @@ fn bit_length(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     bits(text(arguments, 0)?.len())
 }
 
-/// Bits in so many bytes.
+/// The number of bits in some bytes.
 pub(crate) fn bits(bytes: usize) -> Computed {
     let bits = bytes.checked_mul(8).and_then(|bits| i32::try_from(bits).ok());
     bits.map(Value::Int4).ok_or_else(out_of_range)
@@ -76,7 +76,7 @@ pub(crate) fn negative_length() -> SqlError {
     SqlError::new(SqlState("22011"), "negative substring length not allowed")
 }
 
-/// `left(whole, wanted)`: so many of the first characters; a negative number leaves so many of the last off.
+/// `left(whole, wanted)`: the first `wanted` characters; a negative number drops that many at the end.
 #[must_use]
 pub fn first_characters(whole: &str, wanted: i64) -> &str {
     let kept = match usize::try_from(wanted) {
@@ -97,15 +97,15 @@ fn right(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let (whole, wanted) = (text(arguments, 0)?, int(arguments, 1)?);
     let skipped = match usize::try_from(wanted) {
         Ok(wanted) => char_count(whole).saturating_sub(wanted),
-        // PostgreSQL negates the least integer to itself.
+        // In PostgreSQL, negating the smallest integer gives itself.
         Err(_) if wanted == i64::from(i32::MIN) => 0,
         Err(_) => usize::try_from(wanted.unsigned_abs()).unwrap_or(usize::MAX),
     };
     made(whole.get(byte_of(whole, skipped)..).unwrap_or_default())
 }
 
-/// What `substring(from, for)` leaves out at the beginning, and how much it keeps at most. Positions before
-/// the first count toward the length.
+/// The characters that `substring(from, for)` skips, and the most that it keeps. Positions before the first
+/// count toward the length.
 pub(crate) fn window(from: i64, count: Option<i64>) -> Result<(usize, usize), SqlError> {
     let end = match count {
         Some(count) if count < 0 => return Err(negative_length()),
@@ -128,7 +128,7 @@ fn substring(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     made(part(text(arguments, 0)?, skipped, kept))
 }
 
-/// Where `overlay` cuts: so much is kept in front, and what comes behind so much.
+/// Where `overlay` cuts: the characters kept at the start, and the position from which the rest is kept.
 pub(crate) fn overlaid(from: i64, count: i64) -> Result<(usize, usize), SqlError> {
     if from <= 0 {
         return Err(negative_length());
@@ -152,7 +152,7 @@ fn overlay(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     made([front, other, behind].concat())
 }
 
-/// The text, or its beginning, with what fills it up to a number of characters, `before` or behind it.
+/// The text padded or cut to a number of characters; the padding goes `before` or after it.
 fn padded(arguments: Arguments<'_, '_>, before: bool) -> Computed {
     let (whole, wanted) = (text(arguments, 0)?, int(arguments, 1)?);
     let fill = match arguments.len() > 2 {
@@ -166,7 +166,7 @@ fn padded(arguments: Arguments<'_, '_>, before: bool) -> Computed {
     } else {
         wanted
     };
-    // What four bytes a character could take, as PostgreSQL reckons.
+    // PostgreSQL assumes four bytes per character.
     check_bytes(wanted.saturating_mul(4).saturating_add(4))?;
     let missing = wanted.saturating_sub(count);
     if missing == 0 {
@@ -190,7 +190,7 @@ fn rpad(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     padded(arguments, false)
 }
 
-/// The characters that a trimming takes away, sorted.
+/// The characters to be trimmed, sorted.
 fn trimmed(arguments: Arguments<'_, '_>) -> Result<Vec<char>, SqlError> {
     let mut set: Vec<char> = match arguments.len() > 1 {
         true => text(arguments, 1)?.chars().collect(),
@@ -200,7 +200,7 @@ fn trimmed(arguments: Arguments<'_, '_>) -> Result<Vec<char>, SqlError> {
     Ok(set)
 }
 
-/// The text from the first character on that is not of the set.
+/// The text from the first character that is not in the set.
 fn without_start<'t>(text: &'t str, set: &[char]) -> Result<&'t str, SqlError> {
     let mut left = text.len();
     for piece in pieces(text) {
@@ -214,7 +214,7 @@ fn without_start<'t>(text: &'t str, set: &[char]) -> Result<&'t str, SqlError> {
     Ok(text.get(text.len() - left..).unwrap_or_default())
 }
 
-/// The text up to the last character that is not of the set.
+/// The text up to the last character that is not in the set.
 fn without_end<'t>(text: &'t str, set: &[char]) -> Result<&'t str, SqlError> {
     let mut left = text.len();
     for piece in pieces_from_behind(text) {
@@ -254,7 +254,7 @@ fn split_part(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     }
     let nth = match number > 0 {
         true => nth,
-        // Separators are found from the beginning, as for positive numbers.
+        // Separators are found from the start, as for positive numbers.
         false => {
             let mut count = 0_usize;
             for at in search::found(whole.as_bytes(), separator.as_bytes()) {

@@ -1,4 +1,4 @@
-//! Bytes as texts and back: hex, base64, escapes, encodings, and hashes.
+//! Conversion between bytes and text: hex, base64, escapes, encodings, and hashes.
 
 use md5::{Digest, Md5};
 use sha2::{Sha224, Sha256, Sha384, Sha512};
@@ -30,7 +30,7 @@ pub static ENTRIES: &[Entry] = &[
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// The digit of the lowest four bits.
+/// The hex digit of the lowest four bits.
 fn digit(bits: u8) -> char {
     char::from(DIGITS[usize::from(bits & 15)])
 }
@@ -66,7 +66,7 @@ fn digest<D: Digest>(bytes: &[u8]) -> Result<Vec<u8>, SqlError> {
     Ok(hasher.finalize().to_vec())
 }
 
-/// How bytes are written.
+/// A text format of bytes.
 #[derive(Clone, Copy)]
 enum Form {
     Hex,
@@ -110,7 +110,7 @@ fn decode(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     }))
 }
 
-/// Characters of a line of base64.
+/// Characters per line of base64.
 const LINE_MAX: usize = 76;
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -267,7 +267,7 @@ fn from_escapes(text: &str) -> Result<Vec<u8>, SqlError> {
     Ok(out)
 }
 
-/// Encodings that PostgreSQL knows beside UTF-8, by letters and digits alone.
+/// Encodings other than UTF-8 that PostgreSQL knows, reduced to letters and digits.
 const OTHER_ENCODINGS: &[&str] = &[
     "abc",
     "alt",
@@ -350,7 +350,7 @@ const OTHER_ENCODINGS: &[&str] = &[
     "windows950",
 ];
 
-/// Fails unless the name is that of UTF-8.
+/// Fails unless the name denotes UTF-8.
 fn check_encoding(name: &str, role: &str) -> Result<(), SqlError> {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     let plain: String = letters.map(|c| c.to_ascii_lowercase()).collect();

@@ -1,4 +1,4 @@
-//! Texts as parts of statements: identifiers and literals, and escapes of Unicode characters.
+//! Quoting for statements: identifiers and literals, and Unicode escapes.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub static ENTRIES: &[Entry] = &[
     define("unistr", &[TEXT], TO_TEXT, unistr),
 ];
 
-/// Keywords of PostgreSQL that are not unreserved: as identifiers they are quoted.
+/// PostgreSQL's keywords other than unreserved ones; they are quoted as identifiers.
 const QUOTED_WORDS: &[&str] = &[
     "all",
     "analyse",
@@ -178,7 +178,7 @@ const QUOTED_WORDS: &[&str] = &[
 /// Appends a text as an identifier, quoted if it needs to be.
 ///
 /// # Errors
-/// 57014 when the statement shall end.
+/// 57014 if the statement is cancelled.
 pub(crate) fn push_identifier(name: &str, out: &mut String) -> Result<(), SqlError> {
     let mut plain = !name.is_empty() && !name.starts_with(|first: char| first.is_ascii_digit());
     for piece in pieces(name) {
@@ -248,7 +248,7 @@ fn bad_pair() -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, "invalid Unicode surrogate pair")
 }
 
-/// Digits behind a backslash, and how much is in front of them.
+/// The digits of an escape after the backslash, and its length.
 fn escape_digits(rest: &str) -> Option<(&str, usize)> {
     let (prefix, count) = match rest.as_bytes().first()? {
         b'u' => (1, 4),
@@ -264,7 +264,7 @@ fn escape_digits(rest: &str) -> Option<(&str, usize)> {
 fn unistr(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let mut rest = text(arguments, 0)?;
     let mut out = String::with_capacity(rest.len());
-    // The first half of a surrogate pair whose second half must follow.
+    // The first half of a surrogate pair; the second must follow.
     let mut half: Option<u32> = None;
     while let Some(at) = rest.find('\\') {
         let (before, from) = rest.split_at(at);
@@ -314,8 +314,8 @@ fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r' | '\x0c')
 }
 
-/// The parts of a qualified name, as `parse_ident` takes it apart; what follows the name is an error if
-/// `strict`. The error is the detail that PostgreSQL adds.
+/// The parts of a qualified name, as `parse_ident` splits it; anything after the name is an error
+/// if `strict`. The error is PostgreSQL's detail message.
 pub(crate) fn parse_identifiers(whole: &str, strict: bool) -> Result<Vec<String>, Option<Cow<'static, str>>> {
     let mut names = Vec::new();
     let mut rest = whole.trim_start_matches(is_space);

@@ -3,14 +3,14 @@
 //! ```text
 //!         each accumulator: 0 or NULL
 //!         loop over the rows: argument; NULL: next one; else into the accumulator
-//!         OUTROW, SET.., EMIT: one row, of what the accumulators hold
+//!         OUTROW, SET.., EMIT: one row, from the accumulators
 //! ```
 //!
-//! The least and greatest values of an index's next column need no loop over the rows: each is the first that
-//! is not NULL from its end of the range.
+//! The minimum and maximum of an index's next column need no loop over the rows: each is the first value
+//! from its end of the range that is not NULL.
 //!
-//! An accumulator is a register, or a column of the workspace ([`super::workspace`]) if the type does not fit
-//! into a register. Of several values that are equal and look different (0 and -0, 1.0 and 1.00), `min` and
+//! An accumulator is a register, or a column of the workspace ([`super::workspace`]) if the type does not
+//! fit into a register. Of equal values with different representations (0 and -0, 1.0 and 1.00), `min` and
 //! `max` keep the last, as PostgreSQL does.
 
 use weft_program::{AccessKind, Class, Cond, Datum, Function, Label, Op, Reg, RowBuf};
@@ -24,7 +24,7 @@ use super::code::{Coder, compare_code};
 use super::emit::{Coded, Sink};
 use super::point::{Path, PointSelect};
 
-/// Where the result of an aggregate grows.
+/// Where the result of an aggregate is accumulated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accumulator {
     pub(super) place: Place,
@@ -37,7 +37,7 @@ impl Coder {
         found.ok_or(Refusal::General)
     }
 
-    /// SELECT of aggregates: one row, whatever is found.
+    /// SELECT of aggregates: one row, even if no rows match.
     pub(super) fn select_aggregates(&mut self, select: &PointSelect, sink: Sink<'_>) -> Coded<()> {
         let calls = &select.aggregates;
         let one = self.b.register();
@@ -75,7 +75,7 @@ impl Coder {
         Ok(())
     }
 
-    /// The first value from the path's one end for `min`, from its other end for `max`; NULL is passed over.
+    /// Takes the first value from the path's start for `min`, from its end for `max`, skipping NULLs.
     fn find_extremes(&mut self, select: &PointSelect, one: Reg) -> Coded<()> {
         for (number, call) in (0..).zip(&select.aggregates) {
             let mut path = select.path.clone();
@@ -119,7 +119,7 @@ impl Coder {
         Accumulator { place, ty: call.ty }
     }
 
-    /// The current row's part in one aggregate.
+    /// Adds the current row to one aggregate.
     fn accumulate(&mut self, number: u16, call: &AggregateCall, one: Reg) -> Coded<()> {
         let next = self.b.label();
         let Accumulator { place, ty } = self.accumulator(number)?;
@@ -160,7 +160,7 @@ impl Coder {
         Ok(())
     }
 
-    /// A value that is not NULL into an accumulator; goes to `next`, or on.
+    /// Accumulates a value that is not NULL; jumps to `next` or falls through.
     fn take_value(&mut self, kind: AggregateKind, to: Reg, value: Reg, ty: SqlType, next: Label) {
         let take = self.b.label();
         self.b.branch_null(to, take);
@@ -179,7 +179,7 @@ impl Coder {
         self.b.mov(to, value);
     }
 
-    /// The same for a sum that no register holds.
+    /// The same for a sum that does not fit into a register.
     fn sum_in_frame(
         &mut self,
         number: u16,
@@ -194,7 +194,7 @@ impl Coder {
         let take = self.b.label();
         let nothing_yet = self.order_with_itself(buffered(workspace, column));
         self.b.branch_null(nothing_yet, take);
-        // The operands lie side by side; the second is copied from where it is.
+        // The operands must be adjacent; the second is copied.
         let first = self.argument_columns(Function::NumericAdd)?;
         self.set_column(workspace, first, &Scalar::Aggregate(number), ty)?;
         self.b.setbuf(workspace, first + 1, workspace, value);
@@ -205,7 +205,7 @@ impl Coder {
         Ok(())
     }
 
-    /// The same for a least or greatest value that no register holds.
+    /// The same for a minimum or maximum that does not fit into a register.
     fn extreme_in_frame(
         &mut self,
         kind: AggregateKind,
@@ -236,7 +236,7 @@ impl Coder {
     }
 }
 
-/// How what was found stands to the next value if it is kept.
+/// The comparison of the accumulated value with the next one under which it is kept.
 fn keeps(kind: AggregateKind) -> Cond {
     match kind {
         AggregateKind::Max => Cond::Gt,

@@ -1,4 +1,5 @@
-//! From syntax trees to point statements: shapes that qualify, their expressions bound, their paths chosen.
+//! From syntax trees to point statements: checks which shapes qualify, binds their expressions, chooses
+//! their paths.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use super::shape::{
 use crate::error;
 use weft_binder::output_name;
 
-/// Most rows of an INSERT that become one program.
+/// Maximum rows of an INSERT that is compiled to one program.
 const INSERT_ROWS_MAX: usize = 128;
 
 pub(super) type Analysed<T> = Result<T, Refusal>;
@@ -33,17 +34,17 @@ pub(super) type Analysed<T> = Result<T, Refusal>;
 pub(crate) struct Analyser<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) params: &'a mut Params,
-    /// The statement's text, for positions.
+    /// The statement's text, for error positions.
     pub(crate) text: &'a str,
-    /// Inside a procedure: its variables. Then UPDATE and DELETE may go over a range of the primary key, and
-    /// what no declared row covers declares the table.
+    /// The variables, inside a procedure. There, UPDATE and DELETE may use a range of the primary key, and
+    /// accesses not covered by declared rows declare the table.
     pub(crate) variables: Option<&'a dyn Variables>,
-    /// Whether errors in expressions are told, or the general way tells them.
+    /// Whether errors in expressions are reported, or left to general planning.
     pub(crate) errors: Errors,
 }
 
 impl Analyser<'_> {
-    /// A point statement, or why not.
+    /// Analyses a statement; fails if it is not a point statement.
     pub(crate) fn statement(&mut self, statement: &ast::Statement) -> Analysed<PointStatement> {
         match statement {
             ast::Statement::Query(query) => self.select(query).map(PointStatement::Select),
@@ -177,7 +178,7 @@ impl Analyser<'_> {
         rows: &[Vec<Scalar>],
     ) -> Analysed<PointConflict> {
         let arbiter = arbiter(conflict, table, self.text)?;
-        // A key that is drawn anew for each use could not be searched for and inserted alike.
+        // The key is both searched for and inserted, so a volatile one would differ between the two.
         let volatile_key = rows.iter().any(|row| {
             arbiter
                 .columns
@@ -249,7 +250,8 @@ impl Analyser<'_> {
         let (name, alias) = single_table(from)?;
         let table = self.find(name)?;
         let alias = alias.unwrap_or_else(|| table.name.clone());
-        // The old values of further unique indexes would have to be locked, and nobody knows them beforehand.
+        // The old values of further unique indexes would have to be locked, and they are unknown in
+        // advance.
         let unique = table.indexes.iter().any(|index| index.unique && !index.primary);
         if !plain || (unique && self.variables.is_none()) {
             return Err(Refusal::General);
@@ -284,7 +286,7 @@ impl Analyser<'_> {
             && prefix.is_empty()
             && (low.is_none() || high.is_none())
         {
-            // A scan of the table is no business of a program.
+            // Programs do not scan whole tables.
             return Err(Refusal::General);
         }
         let returning = self.returning(returning, &table, alias)?;
@@ -315,7 +317,7 @@ impl Analyser<'_> {
             let operand = binder.bind(selection)?;
             binder.condition(operand, "WHERE")
         })?;
-        // Computed once as an input it would not be drawn for each row.
+        // As an input it would be evaluated once instead of once per row.
         if condition.is_volatile() {
             Err(Refusal::General)
         } else {
@@ -323,7 +325,7 @@ impl Analyser<'_> {
         }
     }
 
-    /// The columns of a select or RETURNING list. Where aggregates may stand, their calls are collected.
+    /// The columns of a select or RETURNING list. Where aggregates are allowed, their calls are collected.
     pub(super) fn output(
         &mut self,
         items: &[SelectItem],
@@ -354,7 +356,7 @@ impl Analyser<'_> {
     }
 }
 
-/// One row of an INSERT: given values assigned to their columns, defaults in the others.
+/// One row of an INSERT: the given values assigned to their columns, defaults for the others.
 fn inserted_row(
     catalog: &Catalog,
     binder: &mut Binder<'_>,
@@ -402,7 +404,7 @@ fn inserted_row(
         .collect()
 }
 
-/// A column that is GENERATED ALWAYS takes no values.
+/// Rejects a value for a column that is GENERATED ALWAYS.
 fn refuse_generated(
     column: &ColumnDef,
     message: impl FnOnce() -> String,
@@ -421,7 +423,7 @@ fn refuse_generated(
     })
 }
 
-/// A value of SET: computed, or a default.
+/// A value in SET: an expression, or DEFAULT.
 enum Assigned {
     Value(weft_expression::Expr),
     Default(Scalar),
@@ -470,7 +472,7 @@ fn assignments(
     Ok(bound)
 }
 
-/// Assignments as a row of an INSERT makes them.
+/// Converts assignments with a row of an INSERT as the excluded row.
 fn in_row(
     binder: &mut Binder<'_>,
     assignments: &[(usize, Assigned)],
@@ -487,7 +489,7 @@ fn in_row(
     Ok(row)
 }
 
-/// What DO UPDATE does for each row of an INSERT.
+/// The action of DO UPDATE for each row of an INSERT.
 fn conflict_rows(
     catalog: &Catalog,
     binder: &mut Binder<'_>,
@@ -519,7 +521,7 @@ fn conflict_rows(
     Ok(updates)
 }
 
-/// What an item of a select list puts out.
+/// The output columns of an item of a select list.
 fn output_items(
     binder: &mut Binder<'_>,
     item: &SelectItem,

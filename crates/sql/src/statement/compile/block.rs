@@ -1,12 +1,12 @@
 //! The block of a procedure: the storage of its variables, and the code that reads and sets them.
 //!
-//! A variable whose type fits into 64 bits has a register of its own. All others (texts, numerics, bytea,
-//! uuid) are columns of the workspace ([`super::workspace`]).
+//! A variable whose type fits into 64 bits has its own register. All others (texts, numerics, bytea, uuid)
+//! are columns of the workspace ([`super::workspace`]).
 //!
-//! Outside of procedures everything that depends on no row is computed when inputs are bound. Inside, only
-//! what cannot fail is: `IF b <> 0 THEN q := a / b` must not divide before the check. So arithmetic,
-//! comparisons and conversions become instructions. A key made by such an expression is declared with its
-//! value, or NULL if computing it fails, and computed again by the program.
+//! Outside of procedures, everything that does not depend on a row is computed when inputs are bound.
+//! Inside, only what cannot fail is: `IF b <> 0 THEN q := a / b` must not divide before the check. So
+//! arithmetic, comparisons and conversions become instructions. A key made by such an expression is
+//! declared with its value, or NULL if computing it fails, and computed again by the program.
 
 use weft_program::instr::{COLLECT_REGISTERS, REGISTERS};
 use weft_program::{Class, Cond, ErrorField, KeyBuf, KeyPart, Op, Reg};
@@ -21,45 +21,45 @@ type Coded<T> = Result<T, Refusal>;
 
 const _: () = assert!(REGISTERS >= 32 && COLLECT_REGISTERS >= 8);
 
-/// Where a variable lives.
+/// The storage of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In a register.
+    /// A register.
     Register(Reg),
-    /// In a column of the workspace.
+    /// A column of the workspace.
     Workspace(u16),
 }
 
 /// One variable.
 #[derive(Clone, Debug)]
 pub(crate) struct Variable {
-    /// Name, for listings.
+    /// The name, for listings.
     pub(crate) name: String,
     /// Declared type.
     pub(crate) ty: SqlType,
     pub(crate) place: Place,
-    /// Its place was given to others.
+    /// Whether its storage was reused.
     forgotten: bool,
 }
 
-/// What a procedure has beyond a statement.
+/// The state of a procedure in addition to a statement's.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     pub(crate) variables: Vec<Variable>,
-    /// The register behind FOUND, if the procedure asks for it.
+    /// The register of FOUND, if the procedure uses it.
     pub(crate) found: Option<Reg>,
-    /// The register behind ROW_COUNT, if the procedure asks for it.
+    /// The register of ROW_COUNT, if the procedure uses it.
     pub(crate) row_count: Option<Reg>,
-    /// Loops around the statement that is compiled: what is drawn anew each time cannot be an input there.
+    /// Loops around the statement being compiled: volatile values cannot be inputs there.
     pub(crate) loops: usize,
-    /// Blocks with handlers around the statement that is compiled: what the session may refuse cannot be an
-    /// input there, for no handler would get the error.
+    /// Blocks with handlers around the statement being compiled: values that the session may refuse cannot
+    /// be inputs there, because no handler would catch the error.
     pub(crate) protected: usize,
     /// Remarks about instructions, by number.
     pub(crate) remarks: Vec<(u32, String)>,
 }
 
-/// How a key value gets into a key, and what may be declared of it beforehand.
+/// How a value gets into a key, and what may be declared of it in advance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeySource {
     /// The value as an input or constant, known before the program runs.
@@ -84,8 +84,8 @@ impl KeySource {
     }
 }
 
-/// A value that instructions compute and that may fail on the way, so that a procedure computes it only when
-/// it gets there.
+/// Whether a value is computed by instructions that may fail, so that a procedure must not compute it
+/// before it is reached.
 fn is_computed(scalar: &Scalar) -> bool {
     match scalar {
         Scalar::Arithmetic(..)
@@ -102,9 +102,9 @@ fn is_computed(scalar: &Scalar) -> bool {
         Scalar::Concat(left, right) | Scalar::Left(left, right) => is_computed(left) || is_computed(right),
         Scalar::Cast(inner, from, to) | Scalar::Assign(inner, from, to) => {
             let register = |ty| Class::of(ty).is_register();
-            // Of other types only what is put into their forms: a number may not be in the text.
+            // Conversion to text cannot fail; other types convert without failure only within their class.
             let shows = Class::of(to) == Class::Text && to.typmod() == -1;
-            // And what is checked against a length or precision.
+            // A length or precision is checked.
             let is_checked = from != to && to.typmod() != -1;
             register(from) && register(to)
                 || !shows && Class::of(from) != Class::of(to)
@@ -115,7 +115,7 @@ fn is_computed(scalar: &Scalar) -> bool {
     }
 }
 
-/// Computing it may be an error.
+/// Whether computing it may fail.
 pub(crate) fn may_fail(scalar: &Scalar) -> bool {
     let mut found = false;
     scalar.visit(&mut |node| {
@@ -156,7 +156,7 @@ impl Coder {
         self.block.as_mut().ok_or(Refusal::General)
     }
 
-    /// A new variable, NULL until it is set; at its place there may be an old value.
+    /// Adds a variable, NULL until it is set; its storage may still hold an old value.
     pub(crate) fn add_variable(&mut self, name: &str, ty: SqlType) -> Coded<u16> {
         let place = match Class::of(&ty).is_register() {
             true => Place::Register(self.b.reserve_register()),
@@ -172,7 +172,7 @@ impl Coder {
         u16::try_from(block.variables.len() - 1).map_err(|_| Refusal::General)
     }
 
-    /// Gives the workspace columns of variables from a number on to others.
+    /// Frees the workspace columns of the variables from a number on.
     pub(crate) fn forget_variables(&mut self, from: usize) {
         let Some(block) = &mut self.block else {
             return;
@@ -240,7 +240,7 @@ impl Coder {
         Ok(())
     }
 
-    /// What is known beforehand of a value in a key, without any code.
+    /// What is known in advance of a value in a key, without generating code.
     pub(super) fn declared_part(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Option<KeyPart>> {
         if scalar.is_dynamic() {
             return match self.block {
@@ -254,7 +254,7 @@ impl Coder {
         }
     }
 
-    /// A key value of the type given.
+    /// A key value of the given type.
     pub(super) fn key_source(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<KeySource> {
         let computed = scalar.is_dynamic() || (self.block.is_some() && may_fail(scalar));
         if !computed {
@@ -307,7 +307,8 @@ impl Coder {
         (least, most)
     }
 
-    /// An integer in a narrower key column's type; NULL if it does not fit, so that the key finds nothing.
+    /// An integer in a narrower key column's type; NULL if it does not fit, so that the key matches
+    /// nothing.
     pub(super) fn exact_key(&mut self, inner: &Scalar, to: SqlType) -> Coded<Reg> {
         let from = self.type_of(inner)?;
         if !is_integer(&from) || !is_integer(&to) {
@@ -354,7 +355,7 @@ impl Coder {
         Ok(register)
     }
 
-    /// Sets a text variable to a field of the error that came to a handler.
+    /// Sets a text variable to a field of the error that a handler caught.
     pub(crate) fn set_from_error(&mut self, number: u16, handler: u8, field: ErrorField) -> Coded<()> {
         let Place::Workspace(column) = self.variable(number)?.place else {
             return Err(Refusal::General);
@@ -364,7 +365,7 @@ impl Coder {
         Ok(())
     }
 
-    /// The statement did something: FOUND and ROW_COUNT.
+    /// Updates FOUND and ROW_COUNT with a statement's status.
     pub(super) fn note_found(&mut self, status: Reg) {
         if let Some(found) = self.block.as_ref().and_then(|block| block.found) {
             self.b.arithmetic(Op::Or, found, found, status);

@@ -1,9 +1,9 @@
 //! Code for expressions: from [`Scalar`]s to instructions on registers.
 //!
-//! What depends on no row is never computed by the program: it becomes an input or a constant. What depends
-//! on the row must fit into registers: integers, floats, booleans, dates and timestamps. Values of other
-//! types may be copied and compared (CMPV); everything else is refused, and the query engine executes the
-//! statement.
+//! Values that do not depend on a row are never computed by the program: they become inputs or constants.
+//! Values that depend on the row must fit into registers: integers, floats, booleans, dates and timestamps.
+//! Values of other types may be copied and compared (CMPV); everything else is rejected, and the query
+//! engine executes the statement.
 
 use std::sync::Arc;
 
@@ -26,20 +26,20 @@ use super::workspace::Workspace;
 pub(crate) struct Coder {
     pub(crate) b: ProgramBuilder,
     hidden: HiddenInputs,
-    /// The row that columns are read from.
+    /// The row from which columns are read.
     row: Option<(Arc<TableDef>, Cp)>,
-    /// Inside a procedure: its variables.
+    /// The variables, inside a procedure.
     pub(crate) block: Option<Block>,
-    /// Where values are that no register holds.
+    /// Storage of values that do not fit into registers.
     pub(crate) work: Workspace,
-    /// Of the statement that is compiled: its aggregates, by number.
+    /// The aggregates of the statement being compiled, by number.
     pub(super) accumulators: Vec<Accumulator>,
 }
 
 type Coded<T> = Result<T, Refusal>;
 
 impl Coder {
-    /// An empty program with the parameters as its first inputs.
+    /// An empty program whose first inputs are the parameters.
     pub(crate) fn new(version: CatalogVersion, params: &[SqlType]) -> Self {
         let mut b = ProgramBuilder::new(version);
         for ty in params {
@@ -60,17 +60,17 @@ impl Coder {
         (self.b, self.hidden.finish())
     }
 
-    /// From now on columns are those of the row in `cp`.
+    /// From here on, columns refer to the row in `cp`.
     pub(crate) fn set_row(&mut self, table: &Arc<TableDef>, cp: Cp) {
         self.row = Some((Arc::clone(table), cp));
     }
 
-    /// The row that columns are read from, to be put back by [`Coder::restore_row`].
+    /// Takes the row from which columns are read, to be restored by [`Coder::restore_row`].
     pub(crate) fn take_row(&mut self) -> Option<(Arc<TableDef>, Cp)> {
         self.row.take()
     }
 
-    /// Columns are again those of an earlier row.
+    /// Columns refer to an earlier row again.
     pub(crate) fn restore_row(&mut self, row: Option<(Arc<TableDef>, Cp)>) {
         self.row = row;
     }
@@ -90,7 +90,7 @@ impl Coder {
         }
     }
 
-    /// Puts text in front of the remark about the last instruction, or makes it the remark.
+    /// Prepends text to the remark about the last instruction, or makes it the remark.
     pub(crate) fn remark_before(&mut self, text: impl FnOnce(&Coder) -> String) {
         let Some(last) = self.b.position().checked_sub(1) else {
             return;
@@ -126,7 +126,7 @@ impl Coder {
             .ok_or(Refusal::General)
     }
 
-    /// The type of a scalar, as far as nodes tell: constants by their value.
+    /// The type of a scalar, as far as its nodes tell; for constants, that of the value.
     pub(crate) fn type_of(&self, scalar: &Scalar) -> Coded<SqlType> {
         Ok(match scalar {
             Scalar::Constant(value) => value.sql_type().unwrap_or(SqlType::Text),
@@ -166,7 +166,7 @@ impl Coder {
         self.type_of(typed.ok_or(Refusal::General)?)
     }
 
-    /// The type in which an operator works: that of the side that is not a bare NULL.
+    /// The type on which an operator works: that of the operand that is not a bare NULL.
     fn side_type(&self, left: &Scalar, right: &Scalar) -> Coded<SqlType> {
         match left {
             Scalar::Constant(Value::Null) => self.type_of(right),
@@ -174,7 +174,7 @@ impl Coder {
         }
     }
 
-    /// A value that depends on no row as an input or a constant, of the type given.
+    /// A value that does not depend on a row, as an input or a constant of the given type.
     pub(crate) fn part(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<KeyPart> {
         match folded(scalar.clone()) {
             Scalar::Constant(value) => Ok(KeyPart::Const(self.b.constant(ty, value))),
@@ -293,7 +293,7 @@ impl Coder {
         Ok(to)
     }
 
-    /// An integer that was computed in 64 bits must fit its type.
+    /// Checks that an integer computed in 64 bits fits its type.
     pub(super) fn narrow(&mut self, register: Reg, ty: SqlType) {
         match ty {
             SqlType::Int2 => self.b.narrow(register, 2),
@@ -384,7 +384,7 @@ impl Coder {
         }
         let source = self.register(inner, from)?;
         if integers {
-            // A copy, because the source may be narrowed in place and used again.
+            // A copy, because the source may be narrowed in place and is used again.
             let register = self.b.register();
             self.b.mov(register, source);
             if integer_width(&from) > integer_width(&to) {
@@ -468,7 +468,7 @@ impl Coder {
         Ok(to)
     }
 
-    /// Sets a column of a row buffer to a scalar that is of the column's type.
+    /// Sets a column of a row buffer to a scalar of the column's type.
     pub(crate) fn set_column(
         &mut self,
         buffer: RowBuf,

@@ -1,23 +1,23 @@
-//! Code for statements: each becomes a part of the logic section that issues its DB instructions and collects
-//! their results.
+//! Code for statements: each becomes a part of the logic section that issues its DB instructions and
+//! collects their results.
 //!
 //! ```text
 //!   INSERT          ROW, SET.., INSERT, RET, COUNT                      per row
 //!   .. ON CONFLICT  KEY.., SEARCH, RET; found: (UPDATE) else INSERT     per row
 //!   UPDATE, DELETE  KEY.., SEARCH, RET, residual, COPYROW, SET.., UPDATE | REMOVE, RET, COUNT
 //!   SELECT by key   KEY.., SEARCH, RET, residual, OUTROW, SET.., EMIT
-//!   .. of several keys: the same for each
+//!   .. by several keys: the same for each
 //!   SELECT by range KEY.., KEY.., SCAN, RET, loop: residual, OUTROW, SET.., EMIT, NEXT
-//!   .. aggregates   the same with accumulators in the loop, and OUTROW, SET.., EMIT behind it
+//!   .. aggregates   the same with accumulators in the loop, and OUTROW, SET.., EMIT after it
 //! ```
 //!
-//! In a procedure rows go into variables instead of results ([`Sink`]), counts into FOUND, and UPDATE and
-//! DELETE may go over a range.
+//! In a procedure, rows go into variables instead of results ([`Sink`]), counts into FOUND, and UPDATE and
+//! DELETE may use a range.
 //!
-//! Every statement declares its accesses; their keys are inputs or constants. If only the first values of a
-//! key are known in advance, the range of keys with this prefix is declared, and if not even those are known,
-//! the table. The primary key of a row that is read by a secondary index is not known in advance: such a read
-//! declares the table, or a range if index and primary key begin with the same columns.
+//! Every statement declares its accesses; their keys are inputs or constants. If only a prefix of a key is
+//! known in advance, the range of keys with this prefix is declared, and without a prefix the table. The
+//! primary key of a row that is read by a secondary index is not known in advance: such a read declares the
+//! table, or a range if index and primary key begin with the same columns.
 
 use std::sync::Arc;
 
@@ -37,24 +37,24 @@ use super::scan::Missing;
 
 pub(super) type Coded<T> = Result<T, Refusal>;
 
-/// Where a statement's rows and counts go.
+/// The destination of a statement's rows and counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sink<'s> {
-    /// Into the results of a statement of the program.
+    /// The results of a statement of the program.
     Statement(u32),
-    /// The first row into variables, whose types the output items have; the count into FOUND.
+    /// Variables, of the output items' types, for the first row; FOUND for the count.
     Variables {
         /// One per column.
         targets: &'s [u16],
-        /// No row, or several, is an error.
+        /// Whether it is an error if there is not exactly one row.
         strict: bool,
     },
-    /// Nowhere; the count into FOUND.
+    /// None for rows; FOUND for the count.
     Nothing,
 }
 
 impl Coder {
-    /// Generates one statement. Registers are given back at its end.
+    /// Generates one statement and releases its registers.
     pub(crate) fn statement_into(&mut self, statement: &PointStatement, sink: Sink<'_>) -> Coded<()> {
         let mark = self.b.mark();
         match statement {
@@ -66,7 +66,7 @@ impl Coder {
         Ok(())
     }
 
-    /// Key values of the index columns' types.
+    /// Key values, of the index columns' types.
     pub(super) fn key_sources(
         &mut self,
         table: &TableDef,
@@ -87,7 +87,7 @@ impl Coder {
             .collect()
     }
 
-    /// What is known of the values that a new row has in an index's columns.
+    /// What is known in advance of a new row's values in an index's columns.
     fn row_parts(
         &mut self,
         table: &TableDef,
@@ -104,7 +104,7 @@ impl Coder {
             .collect()
     }
 
-    /// Declares an access to one row by its primary key, or to as little as is known of the key.
+    /// Declares an access to one row by its primary key, or to the range of the known prefix.
     pub(super) fn declare_row(&mut self, kind: AccessKind, table: &TableDef, parts: &[Option<KeyPart>]) {
         let known: Vec<KeyPart> = parts.iter().map_while(|part| *part).collect();
         let access = if known.len() == parts.len() {
@@ -125,7 +125,8 @@ impl Coder {
         });
     }
 
-    /// Declares a read by a secondary index: the primary keys are not known, but may begin as the index does.
+    /// Declares a read by a secondary index: the primary keys are not known, but may share the index's
+    /// first columns.
     pub(super) fn declare_secondary(&mut self, table: &TableDef, index: &IndexDef, equal: &[KeySource]) {
         let primary = table.primary_index().map_or(&[][..], |index| &index.columns);
         let shared = primary
@@ -139,7 +140,7 @@ impl Coder {
         self.declare_prefix(false, table, prefix);
     }
 
-    /// Takes the current row to where the statement's rows go.
+    /// Sends the current row to the statement's sink.
     pub(crate) fn emit_row(&mut self, output: &[OutputItem], sink: Sink<'_>) -> Coded<()> {
         match sink {
             Sink::Statement(statement) => {
@@ -163,7 +164,7 @@ impl Coder {
         }
     }
 
-    /// Counts what a DB instruction did.
+    /// Counts the effect of a DB instruction.
     fn counted(&mut self, sink: Sink<'_>, status: weft_program::Reg) {
         match sink {
             Sink::Statement(statement) => self.b.count(statement, status),
@@ -216,8 +217,8 @@ impl Coder {
         Ok(())
     }
 
-    /// The row with everything that is computed at bind as an input, so that a value which is drawn anew each
-    /// time (a sequence's) is drawn once and is the same in key and row.
+    /// The row with everything computed at bind as an input, so that a volatile value (a sequence's) is
+    /// computed once and is the same in key and row.
     fn bound_row(&mut self, table: &TableDef, row: &[Scalar]) -> Coded<Vec<Scalar>> {
         row.iter()
             .zip(&table.columns)
@@ -291,7 +292,7 @@ impl Coder {
         self.returning(&insert.table, cp, &insert.returning, sink)
     }
 
-    /// Sets a column of a table's row, with its name as a remark.
+    /// Sets a column of a table's row, with the column's name as a remark.
     fn set_named(
         &mut self,
         buffer: RowBuf,
@@ -345,7 +346,7 @@ impl Coder {
         Ok(())
     }
 
-    /// The arbiter's key of a new row: values of exactly the columns' types.
+    /// The arbiter's key of a new row, with values of exactly the columns' types.
     fn arbiter_sources(
         &mut self,
         table: &TableDef,
@@ -364,7 +365,7 @@ impl Coder {
 
     // ---- UPDATE, DELETE ----
 
-    /// Changes the row in `cp`, which the columns of the assignments are read from.
+    /// Updates the row in `cp`, from which assignments read columns.
     fn update_row(
         &mut self,
         def: &TableDef,
@@ -392,7 +393,7 @@ impl Coder {
         Ok(())
     }
 
-    /// Changes or removes the row in `cp`.
+    /// Updates or deletes the row in `cp`.
     fn change_row(
         &mut self,
         change: &PointChange,
@@ -484,7 +485,7 @@ impl Coder {
         }
     }
 
-    /// Searches the row that a SELECT by key names; control goes on with its status.
+    /// Searches for the row that a SELECT by key names; leaves the status in a register.
     pub(super) fn search_row(
         &mut self,
         select: &PointSelect,
@@ -531,7 +532,7 @@ impl Coder {
             .iter()
             .all(|item| matches!(item.scalar, Scalar::Column(_)));
         if matches!(sink, Sink::Variables { .. }) && plain && select.residual.is_empty() && !strict {
-            // Columns of no row are NULL, which is what SELECT INTO leaves when it finds none.
+            // Columns of a missing row are NULL, which is what SELECT INTO assigns if it finds none.
             self.emit_row(&select.output, sink)?;
             self.note_found(status);
             return Ok(());

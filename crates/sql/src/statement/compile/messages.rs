@@ -1,4 +1,4 @@
-//! Code for messages that a procedure puts together: RAISE and its options.
+//! Code for messages that a procedure composes: RAISE and its options.
 
 use weft_program::{Class, Datum, ErrorField, Level, RaiseState, RowBuf};
 use weft_types::{SqlType, Value};
@@ -10,7 +10,7 @@ use super::code::Coder;
 type Coded<T> = Result<T, Refusal>;
 
 impl Coder {
-    /// RAISE with a text that is put together.
+    /// RAISE with a composed text.
     pub(crate) fn raise_text(&mut self, state: RaiseState, message: &Scalar) -> Coded<()> {
         let workspace = self.workspace();
         let column = self.temporary(SqlType::Text);
@@ -19,7 +19,7 @@ impl Coder {
         Ok(())
     }
 
-    /// Appends the pieces of a message; a NULL shows as PL/pgSQL shows it.
+    /// Appends the pieces of a message; NULL is shown as in PL/pgSQL.
     fn append_shown(&mut self, workspace: RowBuf, column: u16, message: &Scalar) -> Coded<()> {
         let Scalar::Concat(left, right) = message else {
             let first = self.b.constant(SqlType::Text, Value::Text(String::new()));
@@ -56,7 +56,7 @@ impl Coder {
         Ok(())
     }
 
-    /// RAISE of a level that is no error, with a text that is put together.
+    /// RAISE of a level below error, with a composed text.
     pub(crate) fn note_text(&mut self, level: Level, message: &Scalar) -> Coded<()> {
         let workspace = self.workspace();
         let column = self.temporary(SqlType::Text);
@@ -65,7 +65,7 @@ impl Coder {
         Ok(())
     }
 
-    /// The text of an option of RAISE in a column of the workspace; an error if it is NULL.
+    /// Computes an option of RAISE into a column of the workspace; NULL is an error.
     pub(crate) fn option_text(&mut self, text: &Scalar) -> Coded<u16> {
         let workspace = self.workspace();
         let column = self.temporary(SqlType::Text);
@@ -101,19 +101,19 @@ impl Coder {
         Ok(column)
     }
 
-    /// A field of the error or notice that comes next: a column of the workspace.
+    /// Sets a field of the next error or notice from a column of the workspace.
     pub(crate) fn diagnostic(&mut self, field: ErrorField, column: u16) {
         let workspace = self.workspace();
         self.b.diag(field, workspace, column);
     }
 
-    /// RAISE with a column of the workspace.
+    /// RAISE with the text in a column of the workspace.
     pub(crate) fn raise_column(&mut self, state: RaiseState, column: u16) {
         let workspace = self.workspace();
         self.b.raise_buffer(state, workspace, column);
     }
 
-    /// RAISE of a level that is no error, with a column of the workspace.
+    /// RAISE of a level below error, with the text in a column of the workspace.
     pub(crate) fn note_column(&mut self, level: Level, column: u16) {
         let workspace = self.workspace();
         self.b.note_buffer(level, workspace, column);

@@ -5,14 +5,14 @@
 //!                  bind, path
 //! ```
 //!
-//! A point statement touches rows that its parameters name: INSERT of given rows, UPDATE and DELETE by
+//! A point statement accesses rows named by its parameters: INSERT of given rows, UPDATE and DELETE by
 //! primary key, SELECT by key or by a bounded range of an index. [`analyse`] binds it and chooses the path
 //! ([`path`]); [`emit`] and [`code`] generate instructions. Several statements compile to one program
-//! ([`compile`] takes a list): that is how a message `BEGIN; ...; COMMIT` of point statements becomes a
+//! ([`compile`] takes a list), so that a message `BEGIN; ...; COMMIT` of point statements becomes a
 //! one-shot transaction.
 //!
-//! A statement that does not fit is refused with [`Refusal::General`] and planned for the query engine. Every
-//! program is verified.
+//! A statement that does not qualify is rejected with [`Refusal::General`] and planned for the query
+//! engine. Every program is verified.
 //!
 //! Source: DESIGN.md, "Programs"; BionicDB 4.3 (stored procedures compiled to Table 2's instructions).
 
@@ -41,10 +41,10 @@ use super::bind::Refusal;
 use super::plan::{AffectedOnce, ProgramPlan, StatementShape};
 use super::scalar::Scalar;
 
-/// Widest integer range, in keys, that a program reads; wider ones go to the query engine.
+/// Widest integer range, in keys, that a program reads; the query engine reads wider ones.
 pub(crate) const PROGRAM_RANGE_KEYS_MAX: i64 = 4_096;
 
-/// Compiles bound statements, whose parameters have the types given, to one program.
+/// Compiles bound statements with parameters of the given types to one program.
 pub(crate) fn compile(
     catalog: &Catalog,
     statements: &[PointStatement],
@@ -59,7 +59,7 @@ pub(crate) fn compile(
         _ => None,
     };
     let (builder, hidden_inputs) = coder.finish();
-    // What does not fit (registers, buffers, table sizes) is planned in general form.
+    // A statement that exceeds a limit (registers, buffers, table sizes) is planned in general form.
     let program = builder.finish().map_err(|_| Refusal::General)?;
     if let Err(error) = weft_program::verify(&program, catalog) {
         return Err(weft_types::SqlError::internal(format!(
@@ -118,7 +118,7 @@ fn generate(
     Ok(coder)
 }
 
-/// The keys that one ON CONFLICT DO UPDATE may meet once each.
+/// The keys of an ON CONFLICT DO UPDATE, each of which may occur only once.
 fn affected_once(statement: &PointStatement) -> Option<Result<AffectedOnce, Refusal>> {
     let PointStatement::Insert(insert) = statement else {
         return None;
@@ -135,7 +135,7 @@ fn affected_once(statement: &PointStatement) -> Option<Result<AffectedOnce, Refu
             .collect::<Vec<Scalar>>()
     };
     let keys: Vec<Vec<Scalar>> = insert.rows.iter().map(key).collect();
-    // Whether a row is met again is not known before, or depends on whether it was changed.
+    // Whether a row is affected twice is unknown in advance, or depends on whether it was updated.
     let conditional = updates.iter().any(|update| update.condition.is_some());
     if conditional || keys.iter().flatten().any(Scalar::is_dynamic) {
         return Some(Err(Refusal::General));

@@ -1,13 +1,13 @@
-//! Choosing how to find rows: which conjuncts of a WHERE clause name a key or a range of an index.
+//! Access path selection: which conjuncts of a WHERE clause determine a key or a range of an index.
 //!
-//! A conjunct serves an index column if it compares that column with something that depends on no row. A
-//! column that was widened for the comparison (`integer = bigint`) serves too: the other side is converted to
-//! the column's type, exactly for equality (a value that the type lacks finds nothing), to the nearest value
-//! for a range, in which case the conjunct is checked again on each row.
+//! A conjunct is usable for an index column if it compares that column with something that depends on no
+//! row. This includes a column that was widened for the comparison (`integer = bigint`): the other operand
+//! is converted to the column's type, exactly for equality (a value outside the type matches nothing), to
+//! the nearest value for a range, in which case the conjunct is also checked on each row.
 //!
-//! An OR of keys (`id IN (1, 2)`, `(a, b) IN ((1, 2), (3, 4))`) is several keys, each of which is searched
-//! for once. A comparison of rows (`(a, b) > (1, 2)`, the next page of a listing) is an end of a range over
-//! several columns.
+//! An OR of keys (`id IN (1, 2)`, `(a, b) IN ((1, 2), (3, 4))`) is a list of keys, each searched for once.
+//! A row comparison (`(a, b) > (1, 2)`, as in keyset pagination) is a bound of a range over several
+//! columns.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ use weft_types::{SqlType, Value};
 use super::super::scalar::{CompareOp, NoSource, Scalar};
 use super::point::{Path, RangeEnd};
 
-/// Most keys of one statement that become a program.
+/// Maximum keys of one statement that is compiled to a program.
 const KEYS_MAX: usize = 32;
 
-/// An ORDER BY that an index can satisfy: plain columns, all in one direction, NULLs where that direction has
-/// them.
+/// An ORDER BY that an index can satisfy: plain columns, all in one direction, with that direction's
+/// default position of NULLs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Order {
     pub(crate) columns: Vec<usize>,
     pub(crate) descending: bool,
 }
 
-/// A path and the conjuncts that are left to check.
+/// A path and the residual conjuncts.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
     pub(crate) path: Path,
@@ -41,7 +41,7 @@ struct Sarg {
     column: usize,
     op: CompareOp,
     value: Scalar,
-    /// The column was widened from this type.
+    /// The type from which the column was widened.
     widened: Option<SqlType>,
 }
 
@@ -109,7 +109,7 @@ fn sarg(conjunct: usize, scalar: &Scalar) -> Option<Sarg> {
     None
 }
 
-/// A scalar of constants as one constant, where that raises no error.
+/// Folds a scalar of constants to one constant, unless that raises an error.
 pub(crate) fn folded(scalar: Scalar) -> Scalar {
     if matches!(scalar, Scalar::Constant(_)) {
         return scalar;
@@ -160,8 +160,8 @@ impl Sarg {
     }
 }
 
-/// Chooses a path. `order` must be satisfied by it, if given; `None` when no index serves. Several keys are
-/// a path only where `several` says so, and have no order.
+/// Chooses a path. It must satisfy `order`, if given; `None` if no index is usable. A list of keys is
+/// considered only if `several`, and has no order.
 pub(crate) fn choose(
     table: &TableDef,
     list: Vec<Scalar>,
@@ -184,7 +184,7 @@ pub(crate) fn choose(
     Some(chosen(best?, list))
 }
 
-/// Chooses the primary key alone: what UPDATE and DELETE need.
+/// Chooses the primary key only, as UPDATE and DELETE require.
 pub(crate) fn choose_primary(table: &TableDef, list: Vec<Scalar>) -> Option<Choice> {
     let index = table.primary_index()?;
     let sargs = sargs(&list);
@@ -192,7 +192,7 @@ pub(crate) fn choose_primary(table: &TableDef, list: Vec<Scalar>) -> Option<Choi
     Some(chosen(candidate, list))
 }
 
-/// Chooses the primary key or a range of it: what UPDATE and DELETE in procedures need.
+/// Chooses the primary key or a range of it, as UPDATE and DELETE in procedures require.
 pub(crate) fn choose_primary_range(table: &TableDef, list: Vec<Scalar>) -> Option<Choice> {
     let index = table.primary_index()?;
     let sargs = sargs(&list);
@@ -207,7 +207,7 @@ fn sargs(list: &[Scalar]) -> Vec<Sarg> {
         .collect()
 }
 
-/// The path with the conjuncts that it leaves to check.
+/// The path with its residual conjuncts.
 fn chosen((_, path, used): Candidate, list: Vec<Scalar>) -> Choice {
     let residual = list
         .into_iter()
@@ -248,8 +248,8 @@ fn key_path(index: &Arc<IndexDef>, sargs: &[Sarg]) -> Option<Candidate> {
     ))
 }
 
-/// Several keys of a unique index: an OR whose branches give the columns that no other conjunct gives, and
-/// nothing else.
+/// A list of keys of a unique index: an OR whose branches specify exactly the columns that no other
+/// conjunct specifies.
 fn keys_path(index: &Arc<IndexDef>, list: &[Scalar], sargs: &[Sarg]) -> Option<Candidate> {
     if !index.unique {
         return None;
@@ -290,7 +290,7 @@ fn keys_of(index: &Arc<IndexDef>, number: usize, or: &Scalar, sargs: &[Sarg]) ->
                 }
             }
         }
-        // A condition that is no part of the key, or a column that only some branches give.
+        // A condition that is not part of the key, or a column that only some branches specify.
         if taken < parts.len() || own.len() < parts.len() || taken == 0 {
             return None;
         }
@@ -307,7 +307,7 @@ fn keys_of(index: &Arc<IndexDef>, number: usize, or: &Scalar, sargs: &[Sarg]) ->
     Some((9_000 + usize::from(index.primary), path, used))
 }
 
-/// Keys of which none comes twice: one that is equal to an earlier one is NULL, which finds nothing.
+/// Removes duplicate keys: one that equals an earlier one becomes NULL, which matches nothing.
 fn each_once(keys: Vec<Vec<Scalar>>) -> Vec<Vec<Scalar>> {
     let mut once: Vec<Vec<Scalar>> = Vec::with_capacity(keys.len());
     for (number, key) in keys.iter().enumerate() {
@@ -369,7 +369,7 @@ struct RowBound {
     conjunct: usize,
     columns: Vec<usize>,
     values: Vec<Scalar>,
-    /// The columns are above the values.
+    /// Whether the columns are above the values.
     above: bool,
     exclusive: bool,
 }
@@ -381,7 +381,7 @@ fn row_bounds(list: &[Scalar]) -> Vec<RowBound> {
         .collect()
 }
 
-/// `a > x OR (a = x AND b > y)`, which is what `(a, b) > (x, y)` means.
+/// Recognizes `a > x OR (a = x AND b > y)`, the meaning of `(a, b) > (x, y)`.
 fn row_bound(conjunct: usize, scalar: &Scalar) -> Option<RowBound> {
     let (mut columns, mut values, mut rest) = (Vec::new(), Vec::new(), scalar);
     let mut above = None;
@@ -426,10 +426,11 @@ fn row_bound(conjunct: usize, scalar: &Scalar) -> Option<RowBound> {
 }
 
 impl RowBound {
-    /// The end of a range of an index whose columns behind a prefix are `following`.
+    /// The bound of a range of an index whose columns after a prefix are `following`.
     ///
-    /// NULL behind the first value makes the comparison NULL where the columns before are equal: as the
-    /// greatest value for a lower end that is excluded, as the least for an upper one.
+    /// A NULL after the first value makes the comparison NULL where the earlier columns are equal. It is
+    /// replaced by the greatest value for an exclusive lower bound, by the least for an exclusive upper
+    /// one.
     fn range_end(&self, table: &TableDef, following: &[usize]) -> Option<RangeEnd> {
         if !following.starts_with(&self.columns) {
             return None;
@@ -501,7 +502,7 @@ fn range_path(
         );
         low = from.map(Sarg::range_end);
         high = to.map(Sarg::range_end);
-        // NULLs lie after all values: a range without upper bound runs into them, so its conjunct stays.
+        // NULLs sort last: a range without an upper bound includes them, so its conjunct stays.
         if let Some(from) = from
             && from.widened.is_none()
             && (!nullable || high.is_some())
@@ -521,7 +522,7 @@ fn range_path(
             continue;
         }
         *end = row.range_end(table, following);
-        // NULLs lie behind all values: between the keys above the values there may be some.
+        // NULLs sort last: keys above the values may include some.
         let no_nulls = row
             .columns
             .iter()

@@ -10,17 +10,17 @@ use super::super::finish::Finish;
 use super::super::plan::{OutputColumn, Tag};
 use super::super::scalar::Scalar;
 
-/// One output column: what to compute and how to announce it. The scalar is of the column's type.
+/// One output column: the scalar, which is of the column's type, and its description.
 #[derive(Clone, Debug)]
 pub(crate) struct OutputItem {
     pub(crate) scalar: Scalar,
     pub(crate) column: OutputColumn,
 }
 
-/// One end of a range over index columns.
+/// A bound of a range over index columns.
 #[derive(Clone, Debug)]
 pub(crate) struct RangeEnd {
-    /// Of the first column, and of columns behind it where rows are compared.
+    /// The value of the first column and, for row comparisons, of the following ones.
     pub(crate) values: Vec<Scalar>,
     pub(crate) exclusive: bool,
 }
@@ -37,15 +37,15 @@ pub(crate) enum Path {
     /// At most one row for each of several keys of a unique index.
     Keys {
         index: Arc<IndexDef>,
-        /// As in [`Path::Key`]. Of keys that are equal all but one are NULL.
+        /// As in [`Path::Key`]. All but one of equal keys are NULL.
         keys: Vec<Vec<Scalar>>,
     },
-    /// Rows between two prefixes of an ordered index.
+    /// Rows between two bounds in an ordered index.
     Range {
         index: Arc<IndexDef>,
-        /// Equal to the first columns.
+        /// Values of the first columns.
         prefix: Vec<Scalar>,
-        /// Bounds of the columns after them.
+        /// Bounds of the columns after the prefix.
         low: Option<RangeEnd>,
         high: Option<RangeEnd>,
         /// From the last key to the first.
@@ -68,12 +68,12 @@ pub(crate) struct PointInsert {
 pub(crate) struct PointConflict {
     /// The unique index whose conflict is handled.
     pub(crate) arbiter: Arc<IndexDef>,
-    /// Per inserted row: assignments over the existing row, with the new row's values in place of `excluded`;
-    /// `None` is DO NOTHING.
+    /// Per inserted row: assignments over the existing row, with the new row's values in place of
+    /// `excluded`; `None` is DO NOTHING.
     pub(crate) updates: Option<Vec<ConflictRow>>,
 }
 
-/// What DO UPDATE does for one inserted row.
+/// The action of DO UPDATE for one inserted row.
 #[derive(Clone, Debug)]
 pub(crate) struct ConflictRow {
     pub(crate) assignments: Vec<(usize, Scalar)>,
@@ -89,34 +89,32 @@ pub(crate) struct PointChange {
     /// Column and new value in its type; `None` deletes.
     pub(crate) assignments: Option<Vec<(usize, Scalar)>>,
     pub(crate) returning: Vec<OutputItem>,
-    /// Unique values come or go that nobody knows beforehand: the table is declared.
+    /// Unique values unknown in advance are added or removed, so that the table is declared.
     pub(crate) whole_table: bool,
 }
 
-/// SELECT of one table by an index.
+/// SELECT from one table by an index.
 #[derive(Clone, Debug)]
 pub(crate) struct PointSelect {
     pub(crate) table: Arc<TableDef>,
     pub(crate) path: Path,
     pub(crate) residual: Vec<Scalar>,
     pub(crate) output: Vec<OutputItem>,
-    /// Most rows, bigint.
+    /// Maximum number of rows, bigint.
     pub(crate) limit: Option<Scalar>,
-    /// Rows passed over first, bigint.
+    /// Number of rows to skip, bigint.
     pub(crate) offset: Option<Scalar>,
-    /// Not empty: one row is given, and `output` is over these and no column.
+    /// If not empty, one row is returned, and `output` is over these and no columns.
     pub(crate) aggregates: Vec<AggregateCall>,
-    /// The aggregates are the least and greatest values of the column by which the path is ordered, from its
-    /// least to its greatest.
+    /// The aggregates are the minimum and maximum of the column by which the path is ordered, ascending.
     pub(crate) extremes: bool,
-    /// What is done with the rows before the client gets them. Then `output` may have more columns than the
-    /// client gets.
+    /// The finishing step. With one, `output` may have more columns than the client receives.
     pub(crate) finish: Option<Arc<Finish>>,
     /// FOR UPDATE or FOR SHARE: the row is declared as written, so that a session locks it.
     pub(crate) locks: bool,
 }
 
-/// Any of them.
+/// A point statement.
 #[derive(Clone, Debug)]
 pub(crate) enum PointStatement {
     Insert(PointInsert),
@@ -125,7 +123,7 @@ pub(crate) enum PointStatement {
 }
 
 impl PointStatement {
-    /// What is done with its rows before the client gets them.
+    /// The finishing step of its rows.
     pub(crate) fn finish(&self) -> Option<&Arc<Finish>> {
         match self {
             PointStatement::Select(select) => select.finish.as_ref(),
@@ -142,7 +140,7 @@ impl PointStatement {
         }
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(crate) fn output_mut(&mut self) -> &mut Vec<OutputItem> {
         match self {
             PointStatement::Insert(insert) => &mut insert.returning,

@@ -3,12 +3,12 @@
 //! ```text
 //!         KEY.., KEY.., SCAN, RET; none: done
 //!   more: residual; not true: next
-//!         what happens to a row
+//!         code for a row
 //!   next: NEXT; there is one: more
 //!   done:
 //! ```
 //!
-//! A limit is the scan's own where every row counts, otherwise a counter.
+//! A limit is passed to the scan if every row counts; otherwise a counter enforces it.
 
 use std::sync::Arc;
 
@@ -25,21 +25,21 @@ use super::code::Coder;
 use super::emit::{Coded, Sink};
 use super::point::{Path, PointSelect, RangeEnd};
 
-/// Where control goes when a statement has its row or has none.
+/// Jump targets of a statement that finds its row or none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missing {
     pub(super) missing: Label,
     pub(super) done: Label,
-    /// Having none is an error.
+    /// Whether no row is an error.
     pub(super) strict: bool,
 }
 
-/// A row of a running scan.
+/// The current row of a scan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtRow {
-    /// Holds the row.
+    /// The collect register that holds the row.
     pub(crate) cp: Cp,
-    /// Free for statuses; overwritten before the next row.
+    /// A scratch register for statuses; overwritten before the next row.
     pub(crate) status: Reg,
 }
 
@@ -48,11 +48,11 @@ pub(crate) struct AtRow {
 pub(super) struct Slice<'s> {
     pub(super) limit: Option<&'s Scalar>,
     pub(super) offset: Option<&'s Scalar>,
-    /// What happens to the first row leaves the loop.
+    /// Whether the loop is left after the first row.
     pub(super) once: bool,
 }
 
-/// A SCAN about to be issued.
+/// A SCAN to be issued.
 struct Range {
     low: KeyBuf,
     high: KeyBuf,
@@ -60,7 +60,7 @@ struct Range {
 }
 
 impl Coder {
-    /// Ends a statement that found its row; binds where one without a row goes.
+    /// Ends a statement that found its row; binds the target for one without a row.
     pub(super) fn end_row(&mut self, sink: Sink<'_>, at: Missing) -> Coded<()> {
         if matches!(sink, Sink::Variables { .. }) {
             self.b.jump(at.done);
@@ -71,7 +71,7 @@ impl Coder {
         Ok(())
     }
 
-    /// What happens to variables that no row sets.
+    /// Sets the variables if there is no row.
     fn no_row(&mut self, sink: Sink<'_>, strict: bool) -> Coded<()> {
         let Sink::Variables { targets, .. } = sink else {
             return Ok(());
@@ -86,8 +86,8 @@ impl Coder {
         Ok(())
     }
 
-    /// Keys of a range and its declaration. `access` is what is declared of a range of the primary key:
-    /// `None` if something wider was.
+    /// The keys of a range and its declaration. `access` is what to declare for a range of the
+    /// primary key: `None` if something wider is declared.
     fn range(
         &mut self,
         table: &TableDef,
@@ -250,7 +250,7 @@ impl Coder {
         Ok(())
     }
 
-    /// A register of its own, which may be counted down.
+    /// A separate register, which may be decremented.
     fn fresh_register(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Reg> {
         let register = self.register(scalar, ty)?;
         if !matches!(scalar, Scalar::Variable(_)) {
@@ -301,7 +301,7 @@ impl Coder {
         Ok(())
     }
 
-    /// Runs code for the row of each of several keys that passes the residual conditions.
+    /// Runs code for the row of each of several keys, if it passes the residual conditions.
     pub(super) fn for_each_key(
         &mut self,
         table: &Arc<TableDef>,
@@ -375,7 +375,7 @@ impl Coder {
         let plain = select.residual.is_empty() && select.offset.is_none();
         match (plain, strict) {
             (false, true) => return Err(Refusal::General),
-            // One row more than wanted tells that there are several.
+            // One row more than needed shows that there are several.
             (true, _) if select.limit.is_none() => {
                 first.limit = Some(Scalar::Constant(Value::Int8(1 + i64::from(strict))));
             }
@@ -408,7 +408,7 @@ impl Coder {
         Ok(())
     }
 
-    /// LIMIT and OFFSET that are applied behind the program are checked by it.
+    /// Checks LIMIT and OFFSET, even if they are applied after the program.
     pub(super) fn check_counts(&mut self, select: &PointSelect) -> Coded<()> {
         let Some(finish) = &select.finish else {
             return Ok(());

@@ -1,5 +1,5 @@
-//! SELECT from syntax trees to [`PointSelect`]: by a key, by a range whose index has the order that is
-//! wanted, over all rows of either (aggregates), or by a range that is sorted afterwards ([`Finish`]).
+//! SELECT from syntax trees to [`PointSelect`]: by a key, by a range whose index has the required order,
+//! over all rows of either (aggregates), or by a range that is sorted afterwards ([`Finish`]).
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use super::path::{self, Choice, Order, conjuncts, folded};
 use super::point::{OutputItem, Path, PointSelect};
 use super::shape::{row_locks, single_select, single_table};
 
-/// Largest LIMIT without other bounds that a program serves.
+/// Largest LIMIT without other bounds that is compiled to a program.
 const LIMIT_MAX: i64 = 4_096;
 
 /// One item of ORDER BY.
 struct OrderTerm {
-    /// As it is written, for EXPLAIN.
+    /// As written, for EXPLAIN.
     text: String,
     scalar: Scalar,
     ty: SqlType,
@@ -49,7 +49,7 @@ impl Analyser<'_> {
         let (limit, offset) = self.limits(query)?;
         let locks = row_locks(query)?;
         if !aggregates.is_empty() {
-            // A column beside an aggregate is an error, which the query engine tells.
+            // A column next to an aggregate is an error, which the query engine reports.
             let grouped = output.iter().any(|item| item.scalar.has_column());
             if grouped || distinct || locks || query.order_by.is_some() || self.variables.is_some() {
                 return Err(Refusal::General);
@@ -221,7 +221,7 @@ impl Analyser<'_> {
     }
 }
 
-/// What is found on a path, all of it.
+/// Selects all rows of a path.
 fn found(table: Arc<TableDef>, choice: Choice, output: Vec<OutputItem>) -> PointSelect {
     PointSelect {
         table,
@@ -237,7 +237,7 @@ fn found(table: Arc<TableDef>, choice: Choice, output: Vec<OutputItem>) -> Point
     }
 }
 
-/// What is found where there is at most one row, which needs no order.
+/// Selects at most one row, which needs no order.
 fn one_row(
     table: Arc<TableDef>,
     choice: Choice,
@@ -255,7 +255,7 @@ fn one_row(
     })
 }
 
-/// LIMIT and OFFSET leave a single row as it is.
+/// Whether LIMIT and OFFSET keep a single row.
 fn gives_one_row(limit: Option<&Scalar>, offset: Option<&Scalar>) -> bool {
     let some = match limit {
         None | Some(Scalar::Constant(Value::Null)) => true,
@@ -265,7 +265,7 @@ fn gives_one_row(limit: Option<&Scalar>, offset: Option<&Scalar>) -> bool {
     some && offset.is_none()
 }
 
-/// The path from which `min` and `max` of one column take the first row each.
+/// The path from whose ends `min` and `max` of one column take the first row.
 fn extremes_path(table: &TableDef, conjuncts: &[Scalar], calls: &[AggregateCall]) -> Option<Choice> {
     let mut column = None;
     for call in calls {
@@ -279,7 +279,7 @@ fn extremes_path(table: &TableDef, conjuncts: &[Scalar], calls: &[AggregateCall]
         column = Some(argument);
     }
     let column = usize::from(column?);
-    // Values that are equal and look different are told apart by all of them.
+    // If equal values can look different, all of them must be read.
     let plain = matches!(
         table.columns.get(column)?.ty,
         SqlType::Int2
@@ -299,7 +299,7 @@ fn extremes_path(table: &TableDef, conjuncts: &[Scalar], calls: &[AggregateCall]
     ends_first.then_some(choice)
 }
 
-/// A key, a prefix of an index, or a range with two ends.
+/// A key, a prefix of an index, or a range with both bounds.
 fn is_bounded(path: &Path) -> bool {
     match path {
         Path::Key { .. } | Path::Keys { .. } => true,
@@ -309,7 +309,7 @@ fn is_bounded(path: &Path) -> bool {
     }
 }
 
-/// Whether a path gives few rows, and those that LIMIT and OFFSET ask for.
+/// Whether a path reads few rows, and exactly those that LIMIT and OFFSET select.
 fn serves(choice: &Choice, limit: Option<&Scalar>, offset: Option<&Scalar>, locks: bool) -> bool {
     match &choice.path {
         Path::Key { .. } => return gives_one_row(limit, offset),
@@ -323,7 +323,7 @@ fn serves(choice: &Choice, limit: Option<&Scalar>, offset: Option<&Scalar>, lock
         other => other.is_some(),
     };
     let bounded = is_bounded(&choice.path);
-    // A scan that looks for rows which may be anywhere is no point statement.
+    // A filtered scan of unbounded length is not a point statement.
     let searches = !choice.residual.is_empty() && !bounded;
     !locks && !searches && (bounded || small_limit)
 }
@@ -349,7 +349,7 @@ fn index_order(terms: &[OrderTerm]) -> Option<Option<Order>> {
     Some(Some(order))
 }
 
-/// The finishing step; appends to the output what it needs besides.
+/// The finishing step; appends the additional columns that it needs to the output.
 fn finish(
     output: &mut Vec<OutputItem>,
     terms: &[OrderTerm],
@@ -396,7 +396,7 @@ fn finish(
     })
 }
 
-/// A further column of the program's rows; its number.
+/// Adds a column to the program's rows; returns its number.
 fn further_column(output: &mut Vec<OutputItem>, scalar: Scalar, ty: SqlType) -> usize {
     output.push(OutputItem {
         scalar,
@@ -405,8 +405,8 @@ fn further_column(output: &mut Vec<OutputItem>, scalar: Scalar, ty: SqlType) -> 
     output.len() - 1
 }
 
-/// Why rows without repetition cannot be sorted by something else. What may be written in two ways is the
-/// query engine's to tell.
+/// The error for SELECT DISTINCT ordered by an expression that is not selected. If expressions may be equal
+/// in different spellings, the query engine decides.
 fn not_selected(scalar: &Scalar) -> Refusal {
     match scalar {
         Scalar::Column(_) => SqlError::new(

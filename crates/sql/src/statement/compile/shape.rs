@@ -1,4 +1,4 @@
-//! Which shapes of syntax a point statement may have: tests on syntax trees, before anything is bound.
+//! Which shapes of syntax a point statement may have: tests on syntax trees, before binding.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ pub(super) fn is_default(expr: &Expr) -> bool {
     ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default")
 }
 
-/// The unique index whose conflict is meant; `text` is the statement's, for positions.
+/// The arbiter index of ON CONFLICT; `text` is the statement's, for error positions.
 pub(super) fn arbiter(conflict: &OnConflict, table: &Arc<TableDef>, text: &str) -> Analysed<Arc<IndexDef>> {
     let undefined = |column: &ast::Ident| {
         let error = error::undefined_column(&names::ident(column));
@@ -131,7 +131,7 @@ pub(super) fn arbiter(conflict: &OnConflict, table: &Arc<TableDef>, text: &str) 
             let mut unique = table.indexes.iter().filter(|index| index.unique);
             match (unique.next(), unique.next()) {
                 (Some(index), None) => Ok(Arc::clone(index)),
-                // Several may be in conflict.
+                // Several indexes may conflict.
                 _ => Err(Refusal::General),
             }
         }
@@ -176,12 +176,12 @@ pub(super) fn single_table(from: &TableWithJoins) -> Analysed<(&ObjectName, Opti
     }
 }
 
-/// The SELECT of a query without DISTINCT and clauses that only the query engine knows.
+/// The SELECT of a query without DISTINCT and without clauses that only the query engine supports.
 pub(crate) fn plain_select(query: &Query) -> Option<&Select> {
     single_select(query).filter(|select| select.distinct.is_none())
 }
 
-/// The SELECT or SELECT DISTINCT of a query without clauses that only the query engine knows.
+/// The SELECT or SELECT DISTINCT of a query without clauses that only the query engine supports.
 pub(super) fn single_select(query: &Query) -> Option<&Select> {
     let SetExpr::Select(select) = query.body.as_ref() else {
         return None;
@@ -213,7 +213,7 @@ pub(super) fn single_select(query: &Query) -> Option<&Select> {
     plain.then_some(select.as_ref())
 }
 
-/// Whether rows are locked; waiting policies other than waiting go the general way.
+/// Whether rows are locked; NOWAIT and SKIP LOCKED are planned in general form.
 pub(super) fn row_locks(query: &Query) -> Analysed<bool> {
     match query.locks.as_slice() {
         [] => Ok(false),

@@ -1,8 +1,9 @@
-//! Code for values that do not fit into registers: texts, numerics and the like, computed into columns of the
-//! workspace.
+//! Code for values that do not fit into registers: texts, numerics and the like, computed into columns of
+//! the workspace.
 //!
-//! A value is computed in its destination if none of its inputs is there; otherwise it is computed in a
-//! temporary column and copied. The arguments of a function are in adjacent columns, each computed in place.
+//! A value is computed in its destination unless the destination is one of its inputs; then it is computed
+//! in a temporary column and copied. The arguments of a function are in adjacent columns, each computed in
+//! place.
 
 use weft_program::{Class, Cond, Datum, Function, Op, Reg, RowBuf};
 use weft_types::{SqlType, Value, cast_context};
@@ -14,7 +15,7 @@ use super::code::Coder;
 
 type Coded<T> = Result<T, Refusal>;
 
-/// The type without a length or scale that functions and texts under construction have.
+/// The type without length or scale, as functions and texts under construction use it.
 fn plain(ty: &SqlType) -> SqlType {
     match ty {
         SqlType::Varchar(_) => SqlType::Text,
@@ -23,7 +24,7 @@ fn plain(ty: &SqlType) -> SqlType {
     }
 }
 
-/// The session's time zone would have a say.
+/// Whether the conversion depends on the session's time zone.
 pub(in crate::statement) fn needs_zone(from: &SqlType, to: &SqlType) -> bool {
     matches!(from, SqlType::TimestampTz) != matches!(to, SqlType::TimestampTz)
 }
@@ -38,7 +39,7 @@ impl Coder {
         })
     }
 
-    /// The column of the workspace with a value: a variable's own, or one computed until the statement ends.
+    /// The workspace column that holds a value: a variable's own, or a temporary one.
     pub(super) fn workspace_value(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<(RowBuf, u16)> {
         let workspace = self.workspace();
         if let Scalar::Variable(number) = scalar
@@ -56,7 +57,7 @@ impl Coder {
         Ok((workspace, column))
     }
 
-    /// Computes a value that only instructions on the workspace compute into a register.
+    /// Computes into a register a value that only workspace instructions can compute.
     pub(super) fn register_from_workspace(&mut self, scalar: &Scalar, ty: SqlType) -> Coded<Reg> {
         let (workspace, column) = (self.workspace(), self.temporary(ty));
         self.set_computed(workspace, column, scalar, ty)?;
@@ -143,7 +144,7 @@ impl Coder {
         }
     }
 
-    /// Jumps unless a condition is true; AND and OR look at their second side only where it matters.
+    /// Jumps unless a condition is true; AND and OR short-circuit.
     pub(crate) fn branch_unless(&mut self, condition: &Scalar, target: weft_program::Label) -> Coded<()> {
         match condition {
             Scalar::And(left, right) => {
@@ -169,7 +170,7 @@ impl Coder {
         }
     }
 
-    /// A conversion on the way into a column.
+    /// A conversion whose result is stored in a column.
     fn set_converted(
         &mut self,
         op: Op,
@@ -181,7 +182,8 @@ impl Coder {
         if needs_zone(&from, &to) {
             return Err(Refusal::General);
         }
-        // A register shows itself without the workspace. A boolean converts to other words than it shows.
+        // A register is appended as text without the workspace, except a boolean, which converts to other
+        // words.
         if Class::of(&to) == Class::Text
             && to.typmod() == -1
             && ty == SqlType::Text
@@ -194,7 +196,7 @@ impl Coder {
             self.b.catr(buffer, column, register, Class::of(&from));
             return Ok(());
         }
-        // The column that is set checks the length, as assignment does.
+        // The destination column checks the length, as an assignment does.
         let checks = to.typmod() == -1 || op == Op::Assign && to == ty;
         if Class::of(&from) == Class::of(&to) && checks {
             return match self.hoists(inner) && ty.typmod() != -1 {
@@ -248,7 +250,7 @@ impl Coder {
         Ok(())
     }
 
-    /// A column of the row into a column with another length.
+    /// Copies a column of the row to a column with another length.
     fn set_checked(&mut self, buffer: RowBuf, column: u16, source: u16, ty: SqlType) -> Coded<()> {
         let from = self.column_type(source)?;
         if Class::of(&from) != Class::of(&ty) {
@@ -264,7 +266,7 @@ impl Coder {
 
     fn set_joined(&mut self, buffer: RowBuf, column: u16, left: &Scalar, right: &Scalar) -> Coded<()> {
         let right = self.datum(right, SqlType::Text)?;
-        // The right side may be the very column that is set.
+        // The right operand may be the destination column itself.
         let (target, direct) = match right {
             Datum::Buffer {
                 buffer: same,
@@ -281,7 +283,7 @@ impl Coder {
         Ok(())
     }
 
-    /// The order of a value and itself: NULL exactly if the value is.
+    /// The order of a value and itself: NULL if and only if the value is NULL.
     pub(super) fn order_with_itself(&mut self, datum: Datum) -> Reg {
         let order = self.b.register();
         self.b.cmpv(order, datum, datum);

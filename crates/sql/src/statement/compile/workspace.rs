@@ -1,9 +1,9 @@
 //! The workspace of a program: columns of one row buffer for values that do not fit into registers.
 //!
 //! Texts, numerics, bytea and uuid are columns of an output row that is never emitted, the *workspace*: a
-//! procedure's variables of such types, values under construction, and arguments of functions, which are
-//! adjacent. CALL, CONVERT, SETBUF, KEYBUF, CAT and CMPV read it. Whether a program needs a workspace turns
-//! out during compilation; then it is compiled again with one.
+//! procedure's variables of such types, values under construction, and function arguments, which are
+//! adjacent. CALL, CONVERT, SETBUF, KEYBUF, CAT and CMPV read it. Whether a program needs a workspace is
+//! only known during compilation; it is then compiled again with one.
 
 use weft_program::{Function, RowBuf};
 use weft_types::SqlType;
@@ -13,7 +13,7 @@ use super::code::Coder;
 
 type Coded<T> = Result<T, Refusal>;
 
-/// Columns side by side for the arguments of a function.
+/// Adjacent columns for the arguments of a function.
 #[derive(Debug)]
 struct Arguments {
     types: &'static [SqlType],
@@ -21,14 +21,14 @@ struct Arguments {
     in_use: bool,
 }
 
-/// See the file's head.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
     /// The workspace and the statement whose shape it has.
     workspace: Option<(RowBuf, u32)>,
-    /// A workspace was asked for and there is none: compile again with one.
+    /// A workspace is needed and missing: compile again with one.
     pub(crate) needs_workspace: bool,
-    /// Columns of the workspace that nothing holds now.
+    /// Unused columns of the workspace.
     free: Vec<(SqlType, u16)>,
     /// Columns of values under construction, until the statement ends.
     temporary: Vec<(SqlType, u16)>,
@@ -36,7 +36,7 @@ pub(crate) struct Workspace {
 }
 
 impl Coder {
-    /// Makes the workspace, a row of a further statement without columns as yet. Comes first in the program.
+    /// Makes the workspace, a row of a further statement without columns so far. Must be called first.
     pub(crate) fn make_workspace(&mut self, statement: u32) {
         let buffer = self.b.row_buffer();
         self.b.outrow(buffer, statement);
@@ -48,7 +48,7 @@ impl Coder {
         self.work.workspace.map(|(buffer, _)| buffer)
     }
 
-    /// The workspace. Without one a place-holder: what is being compiled is compiled again with one.
+    /// The workspace, or a placeholder if there is none: the code is then compiled again with one.
     pub(super) fn workspace(&mut self) -> RowBuf {
         match self.work.workspace {
             Some((buffer, _)) => buffer,
@@ -59,7 +59,7 @@ impl Coder {
         }
     }
 
-    /// A column of the workspace.
+    /// Allocates a column of the workspace.
     pub(super) fn workspace_column(&mut self, ty: SqlType) -> u16 {
         self.workspace();
         if let Some(found) = self.work.free.iter().position(|(free, _)| *free == ty) {
@@ -71,7 +71,7 @@ impl Coder {
         }
     }
 
-    /// Gives a column of the workspace to others.
+    /// Frees a column of the workspace.
     pub(super) fn free_column(&mut self, ty: SqlType, column: u16) {
         self.work.free.push((ty, column));
     }
@@ -83,7 +83,7 @@ impl Coder {
         column
     }
 
-    /// A statement begins: what the one before had under construction is done.
+    /// Frees the temporary columns of the previous statement.
     pub(crate) fn forget_temporaries(&mut self) {
         let done = std::mem::take(&mut self.work.temporary);
         self.work.free.extend(done);
@@ -92,7 +92,7 @@ impl Coder {
         }
     }
 
-    /// Columns for a function's arguments, until the statement ends; the first of them.
+    /// Columns for a function's arguments, until the statement ends; returns the first.
     pub(super) fn argument_columns(&mut self, function: Function) -> Coded<u16> {
         self.workspace();
         let types = function.arguments();

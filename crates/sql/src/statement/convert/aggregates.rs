@@ -1,11 +1,11 @@
 //! Aggregates over all rows of a point statement: `count`, `sum`, `avg`, `min` and `max`.
 //!
-//! Each call becomes a number ([`Scalar::Aggregate`]) of a list that the statement keeps; equal calls share
-//! one. Around it any expression may stand: `coalesce(sum(k), 0) + 1`. An average is the sum divided by the
-//! count, as numeric, which is how PostgreSQL computes it.
+//! Each call gets a number ([`Scalar::Aggregate`]) in a list that the statement keeps; equal calls share
+//! one. They may occur within any expression: `coalesce(sum(k), 0) + 1`. An average is the sum divided by
+//! the count, as numeric, which is how PostgreSQL computes it.
 //!
-//! Floats are not summed here: their sum depends on the order of the rows, and the query engine's order is
-//! its own.
+//! Floats are not summed here: their sum depends on the order of the rows, which differs in the query
+//! engine.
 
 use weft_expression::ColumnId;
 use weft_program::Function;
@@ -16,12 +16,12 @@ use super::super::scalar::Scalar;
 use super::super::type_rules::{is_float, is_integer};
 use super::Conversion;
 
-/// What is made of the rows.
+/// The aggregate function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AggregateKind {
-    /// How many there are, or how many whose argument is not NULL. 0 of none.
+    /// The number of rows, or of those whose argument is not NULL. 0 for no rows.
     Count,
-    /// NULL of none, as the others are.
+    /// NULL for no rows, as the following ones.
     Sum,
     Min,
     Max,
@@ -31,7 +31,7 @@ pub(crate) enum AggregateKind {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AggregateCall {
     pub(crate) kind: AggregateKind,
-    /// Of each row; its NULLs are passed over. `None` counts rows.
+    /// Evaluated for each row; NULLs are skipped. `None` counts rows.
     pub(crate) argument: Option<Scalar>,
     /// Type of the result.
     pub(crate) ty: SqlType,
@@ -40,7 +40,7 @@ pub(crate) struct AggregateCall {
 const NUMERIC: SqlType = SqlType::Numeric(None);
 
 impl Conversion<'_> {
-    /// The value of an aggregate that the binder gave a column.
+    /// The scalar for an aggregate to which the binder assigned a column.
     pub(super) fn aggregate(&mut self, id: ColumnId) -> BindResult<Scalar> {
         let calls = self.calls;
         let call = calls
@@ -50,7 +50,7 @@ impl Conversion<'_> {
         if call.distinct || !call.order.is_empty() || call.filter.is_some() {
             return Err(Refusal::General);
         }
-        // No aggregate within another.
+        // Aggregates cannot be nested.
         let outer = self.aggregates.take();
         let argument = match call.arguments.as_slice() {
             [] => Ok(None),

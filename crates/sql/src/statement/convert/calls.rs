@@ -1,4 +1,4 @@
-//! Calls of functions and operators: which operation of programs an entry of the table is.
+//! Calls of functions and operators: mapping entries of the table to operations of programs.
 
 use weft_expression::{Arg, Entry, Expr, Kind, Op};
 use weft_program::Function;
@@ -61,7 +61,7 @@ impl Conversion<'_> {
         self.operator(entry, typed, result)
     }
 
-    /// What is computed by instructions of its own.
+    /// Entries that have dedicated instructions.
     fn operator(
         &mut self,
         entry: &'static Entry,
@@ -75,7 +75,7 @@ impl Conversion<'_> {
             (Kind::Prefix, "-", Some((value, _)), None) if in_register => Scalar::Negate(Box::new(value)),
             (Kind::Prefix, "+", Some((value, _)), None) => value,
             (Kind::Infix, "-", Some((date, SqlType::Date)), Some((days, SqlType::Int4))) => match days {
-                // The smallest integer has no negative.
+                // The smallest integer cannot be negated.
                 Scalar::Constant(Value::Int4(days)) if days != i32::MIN => {
                     let days = Scalar::Constant(Value::Int4(-days));
                     Scalar::Call(Function::DateAdd, vec![date, days])
@@ -103,7 +103,7 @@ impl Conversion<'_> {
         })
     }
 
-    /// A value as text, as `||` and `concat` show it.
+    /// A value as text, as in `||` and `concat`.
     fn shown(&mut self, (scalar, ty): (Scalar, SqlType)) -> BindResult<Scalar> {
         match ty {
             SqlType::TimestampTz | SqlType::Bytea | SqlType::Bool | SqlType::Char(_) => Err(Refusal::General),
@@ -145,7 +145,7 @@ impl Conversion<'_> {
         Ok(Scalar::Call(Function::Like, arguments))
     }
 
-    /// What the session answers when inputs are bound.
+    /// Values that the session provides when inputs are bound.
     fn session_call(
         &mut self,
         expr: &Expr,
@@ -182,7 +182,7 @@ impl Conversion<'_> {
     }
 }
 
-/// The constant text that names the sequence of a call, a cast to regclass left out of account.
+/// The constant text that names a call's sequence, ignoring a cast to regclass.
 fn constant_name(expr: &Expr, at: usize) -> Option<&str> {
     let size = expr.nodes().get(at)?.size as usize;
     let nodes = expr.nodes().get(at + 1 - size..at)?;
@@ -195,7 +195,7 @@ fn constant_name(expr: &Expr, at: usize) -> Option<&str> {
     }
 }
 
-/// The function of programs that computes an entry, and an argument that it takes besides.
+/// The program function that computes an entry, and an additional argument that it takes.
 fn function_of(entry: &'static Entry) -> Option<(Function, Option<Scalar>)> {
     use Function as F;
     use SqlType::{Float8, Int4, Numeric, Text};
@@ -223,7 +223,7 @@ fn function_of(entry: &'static Entry) -> Option<(Function, Option<Scalar>)> {
     })
 }
 
-/// The arithmetic of registers that an entry of integers or floats is.
+/// The register arithmetic of an entry on integers or floats.
 fn arithmetic(entry: &Entry) -> Option<ArithmeticOp> {
     let numbers = |arg: &Arg| matches!(arg, Arg::Is(ty) if is_integer(ty) || is_float(ty));
     if entry.arguments.len() != 2 || !entry.arguments.iter().all(numbers) {
@@ -239,7 +239,7 @@ fn arithmetic(entry: &Entry) -> Option<ArithmeticOp> {
     })
 }
 
-/// A number in the type that the result has.
+/// A number converted to the result's type.
 fn widened(scalar: Scalar, from: SqlType, to: SqlType) -> Scalar {
     match from == to {
         true => scalar,

@@ -9,7 +9,7 @@ use super::super::compile::values::needs_zone;
 use super::super::scalar::Scalar;
 use super::Conversion;
 
-/// The types between which programs convert.
+/// The types between which programs can convert.
 fn is_converted(ty: &SqlType) -> bool {
     matches!(
         ty,
@@ -32,7 +32,7 @@ fn is_converted(ty: &SqlType) -> bool {
 }
 
 impl Conversion<'_> {
-    /// A value of one type as one of another; `explicit` as CAST does it, otherwise as an assignment.
+    /// Converts a value from one type to another; `explicit` as in CAST, otherwise as on assignment.
     pub(super) fn cast(
         &self,
         inner: Scalar,
@@ -41,7 +41,7 @@ impl Conversion<'_> {
         explicit: bool,
     ) -> BindResult<Scalar> {
         let is_char = matches!(to, SqlType::Char(_));
-        // A char(n) and a text are unlike in programs.
+        // Programs distinguish char(n) and text.
         let relabels = is_relabel(from, to) && is_char == matches!(from, SqlType::Char(_));
         if relabels || (!explicit && !is_char && fits_without_check(from, to)) {
             return Ok(inner);
@@ -55,7 +55,7 @@ impl Conversion<'_> {
         if self.zone != TimeZone::UTC && needs_zone(from, to) {
             return Err(Refusal::General);
         }
-        // Without a length to check, an assignment is a conversion.
+        // Without a length to check, an assignment is the same as a cast.
         let explicit = explicit || (to.typmod() == -1 && !is_char);
         if let Scalar::Constant(value) = &inner {
             let value = value.clone();
@@ -65,9 +65,10 @@ impl Conversion<'_> {
             };
             match converted {
                 Ok(value) => return Ok(Scalar::Constant(value)),
-                // PostgreSQL reads a text when it comes to it; a program would before it looks for the row.
+                // PostgreSQL reads a text when it is evaluated; a program would before searching for the
+                // row.
                 Err(_) if from.is_text() && self.scope.variables.is_none() => return Err(Refusal::General),
-                // What fails, fails where it is computed.
+                // The conversion fails where it is executed.
                 Err(_) => {}
             }
         }

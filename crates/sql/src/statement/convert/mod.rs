@@ -1,10 +1,10 @@
-//! From a typed expression to the [`Scalar`] that programs are compiled from.
+//! Conversion of a typed expression to the [`Scalar`] from which programs are compiled.
 //!
-//! Types are decided by now: here is only said which operation of programs computes which node of the tree.
-//! A node that none computes is refused ([`Refusal::General`]).
+//! Types are already determined; this module only maps nodes of the tree to operations of programs. A node
+//! without such an operation is rejected ([`Refusal::General`]).
 //!
-//! The operand of CASE, the value before IN and the sides of IS DISTINCT FROM are written out wherever they
-//! are used; how large that may make an expression is bounded, and so is its depth.
+//! The operand of CASE, the value before IN and the operands of IS DISTINCT FROM are duplicated at each
+//! use; the resulting size and depth of an expression are bounded.
 
 mod aggregates;
 mod calls;
@@ -20,9 +20,9 @@ use super::scalar::Scalar;
 
 pub(crate) use aggregates::{AggregateCall, AggregateKind};
 
-/// Deepest expression that becomes a scalar.
+/// Maximum depth of an expression that is converted.
 const DEPTH_MAX: usize = 64;
-/// Largest one, in nodes.
+/// Maximum size in nodes.
 const NODES_MAX: usize = 10_000;
 /// Longest IN list that becomes a chain of comparisons.
 const IN_LIST_MAX: usize = 16;
@@ -30,31 +30,31 @@ const IN_LIST_MAX: usize = 16;
 /// Converts expressions of one scope.
 pub(super) struct Conversion<'a> {
     pub(super) catalog: &'a Catalog,
-    /// The session's zone.
+    /// The session's time zone.
     pub(super) zone: TimeZone,
     pub(super) scope: &'a Scope<'a>,
-    /// Parameters before `$1`.
+    /// The number of parameters before `$1`.
     pub(super) before: usize,
-    /// What `excluded.column` stands for, in column order.
+    /// The values of `excluded.column`, in column order.
     pub(super) excluded: Option<&'a [Scalar]>,
-    /// The aggregates that were bound.
+    /// The bound aggregate calls.
     pub(super) calls: &'a [relation::AggregateCall],
-    /// Those that were converted; `None` where none may stand.
+    /// The converted ones; `None` where aggregates are not allowed.
     pub(super) aggregates: Option<&'a mut Vec<AggregateCall>>,
-    /// Nodes made so far.
+    /// The number of nodes made so far.
     pub(super) nodes: usize,
 }
 
-/// What a node is converted in.
+/// The context of a node's conversion.
 #[derive(Clone, Copy)]
 struct Around<'s> {
-    /// The operand of the innermost CASE around.
+    /// The operand of the innermost enclosing CASE.
     operand: Option<&'s Scalar>,
     depth: usize,
 }
 
 impl<'s> Around<'s> {
-    /// For the arguments of a node that becomes so many, one within the other.
+    /// The context of the arguments of a node that becomes `by` nested ones.
     fn deeper(self, by: usize) -> Around<'s> {
         Around {
             depth: self.depth + by,
@@ -64,10 +64,10 @@ impl<'s> Around<'s> {
 }
 
 impl Conversion<'_> {
-    /// The whole expression.
+    /// Converts the whole expression.
     pub(super) fn convert(&mut self, expr: &Expr) -> BindResult<Scalar> {
-        // It is NULL before its other arguments are asked for, which programs do first. A procedure has no
-        // other way.
+        // Such an operation is NULL without evaluating its other arguments, which programs evaluate first.
+        // A procedure has no alternative.
         if self.scope.variables.is_none() && has_null_of_several(expr) {
             return Err(Refusal::General);
         }
@@ -163,7 +163,7 @@ impl Conversion<'_> {
         }
     }
 
-    /// A scalar that stands elsewhere, too.
+    /// Copies a scalar that is used elsewhere, too.
     fn copy(&mut self, scalar: &Scalar) -> BindResult<Scalar> {
         let mut size = 0;
         scalar.visit(&mut |_| size += 1);
@@ -183,7 +183,7 @@ impl Conversion<'_> {
     fn operation(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> BindResult<Scalar> {
         let node = expr.nodes().get(at).ok_or(Refusal::General)?;
         let around = match node.op {
-            // A chain of operations on two.
+            // These become chains of binary operations.
             Op::And | Op::Or | Op::InList { .. } | Op::CompareRows(_) => {
                 around.deeper((node.arity as usize).saturating_sub(2))
             }
@@ -213,7 +213,7 @@ impl Conversion<'_> {
     /// `(a, b) > (x, y)` as `a > x OR (a = x AND b > y)`: the left row, then the right one.
     fn rows_compared(&mut self, op: CompareOp, mut left: Vec<Scalar>) -> BindResult<Scalar> {
         if left.iter().all(|side| matches!(side, Scalar::Constant(..))) {
-            // Not computed in planning, as other constants are.
+            // Unlike other constants, it is not computed at planning.
             return Err(Refusal::General);
         }
         let right = left.split_off(left.len() / 2);
@@ -296,7 +296,7 @@ impl Conversion<'_> {
             conditions.push(self.node(expr, part, around)?);
             values.push(self.node(expr, result, around)?);
         }
-        // What keeps a value for use in several places is a CASE of one arm that is always taken.
+        // A CASE with one arm that is always taken only keeps a value for several uses.
         if let [Scalar::Constant(Value::Bool(true))] = conditions.as_slice() {
             return values.into_iter().next().ok_or(Refusal::General);
         }
@@ -309,8 +309,8 @@ impl Conversion<'_> {
     }
 }
 
-/// Whether a strict operation on several arguments has one that is NULL as it is written, beside what may
-/// fail.
+/// Whether a strict operation on several arguments has a NULL constant among them, in an expression that
+/// may fail.
 fn has_null_of_several(expr: &Expr) -> bool {
     let nodes = expr.nodes();
     let may_fail = nodes.iter().enumerate().any(|(at, node)| match &node.op {
@@ -351,7 +351,7 @@ fn not(scalar: Scalar) -> Scalar {
     Scalar::Not(Box::new(scalar))
 }
 
-/// `a op b op c`, from the left.
+/// `a op b op c`, left-associative.
 fn chain(items: Vec<Scalar>, join: fn(Box<Scalar>, Box<Scalar>) -> Scalar) -> BindResult<Scalar> {
     let joined = items
         .into_iter()
@@ -359,7 +359,7 @@ fn chain(items: Vec<Scalar>, join: fn(Box<Scalar>, Box<Scalar>) -> Scalar) -> Bi
     joined.ok_or(Refusal::General)
 }
 
-/// Values of one type. Those of `char(n)` must be of one length: programs keep them by it.
+/// Values of one type. Those of `char(n)` must have one length, by which programs store them.
 fn alike(expr: &Expr, at: usize, arguments: Vec<Scalar>) -> BindResult<Vec<Scalar>> {
     same_char(expr, at)?;
     Ok(arguments)

@@ -117,7 +117,7 @@ fn alter_one(
             })
         }
         AlterTableOperation::AlterColumn { column_name, op } => alter_column(changes, table, column_name, op),
-        // There is one owner, and settings of storage and logging mean nothing here.
+        // There is only one owner, and storage and logging settings have no effect.
         AlterTableOperation::OwnerTo { .. } | AlterTableOperation::SetOptionsParens { .. } => Ok(()),
         other => Err(error::unsupported(format!(
             "ALTER TABLE {other} is not supported"
@@ -210,7 +210,7 @@ fn add_column(
         ));
     }
     table::settle_default(&changes.catalog, &mut new)?;
-    // Rows that exist get one value, so it must not be drawn anew for each.
+    // Existing rows get one value, so it must not be volatile.
     let fill = match defaults::column_default(&changes.catalog, &new.def)? {
         Scalar::Constant(value) => value,
         other => other.evaluate(&[], &[], &mut NoSource).map_err(|_| {

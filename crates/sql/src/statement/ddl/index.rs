@@ -1,4 +1,4 @@
-//! CREATE INDEX, DROP INDEX, and the definitions of indexes that constraints make.
+//! CREATE INDEX, DROP INDEX, and the definitions of indexes for constraints.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::super::names;
 use super::Changes;
 use crate::error;
 
-/// What kind of index a constraint or statement makes.
+/// The kind of index that a constraint or statement creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IndexKind {
     /// PRIMARY KEY
@@ -28,7 +28,7 @@ pub(super) enum IndexKind {
 }
 
 impl IndexKind {
-    /// The name that PostgreSQL gives when none is given, before numbers make it unique.
+    /// PostgreSQL's default name, before a number makes it unique.
     pub(super) fn default_name(self, table: &str, columns: &[String]) -> String {
         let name = match self {
             IndexKind::Primary => format!("{table}_pkey"),

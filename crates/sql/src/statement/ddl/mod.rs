@@ -1,9 +1,9 @@
-//! Data definition: statements to lists of catalog operations.
+//! Data definition: from statements to lists of catalog operations.
 //!
-//! A statement's operations are applied, while they are collected, to a working copy of the catalog, so that
-//! each is checked against the ones before it and planning reports every error that depends on definitions
-//! alone. What depends on rows (a duplicate key, a NULL) is reported when the operations run. Object ids are
-//! drawn from the catalog's counter in order of creation.
+//! While a statement's operations are collected, they are applied to a working copy of the catalog, so that
+//! each is checked against the previous ones and planning reports every error that depends only on
+//! definitions. Errors that depend on rows (a duplicate key, a NULL) are reported when the operations run.
+//! Object ids are taken from the catalog's counter in order of creation.
 
 mod alter;
 mod index;
@@ -38,7 +38,7 @@ impl Changes {
         }
     }
 
-    /// Adds an operation, checked against the ones before it.
+    /// Adds an operation after checking it against the previous ones.
     fn push(&mut self, op: CatalogOp) -> Result<(), SqlError> {
         self.catalog = self.catalog.apply(&op)?;
         self.ops.push(op);
@@ -63,7 +63,7 @@ impl Changes {
     }
 }
 
-/// Plans any statement that is neither a query nor a change of rows.
+/// Plans any statement that is neither a query nor a data modification.
 pub(crate) fn plan_ddl(statement: &Statement, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
     let mut changes = Changes::new(ctx.catalog);
     let tag = match statement {

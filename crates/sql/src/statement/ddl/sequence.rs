@@ -1,7 +1,7 @@
-//! CREATE SEQUENCE, ALTER SEQUENCE, DROP SEQUENCE, and the options that IDENTITY shares with them.
+//! CREATE SEQUENCE, ALTER SEQUENCE, DROP SEQUENCE, and the options that they share with IDENTITY.
 //!
-//! PostgreSQL takes the options in any order, sqlparser in one order only, so the two statements are read
-//! here.
+//! PostgreSQL accepts the options in any order, sqlparser in one order only, so the two statements
+//! are parsed here.
 
 use sqlparser::ast::{Expr, ObjectName, SequenceOptions, UnaryOperator, Value};
 use weft_store::{CatalogOp, SequenceDef, SequenceId, SequenceState};
@@ -12,7 +12,7 @@ use super::Changes;
 use crate::error;
 use weft_syntax::reader::TokenReader;
 
-/// Options of a sequence as far as they were given.
+/// The given options of a sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SequenceChoices {
     increment: Option<i64>,
@@ -21,7 +21,7 @@ pub struct SequenceChoices {
     min_value: Option<Option<i64>>,
     max_value: Option<Option<i64>>,
     cycle: Option<bool>,
-    /// RESTART; with a value or at the start.
+    /// RESTART, with a value or at the start value.
     restart: Option<Option<i64>>,
     /// AS type, as written.
     ty: Option<String>,
@@ -42,7 +42,7 @@ pub struct SequenceStatement {
     pub choices: SequenceChoices,
 }
 
-/// Reads what follows CREATE or ALTER; `None` if it is about something else than a sequence.
+/// Parses what follows CREATE or ALTER; `None` if it does not concern a sequence.
 pub(crate) fn parse_sequence(
     reader: &mut TokenReader<'_>,
     create: bool,
@@ -139,7 +139,7 @@ pub(super) fn create_sequence(changes: &mut Changes, statement: &SequenceStateme
     changes.push(CatalogOp::CreateSequence(sequence))
 }
 
-/// ALTER SEQUENCE: its position. Other properties are fixed when it is created.
+/// ALTER SEQUENCE: sets its position. Other properties are fixed at creation.
 pub(super) fn alter_sequence(changes: &mut Changes, statement: &SequenceStatement) -> Result<(), SqlError> {
     let name = names::relation(&statement.name)?;
     let Some(sequence) = changes.catalog.sequence(name).cloned() else {
@@ -169,7 +169,7 @@ pub(super) fn alter_sequence(changes: &mut Changes, statement: &SequenceStatemen
     Ok(())
 }
 
-/// An ascending sequence over a type.
+/// An ascending sequence of a type.
 pub(super) fn new_sequence(id: SequenceId, name: &str, ty: SqlType) -> Result<SequenceDef, SqlError> {
     let max_value = match ty {
         SqlType::Int2 => i64::from(i16::MAX),
@@ -189,7 +189,7 @@ pub(super) fn new_sequence(id: SequenceId, name: &str, ty: SqlType) -> Result<Se
     })
 }
 
-/// Applies START, INCREMENT, MINVALUE, MAXVALUE, CYCLE; CACHE means nothing here.
+/// Applies START, INCREMENT, MINVALUE, MAXVALUE, CYCLE; CACHE has no effect.
 fn apply_choices(sequence: &mut SequenceDef, choices: &SequenceChoices) -> Result<(), SqlError> {
     sequence.increment = choices.increment.unwrap_or(1);
     if sequence.increment < 0 {
@@ -212,7 +212,7 @@ fn apply_choices(sequence: &mut SequenceDef, choices: &SequenceChoices) -> Resul
     Ok(())
 }
 
-/// Applies the options of an IDENTITY column, as sqlparser reads them.
+/// Applies the options of an IDENTITY column, as parsed by sqlparser.
 pub(super) fn apply_options(sequence: &mut SequenceDef, options: &[SequenceOptions]) -> Result<(), SqlError> {
     let mut choices = SequenceChoices::default();
     for option in options {

@@ -1,6 +1,6 @@
 //! CREATE TABLE.
 //!
-//! Order of object ids, as PostgreSQL draws them: sequences of SERIAL and IDENTITY columns, the table, its
+//! Object ids are assigned in PostgreSQL's order: sequences of SERIAL and IDENTITY columns, the table, its
 //! indexes. The sequences are created first because column defaults name them.
 
 use sqlparser::ast::{self, ColumnOption, CreateTableOptions, GeneratedAs, TableConstraint};
@@ -16,19 +16,19 @@ use super::index::{IndexKind, column_names};
 use super::{Changes, sequence, types};
 use crate::error;
 
-/// An index that a constraint asks for.
+/// An index that a constraint requires.
 struct Constraint {
     kind: IndexKind,
     name: Option<String>,
     columns: Vec<String>,
 }
 
-/// A column with what hangs on it.
+/// A column with its default, sequence and constraints.
 pub(super) struct NewColumn {
     pub(super) def: ColumnDef,
     pub(super) default: Option<ast::Expr>,
-    /// The sequence behind SERIAL or IDENTITY, id and owner still to be set; whether it is an identity, and
-    /// ALWAYS.
+    /// The sequence of SERIAL or IDENTITY, with id and owner still to be set; whether it is an identity,
+    /// and ALWAYS.
     pub(super) sequence: Option<(SequenceDef, Option<bool>)>,
     pub(super) primary: Option<Option<String>>,
     pub(super) unique: Vec<Option<String>>,
@@ -82,7 +82,7 @@ fn refuse_variants(create: &ast::CreateTable) -> Result<(), SqlError> {
     Err(error::unsupported(refusal))
 }
 
-/// WITH (fillfactor = ...) and the like change nothing here; unknown names are errors, as in PostgreSQL.
+/// WITH (fillfactor = ...) and the like have no effect; unknown names are errors, as in PostgreSQL.
 fn check_storage_options(options: &CreateTableOptions) -> Result<(), SqlError> {
     let (CreateTableOptions::With(list)
     | CreateTableOptions::Options(list)
@@ -257,7 +257,7 @@ fn constraints(create: &ast::CreateTable, columns: &[NewColumn]) -> Result<Vec<C
     Ok(list)
 }
 
-/// A table constraint as kind, name and columns.
+/// The kind, name and columns of a table constraint.
 pub(super) fn read_constraint(
     constraint: &TableConstraint,
 ) -> Result<(IndexKind, Option<String>, Vec<String>), SqlError> {
@@ -310,7 +310,7 @@ fn define_constraint(
     Ok(constraint.kind.define(IndexId(id), name, table.id, columns))
 }
 
-/// A name that neither the catalog nor the new table's other indexes have.
+/// A name that neither the catalog nor the new table's other indexes use.
 fn free_name(catalog: &Catalog, table: &TableDef, base: &str) -> String {
     let mut name = catalog.free_name(base);
     let mut suffix = 0;
@@ -321,7 +321,7 @@ fn free_name(catalog: &Catalog, table: &TableDef, base: &str) -> String {
     name
 }
 
-/// Creates the sequences of SERIAL and IDENTITY columns and ties the columns to them.
+/// Creates the sequences of SERIAL and IDENTITY columns and links the columns to them.
 fn create_sequences(changes: &mut Changes, table: &str, columns: &mut [NewColumn]) -> Result<(), SqlError> {
     let count = columns.iter().filter(|column| column.sequence.is_some()).count() as u32;
     let owner = TableId(changes.catalog.next_object_id() + count);
@@ -366,7 +366,7 @@ pub(super) fn tie_sequence(
     changes.push(CatalogOp::CreateSequence(sequence))
 }
 
-/// Reads back without quotes.
+/// Whether a name is parsed back unchanged without quotes.
 fn is_plain(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name
@@ -374,7 +374,7 @@ fn is_plain(name: &str) -> bool {
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }
 
-/// Checks a default and keeps its text.
+/// Checks a default and stores its text.
 pub(super) fn settle_default(catalog: &Catalog, column: &mut NewColumn) -> Result<(), SqlError> {
     if let Some(expr) = &column.default {
         column.def.default = Some(DefaultExpr {

@@ -1,4 +1,4 @@
-//! Types of columns: PostgreSQL's names, aliases and modifiers, and the pseudo-types SERIAL.
+//! Column types: PostgreSQL's names, aliases and modifiers, and the pseudo-types SERIAL.
 
 use sqlparser::ast::DataType;
 use weft_types::sql_type::CHARACTERS_MAX;
@@ -8,11 +8,11 @@ use super::super::names;
 use crate::error;
 use weft_binder::sql_type;
 
-/// A type name in a column definition.
+/// The type in a column definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ColumnType {
     pub(crate) ty: SqlType,
-    /// SERIAL and its sizes: NOT NULL, with a default from a sequence of its own.
+    /// SERIAL and its variants: NOT NULL, with a default from a dedicated sequence.
     pub(crate) serial: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn column_type(data_type: &DataType) -> Result<ColumnType, SqlError> 
     })
 }
 
-/// A type of columns, modifiers checked.
+/// A column type, with checked modifiers.
 pub(crate) fn known_type(data_type: &DataType) -> Result<SqlType, SqlError> {
     let ty = sql_type(data_type)?;
     let unsupported = |what: String| Err(error::unsupported(format!("{what} is not supported")));
@@ -78,7 +78,7 @@ pub(crate) fn known_type(data_type: &DataType) -> Result<SqlType, SqlError> {
     Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
 }
 
-/// Whether tables may have columns of the type.
+/// Whether columns of tables may have the type.
 fn is_column_type(ty: &SqlType) -> bool {
     !matches!(
         ty,

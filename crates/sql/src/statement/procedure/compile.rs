@@ -1,14 +1,15 @@
-//! From a body's syntax tree to a program.
+//! Compiles the syntax tree of a body to a program.
 //!
 //! ```text
-//!   inputs   the IN parameters, then what is computed from them when inputs are bound
-//!   s0       the one result row: OUT and INOUT parameters
-//!   s1       the shape of the workspace, where variables live that no register holds; never emitted
+//!   inputs   the IN parameters, then values computed from them when inputs are bound
+//!   s0       the only result row: OUT and INOUT parameters
+//!   s1       the shape of the workspace, for variables that do not fit into registers; never emitted
 //! ```
 //!
-//! A CALL inside of a body is compiled inline, with the arguments in place of the parameters: known values
-//! stay known. A loop over few constant numbers around SQL is unrolled for the same reason. Whether FOUND and
-//! the workspace are needed turns out during compilation; then it is compiled again with them.
+//! A CALL inside a body is compiled inline, with the arguments in place of the parameters, so that known
+//! values stay known. A loop over a few constant numbers around SQL is unrolled for the same reason.
+//! Whether FOUND and the workspace are needed is only known during compilation; the body is then compiled
+//! again with them.
 //!
 //! Source: DESIGN.md, "Programs"; BionicDB 4.3 (stored procedures).
 
@@ -31,7 +32,7 @@ use super::parse::{self, at_line, unsupported};
 use super::tree::{self, Kind, Statement, Target, TypeName};
 use crate::error;
 
-/// Deepest nesting of procedures that call one another.
+/// Maximum nesting of procedure calls.
 const CALL_DEPTH_MAX: usize = 8;
 
 pub(super) type Compiled<T> = Result<T, SqlError>;
@@ -53,9 +54,9 @@ pub(super) struct LoopLabels {
     pub(super) label: Option<String>,
     pub(super) exit: weft_program::Label,
     pub(super) next: weft_program::Label,
-    /// Number of the procedure that it belongs to.
+    /// The index of the call frame that it belongs to.
     pub(super) frame: usize,
-    /// How many blocks with handlers are around it.
+    /// The number of enclosing blocks with handlers.
     pub(super) handlers: usize,
 }
 
@@ -65,19 +66,19 @@ pub(super) struct Compiler<'c> {
     pub(super) coder: Coder,
     pub(super) names: Names,
     pub(super) loops: Vec<LoopLabels>,
-    /// Handlers of the blocks around the statement that is compiled.
+    /// Handlers of the blocks around the statement being compiled.
     pub(super) handlers: Vec<u8>,
-    /// Handlers taken by blocks around it, those whose error is being handled included.
+    /// Handlers used by the enclosing blocks, including those whose error is being handled.
     pub(super) handler_depth: u8,
     /// The handler whose error is being handled.
     pub(super) caught: Option<u8>,
-    /// The body that is compiled names SQLERRM or SQLSTATE.
+    /// Whether the body being compiled uses SQLERRM or SQLSTATE.
     pub(super) names_errors: bool,
-    /// What the listing says before an instruction.
+    /// Lines of the listing before an instruction.
     pub(super) heads: Vec<(u32, String)>,
 }
 
-/// What a procedure needs beside its code, as shows while it is compiled.
+/// What a procedure needs in addition to its code, as found during compilation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Needs {
     /// A row buffer for variables.
@@ -86,12 +87,12 @@ struct Needs {
     found: bool,
     /// ROW_COUNT.
     row_count: bool,
-    /// A branch to the end that is never taken: a body that only raises or loops cannot reach it, and a
-    /// program must be able to.
+    /// A branch to the end that is never taken: the end of every program must be reachable, but a body that
+    /// only raises or loops cannot reach it.
     way_out: bool,
 }
 
-/// Why a compiled body is no program.
+/// Why a compiled body is not a valid program.
 enum Unfinished {
     /// Its end is not reachable.
     NeverEnds,
@@ -144,7 +145,7 @@ pub(crate) fn read_body(procedure: &ProcedureDef) -> Compiled<tree::Block> {
     Ok(body)
 }
 
-/// In LANGUAGE sql the last statement gives the OUT parameters.
+/// In LANGUAGE sql, the last statement's result becomes the OUT parameters.
 fn result_into_parameters(body: &mut tree::Block, procedure: &ProcedureDef) {
     let targets: Vec<Target> = procedure
         .params
@@ -205,7 +206,7 @@ fn attempt<'c>(
     Ok(compiler)
 }
 
-/// The words of a text, in lower case; a quoted name with capitals is among them too.
+/// The words of a text, in lower case, including quoted names with capitals.
 fn words_of(body: &str) -> HashSet<String> {
     let is_part = |character: char| character.is_alphanumeric() || character == '_' || character == '$';
     body.split(|character| !is_part(character))
@@ -213,14 +214,13 @@ fn words_of(body: &str) -> HashSet<String> {
         .collect()
 }
 
-/// Whether a body looks at the error that it handles. One that says so elsewhere only sets two variables
-/// more.
+/// Whether a body uses the error that it handles. A false positive only sets two more variables.
 pub(super) fn names_errors(procedure: &ProcedureDef) -> bool {
     let body = procedure.body.to_ascii_lowercase();
     body.contains("sqlerrm") || body.contains("sqlstate")
 }
 
-/// What a statement that cannot be compiled is called in the error.
+/// The error for a statement that cannot be compiled.
 fn refused(refusal: Refusal, what: &str, line: u32) -> SqlError {
     match refusal {
         Refusal::General => unsupported(what, line),
@@ -369,7 +369,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// A line of the listing before the next instruction, indented by calls.
+    /// Adds a line to the listing before the next instruction, indented by call depth.
     pub(super) fn head(&mut self, text: String) {
         let depth = self.names.frames.len().saturating_sub(1);
         let pc = self.coder.b.position();
@@ -378,8 +378,7 @@ impl Compiler<'_> {
 
     // ---- names ----
 
-    /// Opens a procedure: its parameters get their meanings. `None` in place of an argument: an OUT
-    /// parameter.
+    /// Enters a procedure and binds its parameters. An argument is `None` for an OUT parameter.
     pub(super) fn enter(
         &mut self,
         procedure: &ProcedureDef,
@@ -430,8 +429,8 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Computes an argument that stands for its parameter wherever the body names that: an error is the
-    /// caller's, and comes whether the body looks at the parameter or not. Behind this there is none.
+    /// Evaluates an argument that is substituted for its parameter: an error is raised in the caller, even
+    /// if the body never uses the parameter. After this the argument cannot fail.
     fn tried(&mut self, value: &Scalar, ty: SqlType, name: &str) -> Compiled<()> {
         self.scoped(|compiler| {
             let number = compiler.variable(name, ty, 1)?;
@@ -455,7 +454,7 @@ impl Compiler<'_> {
         bound.map_err(|refusal| refused(refusal, what, line))
     }
 
-    /// An expression as a value of a type, on its way into a variable.
+    /// An expression coerced to the type of a variable.
     pub(super) fn value(
         &self,
         expr: &sqlparser::ast::Expr,
@@ -476,7 +475,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// The variable that a statement may set.
+    /// The variable that a statement assigns.
     pub(super) fn target(&self, target: &Target, line: u32) -> Compiled<(u16, SqlType)> {
         let meaning = match target.as_slice() {
             [name] => self.names.look_up(None, name),
@@ -505,7 +504,7 @@ impl Compiler<'_> {
 
     // ---- blocks ----
 
-    /// A block: its declarations hold until its end.
+    /// A block: its declarations are valid until its end.
     pub(super) fn body(&mut self, body: &tree::Block) -> Compiled<()> {
         self.scoped(|compiler| {
             for declaration in &body.declarations {
@@ -518,7 +517,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// Names and variables that are added hold until the end.
+    /// Runs code in a scope: added names and variables are removed at its end.
     pub(super) fn scoped(&mut self, run: impl FnOnce(&mut Self) -> Compiled<()>) -> Compiled<()> {
         let mark = self.coder.b.mark();
         let reserved = self.coder.b.reserved();

@@ -1,10 +1,10 @@
-//! Conditions: the names that PL/pgSQL has for SQLSTATEs.
+//! Conditions: PL/pgSQL's names for SQLSTATEs.
 //!
-//! A name of a class (`integrity_constraint_violation`) stands for all of it in a handler.
+//! In a handler, the name of a class (`integrity_constraint_violation`) matches the whole class.
 //!
 //! Source: PostgreSQL 15 documentation, appendix A.
 
-/// Names and codes, those that a program may raise or meet.
+/// Names and codes that a program may raise or catch.
 const CONDITIONS: [(&str, &str); 63] = [
     ("cardinality_violation", "21000"),
     ("data_exception", "22000"),
@@ -71,7 +71,7 @@ const CONDITIONS: [(&str, &str); 63] = [
     ("plpgsql_error", "P0000"),
 ];
 
-/// The code that a name stands for.
+/// The code of a condition name.
 pub(super) fn code_of(name: &str) -> Option<&'static str> {
     let known = CONDITIONS
         .iter()
@@ -79,13 +79,14 @@ pub(super) fn code_of(name: &str) -> Option<&'static str> {
     known.map(|(_, code)| *code)
 }
 
-/// A code as ERRCODE and SQLSTATE take it: five digits and capital letters.
+/// Whether a text is a valid code for ERRCODE and SQLSTATE: five digits and capital letters.
 pub(super) fn is_code(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_uppercase();
     text.len() == 5 && text.bytes().all(fits)
 }
 
-/// What a caught state begins with where a handler is for this one: its class for the code of a class.
+/// The prefix of the states that a handler for this code catches: the class, for the code of a
+/// class.
 pub(super) fn caught_by(code: &str) -> &str {
     code.strip_suffix("000").unwrap_or(code)
 }

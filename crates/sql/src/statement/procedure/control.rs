@@ -1,4 +1,4 @@
-//! Control flow: IF, CASE, LOOP, WHILE, EXIT, CONTINUE, RETURN; blocks that catch errors.
+//! Control flow: IF, CASE, LOOP, WHILE, EXIT, CONTINUE, RETURN, and blocks with exception handlers.
 
 use sqlparser::ast::Expr;
 use weft_program::{Cond, ErrorField, HANDLERS, Label, Op, RaiseState, Reg};
@@ -41,7 +41,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Runs code inside of a loop.
+    /// Generates code inside a loop.
     pub(super) fn in_loop<T>(
         &mut self,
         labels: LoopLabels,
@@ -127,7 +127,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Counts a loop's variable up or down: `variable` by `step`, while it has not passed `to`.
+    /// A counting loop: changes `variable` by `step` until it passes `to`.
     pub(super) fn count_loop(
         &mut self,
         labels: LoopLabels,
@@ -150,7 +150,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Jumps to a place around which so many of the present handlers are: the inner ones are left.
+    /// Jumps to a place enclosed by `handlers` of the current handlers; the inner ones are closed.
     fn jump_out(&mut self, handlers: usize, place: Label) {
         let inner: Vec<u8> = self.handlers.iter().skip(handlers).rev().copied().collect();
         for handler in inner {
@@ -167,7 +167,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// CASE as a statement. Without ELSE it is an error that no arm is taken.
+    /// The CASE statement. Without ELSE, it is an error if no arm matches.
     pub(super) fn case(
         &mut self,
         operand: Option<&Expr>,
@@ -203,7 +203,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// The operand of CASE, computed once.
+    /// The operand of CASE, evaluated once.
     fn case_operand(&mut self, operand: &Expr, line: u32) -> Compiled<(u16, SqlType)> {
         let (scalar, ty) = self.bind(&format!("the expression {operand}"), line, |binder| {
             let operand = binder.bind(operand)?;
@@ -238,7 +238,8 @@ impl Compiler<'_> {
         any.ok_or_else(|| SqlError::internal("an arm of CASE without a value"))
     }
 
-    /// `BEGIN .. EXCEPTION WHEN .. END`: an error undoes what the block wrote and goes to the handler for it.
+    /// `BEGIN .. EXCEPTION WHEN .. END`: an error undoes the block's writes and transfers control
+    /// to a handler.
     pub(super) fn catching(&mut self, block: &Block, line: u32) -> Compiled<()> {
         let handler = self.handler_depth;
         if usize::from(handler) >= HANDLERS {

@@ -1,8 +1,8 @@
-//! Declared accesses that others include: a procedure's list without what says nothing new.
+//! Removes declared accesses that are covered by others.
 
 use weft_program::{Access, AccessKind};
 
-/// An access that another one includes.
+/// Whether an access is covered by another one.
 pub(super) fn is_covered(access: &Access, all: &[Access]) -> bool {
     all.iter().any(|other| {
         if other == access || other.table != access.table {

@@ -1,4 +1,4 @@
-//! Reading CREATE PROCEDURE and DROP PROCEDURE.
+//! Parsing CREATE PROCEDURE and DROP PROCEDURE.
 
 use weft_store::{ParamMode, ProcedureLanguage, ProcedureParam};
 use weft_types::{SqlError, SqlState};
@@ -9,7 +9,7 @@ use crate::error;
 use weft_syntax::reader::TokenReader;
 use weft_syntax::scanner::TokenKind;
 
-/// A statement about procedures, names unresolved.
+/// A statement about procedures, with unresolved names.
 #[derive(Clone, Debug)]
 pub enum ProcedureStatement {
     /// CREATE [OR REPLACE] PROCEDURE
@@ -22,7 +22,7 @@ pub enum ProcedureStatement {
         params: Vec<ProcedureParam>,
         /// LANGUAGE
         language: ProcedureLanguage,
-        /// The text of AS.
+        /// The body, from AS.
         body: String,
     },
     /// DROP PROCEDURE
@@ -34,8 +34,8 @@ pub enum ProcedureStatement {
     },
 }
 
-/// Reads what follows CREATE (`create`) or DROP, if it is about a procedure; else the reader stays where it
-/// is.
+/// Parses what follows CREATE (`create`) or DROP, if it concerns a procedure; otherwise the reader
+/// is unchanged.
 pub(crate) fn parse_statement(
     reader: &mut TokenReader<'_>,
     create: bool,
@@ -60,7 +60,7 @@ fn drop(reader: &mut TokenReader<'_>) -> Result<ProcedureStatement, SqlError> {
     loop {
         names.push(reader.qualified_name()?);
         if reader.accept_symbol("(") {
-            // There is one procedure of a name, so its types need not be looked at.
+            // A name has only one procedure, so the argument types are irrelevant.
             while !reader.accept_symbol(")") {
                 if reader.next_token().is_none() {
                     return Err(reader.unexpected());
@@ -121,7 +121,7 @@ fn create_procedure(reader: &mut TokenReader<'_>, replace: bool) -> Result<Proce
         } else if reader.accept("AS") {
             body = Some(reader.string()?);
         } else if reader.accept_all(&["SECURITY", "INVOKER"]) {
-            // As everything is.
+            // Every procedure is SECURITY INVOKER.
         } else if reader.accept("BEGIN") || reader.accept("SECURITY") || reader.accept("SET") {
             return Err(error::unsupported(
                 "CREATE PROCEDURE with BEGIN ATOMIC, SECURITY DEFINER or SET is not supported",
@@ -162,7 +162,7 @@ fn param(reader: &mut TokenReader<'_>) -> Result<ProcedureParam, SqlError> {
     if reader.accept("VARIADIC") {
         return Err(error::unsupported("VARIADIC parameters are not supported"));
     }
-    // The text up to `,` or `)` outside of parentheses: a name and a type, or a type.
+    // The text up to `,` or `)` outside of parentheses: a name and a type, or only a type.
     let whole = reader.rest();
     let base = reader.offset();
     let mut words = 0;
@@ -221,7 +221,7 @@ fn param(reader: &mut TokenReader<'_>) -> Result<ProcedureParam, SqlError> {
     })
 }
 
-/// `double precision` and relatives, which look like a name and a type.
+/// `double precision` and other types of two words, which look like a name and a type.
 fn is_two_word_type(first: &str, second: &str) -> bool {
     match first {
         "double" => second.eq_ignore_ascii_case("precision"),

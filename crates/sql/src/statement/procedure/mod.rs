@@ -6,12 +6,12 @@
 //!        \-> arguments: expressions over $1..$n, evaluated when inputs are bound
 //! ```
 //!
-//! A procedure is one one-shot program for each catalog version, whoever calls it and with whatever
-//! expressions: the arguments are evaluated before and become its inputs. Its rows of keys that follow from
-//! parameters are declared one by one, the others by range or table ([`super::compile::emit`]).
+//! A procedure is one one-shot program per catalog version, independent of its caller and of the argument
+//! expressions: the arguments are evaluated beforehand and become its inputs. Accesses to rows whose keys
+//! follow from parameters are declared row by row, others by range or table ([`super::compile::emit`]).
 //!
-//! A body that cannot be compiled is refused when the procedure is created, with the construct and its line;
-//! that a table does not exist yet is no reason to refuse it then.
+//! A body that cannot be compiled is rejected when the procedure is created, with the construct and its
+//! line; a table that does not exist yet is no reason to reject it.
 
 mod compile;
 mod conditions;
@@ -42,7 +42,7 @@ use crate::error;
 pub use self::header::ProcedureStatement;
 pub(crate) use self::header::parse_statement;
 
-/// The procedure that a name stands for, or PostgreSQL's error.
+/// The procedure that a name refers to, or PostgreSQL's error.
 pub(crate) fn find<'c>(catalog: &'c Catalog, parts: &[String]) -> Result<&'c Arc<ProcedureDef>, SqlError> {
     let name = object_names::relation(parts)?;
     catalog.procedure(name).ok_or_else(|| {
@@ -147,7 +147,7 @@ pub(crate) fn plan_statement(
     }
 }
 
-/// Something that may be created later.
+/// Whether an error is about an object that may be created later.
 fn is_missing_object(error: &SqlError) -> bool {
     error.state == SqlState::UNDEFINED_TABLE
         || error.state == SqlState::UNDEFINED_COLUMN

@@ -1,7 +1,7 @@
-//! What names mean inside a procedure: parameters, variables, records, FOUND.
+//! Names inside a procedure: parameters, variables, records, FOUND.
 //!
-//! A name that is never assigned and whose value is known before the program runs stands for that value, so
-//! that keys made from it are known too. All others are variables.
+//! A name that is never assigned and whose value is known before the program runs is replaced by that
+//! value, so that keys made from it are known too. All others are variables.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -14,12 +14,12 @@ use super::super::bind::Variables;
 use super::super::scalar::Scalar;
 use super::tree::{Block, Kind, Over, Target};
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Clone, Debug)]
 pub(crate) enum Meaning {
-    /// A value that nothing assigns.
+    /// A value that is never assigned.
     Value(Scalar, SqlType),
-    /// A variable, by number, and whether assigning it is an error.
+    /// A variable, by number, and whether assigning to it is an error.
     Variable(u16, SqlType, bool),
 }
 
@@ -32,7 +32,7 @@ impl Meaning {
     }
 }
 
-/// Names of one block.
+/// The names of one block.
 #[derive(Debug, Default)]
 pub(crate) struct VariableScope {
     pub(crate) names: Vec<(String, Meaning)>,
@@ -40,24 +40,24 @@ pub(crate) struct VariableScope {
     pub(crate) records: Vec<(String, Vec<(String, Meaning)>)>,
 }
 
-/// A procedure being compiled: the one called, or one that it calls.
+/// A procedure being compiled: the outermost one, or one that it calls.
 #[derive(Debug)]
 pub(crate) struct CallFrame {
     /// The procedure.
     pub(crate) name: String,
     /// Scopes, outermost first; the first holds the parameters.
     pub(crate) scopes: Vec<VariableScope>,
-    /// What `$1`, `$2` .. stand for.
+    /// The meanings of `$1`, `$2` ..
     pub(crate) params: Vec<Meaning>,
-    /// Where RETURN goes.
+    /// The target of RETURN.
     pub(crate) end: Label,
-    /// Names that something assigns.
+    /// Names that are assigned in the body.
     pub(crate) assigned: HashSet<String>,
-    /// Words of its body: columns of a record that it never names are not kept.
+    /// Words of its body: record columns that it never mentions are not stored.
     pub(crate) words: HashSet<String>,
-    /// Its language is SQL.
+    /// Whether its language is SQL.
     pub(crate) is_sql: bool,
-    /// How many blocks with handlers are around the call.
+    /// The number of blocks with handlers around the call.
     pub(crate) handlers: usize,
 }
 
@@ -67,25 +67,25 @@ pub(crate) struct Names {
     pub(crate) frames: Vec<CallFrame>,
     /// The variable FOUND, if there is one.
     pub(crate) found: Option<u16>,
-    /// The variable behind ROW_COUNT, if there is one.
+    /// The variable of ROW_COUNT, if there is one.
     pub(crate) row_count: Option<u16>,
-    /// ROW_COUNT was asked for.
+    /// Whether ROW_COUNT is used.
     pub(crate) uses_row_count: Cell<bool>,
-    /// Variables that must not be NULL, and their names.
+    /// Variables declared NOT NULL, and their names.
     pub(crate) not_null: Vec<(u16, String)>,
-    /// FOUND was asked for.
+    /// Whether FOUND is used.
     pub(crate) uses_found: Cell<bool>,
 }
 
 impl Names {
-    /// Makes a name known in the innermost block.
+    /// Declares a name in the innermost block.
     pub(crate) fn add(&mut self, name: &str, meaning: Meaning) {
         if let Some(scope) = self.frames.last_mut().and_then(|frame| frame.scopes.last_mut()) {
             scope.names.push((name.to_owned(), meaning));
         }
     }
 
-    /// Makes a record's columns known in the block that declared it, else in the innermost.
+    /// Declares a record's columns in the block that declared the record, otherwise in the innermost block.
     pub(crate) fn add_record(&mut self, name: &str, columns: Vec<(String, Meaning)>) {
         let Some(frame) = self.frames.last_mut() else {
             return;
@@ -99,7 +99,7 @@ impl Names {
         }
     }
 
-    /// Variables from a number on are gone: records lose the columns that they had from them.
+    /// Removes the variables from a number on: records lose the columns stored in them.
     pub(crate) fn forget_from(&mut self, first: usize) {
         self.not_null.retain(|(number, _)| usize::from(*number) < first);
         let Some(frame) = self.frames.last_mut() else {
@@ -116,7 +116,7 @@ impl Names {
         }
     }
 
-    /// A name was declared as RECORD.
+    /// Whether a name was declared as RECORD.
     pub(crate) fn is_record(&self, name: &str) -> bool {
         self.frames.last().is_some_and(|frame| {
             frame
@@ -126,7 +126,7 @@ impl Names {
         })
     }
 
-    /// What `name` or `qualifier.name` stands for.
+    /// Resolves `name` or `qualifier.name`.
     pub(crate) fn look_up(&self, qualifier: Option<&str>, name: &str) -> Option<Meaning> {
         let frame = self.frames.last()?;
         let of_record = |wanted: &str| {

@@ -1,8 +1,8 @@
-//! Reading the body of a procedure: PL/pgSQL, or a list of SQL statements.
+//! Parsing the body of a procedure: PL/pgSQL, or a list of SQL statements.
 //!
-//! The scanner finds tokens; keywords of PL/pgSQL are read here, and what lies between them is given to
-//! sqlparser as an expression or a statement. INTO is taken out of a statement before that. What PL/pgSQL has
-//! and this does not (EXECUTE, cursors by name, FOREACH, ...) is refused with 0A000 and its line.
+//! The scanner finds tokens; keywords of PL/pgSQL are parsed here, and the text between them is passed to
+//! sqlparser as an expression or a statement, after removing INTO. Unsupported parts of PL/pgSQL (EXECUTE,
+//! cursors by name, FOREACH, ...) are rejected with 0A000 and the line.
 //!
 //! Source: PostgreSQL 15 documentation, chapter 43 (PL/pgSQL).
 
@@ -15,14 +15,14 @@ use crate::error;
 use weft_syntax::reader::TokenReader;
 use weft_syntax::scanner::{Token, TokenKind};
 
-/// Deepest nesting of blocks.
+/// Maximum nesting of blocks.
 const NESTING_MAX: usize = 32;
 /// Longest text of a statement in a listing, in characters.
 const SHOWN_MAX: usize = 76;
 
 pub(super) type Parsed<T> = Result<T, SqlError>;
 
-/// Reads a PL/pgSQL body.
+/// Parses a PL/pgSQL body.
 pub(crate) fn plpgsql(body: &str) -> Parsed<Block> {
     let mut parser = Parser::new(body);
     if parser.reader.accept_symbol("#") || parser.reader.peek_text().starts_with('#') {
@@ -34,7 +34,7 @@ pub(crate) fn plpgsql(body: &str) -> Parsed<Block> {
     Ok(block)
 }
 
-/// Reads a list of SQL statements.
+/// Parses a list of SQL statements.
 pub(crate) fn sql(body: &str) -> Parsed<Block> {
     let mut parser = Parser::new(body);
     let mut statements = Vec::new();
@@ -66,7 +66,8 @@ pub(crate) fn sql(body: &str) -> Parsed<Block> {
     })
 }
 
-/// Adds the line to an error that does not name it. The position is one in a part of the text: it goes.
+/// Adds the line to an error that does not name it. Its position, relative to a part of the text, is
+/// dropped.
 pub(crate) fn at_line(error: SqlError, line: u32) -> SqlError {
     let mut placed = SqlError::new(error.state, error.message.to_string());
     let fields = error.fields();
@@ -82,7 +83,7 @@ pub(crate) fn at_line(error: SqlError, line: u32) -> SqlError {
     }
 }
 
-/// 0A000 for a construct at a line.
+/// 0A000 for a construct in a line.
 pub(crate) fn unsupported(what: &str, line: u32) -> SqlError {
     error::unsupported(format!("{what} is not supported in a procedure (line {line})"))
 }
@@ -121,7 +122,7 @@ pub(super) struct Parser<'a> {
     depth: usize,
 }
 
-/// A word that comes at the nesting level of the text around it.
+/// Whether a token is one of some keywords.
 pub(super) fn is_word(token: &Token, text: &str, words: &[&str]) -> bool {
     token.kind == TokenKind::Word && words.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
@@ -193,7 +194,7 @@ impl<'a> Parser<'a> {
                 .any(|word| self.reader.peek_text().eq_ignore_ascii_case(word))
     }
 
-    /// The text up to a token outside of parentheses and CASE that `stop` takes; it comes next.
+    /// The text up to a token outside of parentheses and CASE that satisfies `stop`, which is not consumed.
     pub(super) fn until(&mut self, stop: impl Fn(&Token, &str) -> bool) -> Parsed<&'a str> {
         let start = self.reader.offset();
         let mut end = start;
@@ -241,14 +242,14 @@ impl<'a> Parser<'a> {
         weft_syntax::parse_expression(text).map_err(|error| at_line(error, line))
     }
 
-    /// An expression up to one of some words.
+    /// An expression up to one of some keywords.
     pub(super) fn expression_until(&mut self, words: &[&str]) -> Parsed<ast::Expr> {
         let line = self.line();
         let text = self.until(|token, text| is_word(token, text, words))?;
         self.expression_of(text, line)
     }
 
-    /// An expression up to the semicolon, which is taken.
+    /// An expression up to the semicolon, which is consumed.
     pub(super) fn expression_to_end(&mut self) -> Parsed<ast::Expr> {
         let line = self.line();
         let text = self.until(|token, _| token.kind == TokenKind::Semicolon)?;
@@ -328,7 +329,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Every list of statements is a level of nesting: whatever holds statements holds them in one.
+    /// Every list of statements is a nesting level: all nested statements are in one.
     pub(super) fn statements(&mut self, ends: &[&str]) -> Parsed<Vec<Statement>> {
         self.nest()?;
         let mut list = Vec::new();
@@ -588,7 +589,7 @@ impl<'a> Parser<'a> {
         Ok(Kind::Leave { exit, label, when })
     }
 
-    /// A SQL statement; INTO is taken out.
+    /// A SQL statement, with INTO removed.
     fn sql(&mut self, word: &str, line: u32) -> Parsed<Kind> {
         let start = self.reader.offset();
         let mut text = String::new();
@@ -636,7 +637,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The part before a word and the part after it.
+/// The text before and after a keyword.
 fn split_word<'t>(text: &'t str, word: &str) -> (&'t str, Option<&'t str>) {
     for token in weft_syntax::scanner::Scanner::new(text) {
         if is_word(&token, token.text(text), &[word]) {

@@ -1,4 +1,4 @@
-//! Reading RAISE, ASSERT, GET DIAGNOSTICS, the handlers of a block, and CASE as a statement.
+//! Parsing RAISE, ASSERT, GET DIAGNOSTICS, exception handlers, and the CASE statement.
 //!
 //! Source: PostgreSQL 15 documentation, 43.5.5, 43.6.5, 43.6.8, 43.9.
 
@@ -11,7 +11,7 @@ use super::tree::{CaseArm, Diagnostic, Handler, Kind, Message, Raise};
 use weft_syntax::literal::decode_string;
 use weft_syntax::scanner::TokenKind;
 
-/// What RAISE ... USING sets besides the code and the message.
+/// Options of RAISE ... USING other than the code and the message.
 const OPTIONS: [(&str, ErrorField); 7] = [
     ("DETAIL", ErrorField::Detail),
     ("HINT", ErrorField::Hint),
@@ -22,7 +22,7 @@ const OPTIONS: [(&str, ErrorField); 7] = [
     ("SCHEMA", ErrorField::Schema),
 ];
 
-/// What GET STACKED DIAGNOSTICS gives.
+/// Items of GET STACKED DIAGNOSTICS.
 const ITEMS: [(&str, ErrorField); 9] = [
     ("RETURNED_SQLSTATE", ErrorField::State),
     ("MESSAGE_TEXT", ErrorField::Message),
@@ -53,7 +53,7 @@ impl Parser<'_> {
         self.reader.string().map_err(|error| at_line(error, line))
     }
 
-    /// `SQLSTATE 'code'`, behind the word.
+    /// `SQLSTATE 'code'`, after the keyword.
     fn sqlstate(&mut self) -> Parsed<String> {
         let line = self.line();
         let code = self.string()?;
@@ -66,7 +66,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A condition by name or code; its code.
+    /// The code of a condition given by name or code.
     fn condition(&mut self) -> Parsed<String> {
         if self.reader.accept("SQLSTATE") {
             return self.sqlstate();
@@ -222,7 +222,7 @@ impl Parser<'_> {
         Ok(Kind::Diagnostics { stacked, items })
     }
 
-    /// `WHEN condition [OR condition ...] THEN statements`, behind EXCEPTION.
+    /// `WHEN condition [OR condition ...] THEN statements`, after EXCEPTION.
     pub(super) fn handlers(&mut self) -> Parsed<Vec<Handler>> {
         let mut handlers = Vec::new();
         while self.next_is(&["WHEN"]) {
@@ -254,7 +254,8 @@ impl Parser<'_> {
         }
     }
 
-    /// `CASE [operand] WHEN values THEN statements ... [ELSE statements] END CASE`; and where its head ends.
+    /// `CASE [operand] WHEN values THEN statements ... [ELSE statements] END CASE`; also returns
+    /// the end of its head.
     pub(super) fn case(&mut self, start: usize) -> Parsed<(Kind, usize)> {
         self.reader.next_token();
         let operand = match self.next_is(&["WHEN"]) {

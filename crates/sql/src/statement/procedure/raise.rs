@@ -1,4 +1,4 @@
-//! RAISE, ASSERT and GET DIAGNOSTICS: what a procedure tells, and what it learns of what happened.
+//! RAISE, ASSERT and GET DIAGNOSTICS: reporting errors and notices, and reading diagnostics.
 
 use sqlparser::ast::Expr;
 use weft_program::{RaiseState, Reg};
@@ -12,9 +12,9 @@ use super::names::Meaning;
 use super::parse::at_line;
 use super::tree::{Block, Diagnostic, Kind, Message, Raise, Target};
 
-/// Counts the SQLSTATEs that a body being created raises. One that has no name is kept for the rest of the
-/// process, so there may not be any number of them. What is created already raises its own without a bound:
-/// it was counted then, and it must go on working after a restart.
+/// Counts the SQLSTATEs that a body raises when it is created. One without a name is kept for the rest of
+/// the process, so their number must be bounded. Existing procedures raise theirs without a bound: they
+/// were counted at creation, and must keep working after a restart.
 pub(super) fn count_states(body: &Block) -> Compiled<()> {
     let mut counted = Ok(());
     body.visit(&mut |statement| {
@@ -39,11 +39,11 @@ fn constant(text: &str) -> Scalar {
     Scalar::Constant(Value::Text(text.into()))
 }
 
-/// Variables that a statement sets.
+/// The variables that a statement sets.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
     pub(super) numbers: Vec<u16>,
-    /// Variables that are declared NOT NULL, those that are set in their place, and names.
+    /// For variables declared NOT NULL: the variable, its temporary, and its name.
     checked: Vec<(u16, u16, String)>,
 }
 
@@ -65,7 +65,7 @@ impl Compiler<'_> {
                 }
             },
         };
-        // All of them are computed before the first is put down: none may be left to another error.
+        // All options are computed before the first is set, so that none is left for another error.
         let mut options = Vec::with_capacity(raise.options.len());
         for (field, option) in &raise.options {
             let text = self.shown_argument(option, line)?;
@@ -123,12 +123,12 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The text of an option, which must not be NULL, in a column of the workspace.
+    /// Computes an option, which must not be NULL, into a column of the workspace.
     fn option_text(&mut self, text: &Scalar, line: u32) -> Compiled<u16> {
         self.code("this option of RAISE", line, |coder| coder.option_text(text))
     }
 
-    /// RAISE without anything.
+    /// RAISE without arguments: raises the current error again.
     fn raise_again(&mut self, line: u32) -> Compiled<()> {
         match self.caught {
             Some(handler) => {
@@ -142,7 +142,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A format cut at its `%`, with the arguments between.
+    /// A format split at its `%`, with the arguments in between.
     fn pieces(&self, format: &str, arguments: &[Expr], line: u32) -> Compiled<Vec<Scalar>> {
         let mut pieces = Vec::new();
         let mut arguments = arguments.iter();
@@ -166,7 +166,7 @@ impl Compiler<'_> {
         Ok(pieces)
     }
 
-    /// An argument of RAISE as text.
+    /// An argument of RAISE, converted to text.
     fn shown_argument(&self, argument: &Expr, line: u32) -> Compiled<Scalar> {
         let (scalar, ty) = self.bind(&format!("the expression {argument}"), line, |binder| {
             let operand = binder.bind(argument)?;
@@ -178,7 +178,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// ASSERT: a false or NULL condition is an error that OTHERS does not catch.
+    /// ASSERT: a false or NULL condition raises an error that OTHERS does not catch.
     pub(super) fn assert(&mut self, condition: &Expr, message: Option<&Expr>, line: u32) -> Compiled<()> {
         let condition = self.condition(condition, "ASSERT", line)?;
         let (failed, fine) = (self.coder.b.label(), self.coder.b.label());
@@ -242,7 +242,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// FOUND and ROW_COUNT before a statement.
+    /// Resets FOUND and ROW_COUNT before a statement.
     pub(super) fn reset_counts(&mut self) {
         let registers = self.block().map(|block| [block.found, block.row_count]);
         for register in registers.into_iter().flatten().flatten() {
@@ -250,7 +250,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// FOUND and ROW_COUNT after a statement with one row.
+    /// Sets FOUND and ROW_COUNT after a statement with one row.
     pub(super) fn count_one_row(&mut self) {
         let registers = self.block().map(|block| [block.found, block.row_count]);
         for register in registers.into_iter().flatten().flatten() {
@@ -258,7 +258,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Declares the variable behind FOUND, or ROW_COUNT; its register.
+    /// Declares the variable of FOUND or ROW_COUNT; also returns its register.
     pub(super) fn count_variable(&mut self, name: &str, ty: SqlType) -> Compiled<(u16, Option<Reg>)> {
         let number = self.variable(name, ty, 1)?;
         let register = self.coder.variable_register(number).ok();
@@ -268,13 +268,13 @@ impl Compiler<'_> {
         Ok((number, register))
     }
 
-    /// The name of a variable that is declared NOT NULL.
+    /// The name of a variable, if it is declared NOT NULL.
     fn not_null(&self, number: u16) -> Option<String> {
         let declared = self.names.not_null.iter().find(|(known, _)| *known == number);
         declared.map(|(_, name)| name.clone())
     }
 
-    /// Sets a variable. One that is declared NOT NULL keeps its value where the new one is refused.
+    /// Sets a variable. One declared NOT NULL keeps its value if the new one is rejected.
     pub(super) fn set(&mut self, number: u16, value: &Scalar, what: &str, line: u32) -> Compiled<()> {
         self.setting(&[number], line, |compiler, targets| {
             for target in targets {
@@ -284,8 +284,8 @@ impl Compiler<'_> {
         })
     }
 
-    /// Runs code that sets variables. In place of those that are declared NOT NULL it sets others, whose
-    /// values go where they belong once it is clear that they are not NULL.
+    /// Runs code that sets variables. For those declared NOT NULL it sets temporaries, which are assigned
+    /// after checking that they are not NULL.
     pub(super) fn setting(
         &mut self,
         numbers: &[u16],
@@ -302,7 +302,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// What is to be set in place of variables: others beside those that are declared NOT NULL.
+    /// Targets for some variables: temporaries in place of those declared NOT NULL.
     pub(super) fn beside(&mut self, numbers: &[u16], line: u32) -> Compiled<Targets> {
         let mut targets = Targets::default();
         for number in numbers {
@@ -318,7 +318,7 @@ impl Compiler<'_> {
         Ok(targets)
     }
 
-    /// Puts what was set beside variables where it belongs, unless it is NULL.
+    /// Assigns the temporaries to their variables, unless one is NULL.
     pub(super) fn keep(&mut self, targets: &Targets, line: u32) -> Compiled<()> {
         for (number, beside, name) in &targets.checked {
             self.refuse_null(*beside, name, line)?;
@@ -329,7 +329,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// An error where a variable is NULL.
+    /// Raises an error if a variable is NULL.
     pub(super) fn refuse_null(&mut self, number: u16, name: &str, line: u32) -> Compiled<()> {
         let fine = self.coder.b.label();
         let mark = self.coder.b.mark();
@@ -342,7 +342,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// A variable of a row type: the columns of a table, as far as the body names them.
+    /// A variable of a row type: the columns of a table that the body mentions.
     pub(super) fn declare_row(&mut self, name: &str, table: &[String], line: u32) -> Compiled<()> {
         let table = super::super::names::table(self.catalog, table).map_err(|error| at_line(error, line))?;
         let mut columns = Vec::new();
@@ -360,7 +360,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The procedure's body has this word somewhere.
+    /// Whether the procedure's body contains a word.
     pub(super) fn is_named(&self, word: &str) -> bool {
         let frame = self.names.frames.last();
         frame.is_some_and(|frame| frame.words.contains(word))

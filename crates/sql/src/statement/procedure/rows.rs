@@ -1,4 +1,4 @@
-//! SQL statements, loops and calls inside of a procedure.
+//! SQL statements, loops and calls inside a procedure.
 
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ use super::raise::Targets;
 use super::tree::{Into, Kind, Numbers, Over, Statement, Target, visit};
 use weft_binder::output_name;
 
-/// Most rounds of a loop over constant numbers that is unrolled.
+/// Maximum iterations of a loop over constant numbers that is unrolled.
 const UNROLLED_MAX: i64 = 16;
 
-/// What is said about a statement that no program can be made of.
+/// The description, in errors, of a statement that cannot be compiled.
 fn not_by_key(statement: &ast::Statement) -> &'static str {
     match statement {
         ast::Statement::Query(_) => {
@@ -61,7 +61,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// A table that is not there is better told than a statement that cannot be compiled.
+    /// Reports a missing table in preference to a statement that cannot be compiled.
     fn check_tables(&self, statement: &ast::Statement, line: u32) -> Compiled<()> {
         let mut missing = None;
         let _ = ast::visit_relations(statement, |name| {
@@ -80,7 +80,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Output items assigned to variables, and their numbers.
+    /// Output items coerced to variables, and the variables' numbers.
     fn assigned_items(
         &mut self,
         items: &[OutputItem],
@@ -122,7 +122,7 @@ impl Compiler<'_> {
         Ok((assigned, numbers))
     }
 
-    /// A record gets the columns of the query that fills it.
+    /// Gives a record the columns of the query that fills it.
     fn record_items(
         &mut self,
         name: &str,
@@ -131,7 +131,7 @@ impl Compiler<'_> {
     ) -> Compiled<(Vec<OutputItem>, Vec<u16>)> {
         let mut numbers = Vec::with_capacity(items.len());
         let mut columns = Vec::with_capacity(items.len());
-        // What the body never looks at needs no place.
+        // Columns that the body never mentions need no storage.
         let is_kept = |item: &&OutputItem| {
             !matches!(item.scalar, Scalar::Column(_)) || self.is_named(&item.column.name)
         };
@@ -190,7 +190,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// SELECT without FROM: its expressions go into the targets.
+    /// SELECT without FROM: assigns its expressions to the targets.
     fn computed(&mut self, items: &[&Expr], into: Option<&Into>, discards: bool, line: u32) -> Compiled<()> {
         let mut output = Vec::with_capacity(items.len());
         for item in items {
@@ -387,7 +387,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The loop over a SELECT's rows with a body compiled at each.
+    /// The loop over a SELECT's rows, with the body compiled inside it.
     fn selected_rows(
         &mut self,
         select: &PointSelect,
@@ -399,7 +399,8 @@ impl Compiler<'_> {
     ) -> Compiled<()> {
         let next = labels.next;
         let mut labels = Some(labels);
-        // The coder runs the loop and asks back for its body: it is lent out meanwhile.
+        // The coder generates the loop and calls back for its body: it is moved out in the
+        // meantime.
         let mut coder = std::mem::replace(
             &mut self.coder,
             super::super::compile::code::Coder::new(self.catalog.version(), &[]),
@@ -467,7 +468,7 @@ impl Compiler<'_> {
             });
         }
         let end = self.coder.b.label();
-        // The error that is being handled here is not the other body's, whose handlers have their own.
+        // The error being handled here is not visible to the called body's handlers.
         let names_errors = std::mem::replace(&mut self.names_errors, names_errors(&procedure));
         let caught = self.caught.take();
         self.enter(&procedure, &body, values, end)
@@ -520,7 +521,7 @@ fn no_destination() -> SqlError {
         .hint("If you want to discard the results of a SELECT, use PERFORM instead.")
 }
 
-/// The expressions of a SELECT that reads no table.
+/// The expressions of a SELECT without FROM.
 fn items_without_table(statement: &ast::Statement) -> Option<Vec<&Expr>> {
     let ast::Statement::Query(query) = statement else {
         return None;
@@ -545,7 +546,8 @@ fn items_without_table(statement: &ast::Statement) -> Option<Vec<&Expr>> {
         .collect()
 }
 
-/// The numbers of a loop over few constants around SQL, where knowing them makes keys known.
+/// The values of a loop over a few constants around SQL, where unrolling makes keys known in
+/// advance.
 fn unrolled(bounds: [&Scalar; 3], reverse: bool, body: &[Statement]) -> Option<Vec<i32>> {
     let [from, to, step] = bounds.map(|scalar| match scalar {
         Scalar::Constant(Value::Int4(number)) => Some(i64::from(*number)),

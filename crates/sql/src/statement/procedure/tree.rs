@@ -1,5 +1,5 @@
-//! The syntax tree of a procedure's body. Expressions and SQL statements are sqlparser's; names are resolved
-//! by the compiler.
+//! The syntax tree of a procedure's body. Expressions and SQL statements are sqlparser's; the
+//! compiler resolves names.
 
 use sqlparser::ast;
 use weft_program::{ErrorField, Level};
@@ -21,7 +21,7 @@ pub(crate) struct Block {
 pub(crate) struct Handler {
     pub(crate) line: u32,
     pub(crate) text: String,
-    /// Beginnings of SQLSTATEs; an empty one is OTHERS.
+    /// Prefixes of SQLSTATEs; an empty one is OTHERS.
     pub(crate) states: Vec<String>,
     pub(crate) body: Vec<Statement>,
 }
@@ -34,20 +34,20 @@ pub(crate) struct CaseArm {
     pub(crate) body: Vec<Statement>,
 }
 
-/// One name of a DECLARE section.
+/// One declaration of a DECLARE section.
 #[derive(Clone, Debug)]
 pub(crate) struct Declaration {
     /// Line in the body, from 1.
     pub(crate) line: u32,
     pub(crate) name: String,
-    /// `None`: RECORD, whose columns follow from its use.
+    /// `None`: RECORD, whose columns depend on its use.
     pub(crate) ty: Option<TypeName>,
     pub(crate) constant: bool,
     pub(crate) not_null: bool,
     pub(crate) default: Option<ast::Expr>,
 }
 
-/// A type as a declaration names it.
+/// A type in a declaration.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum TypeName {
     Known(SqlType),
@@ -60,12 +60,12 @@ pub(crate) enum TypeName {
 /// `name` or `record.field`.
 pub(crate) type Target = Vec<String>;
 
-/// One statement with its place.
+/// One statement with its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Statement {
     /// Line in the body, from 1.
     pub(crate) line: u32,
-    /// The text, for listings: one line, cut where it is long.
+    /// The text, for listings: one line, truncated if it is long.
     pub(crate) text: String,
     pub(crate) kind: Kind,
 }
@@ -73,26 +73,26 @@ pub(crate) struct Statement {
 /// RAISE.
 #[derive(Clone, Debug)]
 pub(crate) struct Raise {
-    /// `None`: EXCEPTION. Anything quieter has no effect on the transaction.
+    /// `None`: EXCEPTION. Lower levels do not affect the transaction.
     pub(crate) level: Option<Level>,
-    /// The five characters; `None` where nothing says it.
+    /// The five characters; `None` if not given.
     pub(crate) state: Option<String>,
     pub(crate) message: Message,
     pub(crate) arguments: Vec<ast::Expr>,
-    /// USING, less ERRCODE and MESSAGE.
+    /// USING, except ERRCODE and MESSAGE.
     pub(crate) options: Vec<(ErrorField, ast::Expr)>,
 }
 
-/// What RAISE says.
+/// The message of RAISE.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
-    /// Nothing: the error that is being handled, again.
+    /// None: raises the error being handled again.
     Again,
-    /// A format, whose `%` stand for the arguments.
+    /// A format with `%` for the arguments.
     Format(String),
     /// USING MESSAGE.
     Computed(Box<ast::Expr>),
-    /// What ASSERT says, unless it is NULL.
+    /// The message of ASSERT, unless it is NULL.
     Asserted(Box<ast::Expr>),
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Numbers {
     pub(crate) reverse: bool,
 }
 
-/// The rows that a FOR loop goes over, or the numbers.
+/// The rows or numbers over which a FOR loop iterates.
 #[derive(Clone, Debug)]
 pub(crate) enum Over {
     Numbers(Box<Numbers>),
@@ -119,7 +119,7 @@ pub(crate) struct Into {
     pub(crate) targets: Vec<Target>,
 }
 
-/// What a statement does.
+/// The action of a statement.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Block(Block),
@@ -147,7 +147,7 @@ pub(crate) enum Kind {
         body: Vec<Statement>,
     },
     Leave {
-        /// EXIT, else CONTINUE.
+        /// EXIT rather than CONTINUE.
         exit: bool,
         label: Option<String>,
         when: Option<ast::Expr>,
@@ -163,9 +163,9 @@ pub(crate) enum Kind {
         condition: Box<ast::Expr>,
         message: Option<Box<ast::Expr>>,
     },
-    /// GET DIAGNOSTICS: variables and what they get.
+    /// GET DIAGNOSTICS: variables and items.
     Diagnostics {
-        /// Of the error that is being handled.
+        /// Of the error being handled.
         stacked: bool,
         items: Vec<(Target, Diagnostic)>,
     },
@@ -175,7 +175,7 @@ pub(crate) enum Kind {
     Sql {
         statement: Box<ast::Statement>,
         into: Option<Into>,
-        /// Rows without INTO are thrown away: PERFORM, and statements in LANGUAGE sql.
+        /// Whether rows without INTO are discarded: PERFORM, and statements in LANGUAGE sql.
         discards: bool,
     },
     Call {
@@ -187,7 +187,7 @@ pub(crate) enum Kind {
 /// An item of GET DIAGNOSTICS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Diagnostic {
-    /// Rows of the last statement.
+    /// The row count of the last statement.
     RowCount,
     /// A field of the error.
     Error(ErrorField),

@@ -1,6 +1,6 @@
-//! Automata of languages: where matches from a place end, and where matches up to a place begin.
+//! Automata that find where matches from a position end and where matches up to a position begin.
 //!
-//! States are built while a text is read, within a bounded cache, so reading takes linear time.
+//! States are built lazily in a bounded cache while a text is read, so that matching takes linear time.
 
 use std::cell::RefCell;
 
@@ -13,21 +13,21 @@ use weft_types::{SqlError, interrupt};
 
 use super::{Span, too_complex};
 
-/// Bytes of one automaton.
+/// Maximum bytes of one automaton.
 const AUTOMATON_BYTES_MAX: usize = 4 << 20;
-/// Bytes of the states that one automaton keeps.
+/// Maximum bytes of an automaton's state cache.
 const CACHE_BYTES_MAX: usize = 1 << 20;
-/// Bytes read between two looks at whether the statement shall end.
+/// Bytes read between two checks for cancellation.
 const READ_MAX: usize = 1 << 16;
 
-/// Which way a text is read.
+/// The direction in which a text is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Forward,
     Backward,
 }
 
-/// What finds the leftmost place at which a match begins.
+/// A searcher for the leftmost position at which a match begins.
 pub(super) fn search(hir: &Hir) -> Result<meta::Regex, SqlError> {
     let config = meta::Config::new()
         .nfa_size_limit(Some(AUTOMATON_BYTES_MAX))
@@ -37,8 +37,8 @@ pub(super) fn search(hir: &Hir) -> Result<meta::Regex, SqlError> {
     built.map_err(|_| too_complex())
 }
 
-/// What finds the leftmost place at which a match begins in a long text, and can be ended meanwhile: one
-/// automaton finds where that match ends, another walks back from there.
+/// A searcher for the leftmost match in a long text that can be cancelled: one automaton finds where a
+/// match ends, another scans back from there to its start.
 pub(super) struct LongSearch {
     forward: Automaton,
     backward: Automaton,
@@ -76,7 +76,7 @@ impl LongSearch {
     }
 }
 
-/// An automaton that takes all matches from a place on.
+/// An automaton that reports all matches from a position.
 #[derive(Debug)]
 pub(super) struct Automaton {
     dfa: DFA,
@@ -114,8 +114,8 @@ impl Automaton {
         })
     }
 
-    /// Calls `found` with the place of each match from the span's begin on, the nearest first, until it says
-    /// that it has enough.
+    /// Calls `found` with the position of each match from the span's begin, nearest first, until it returns
+    /// false.
     fn each(&self, text: &str, span: Span, found: impl FnMut(usize) -> bool) -> Result<(), SqlError> {
         self.walk(text, span, Anchored::Yes, found)
     }
@@ -147,7 +147,7 @@ impl Automaton {
                 interrupt::check()?;
             }
             state = self.step(cache, state, bytes.get(at)).ok_or_else(failed)?;
-            // A match is known one byte late.
+            // A match is reported one byte late.
             if state.is_match() && !found(if forward { at } else { at + 1 }) {
                 return Ok(());
             }
@@ -165,7 +165,7 @@ impl Automaton {
         Ok(())
     }
 
-    /// The state behind a byte, or behind the text; none if it cannot be had.
+    /// The state after a byte, or at the end of the text; `None` if the cache failed.
     fn step(&self, cache: &mut Cache, state: LazyStateID, byte: Option<&u8>) -> Option<LazyStateID> {
         let next = match byte {
             Some(byte) => self.dfa.next_state(cache, state, *byte),
@@ -174,7 +174,7 @@ impl Automaton {
         next.ok().filter(|state| !state.is_quit())
     }
 
-    /// The nearest place of a match.
+    /// The nearest position of a match.
     pub(super) fn first(&self, text: &str, span: Span) -> Result<Option<usize>, SqlError> {
         let mut first = None;
         self.each(text, span, |at| {
@@ -184,7 +184,7 @@ impl Automaton {
         Ok(first)
     }
 
-    /// The farthest place of a match.
+    /// The farthest position of a match.
     pub(super) fn last(&self, text: &str, span: Span) -> Result<Option<usize>, SqlError> {
         let mut last = None;
         self.each(text, span, |at| {
@@ -194,7 +194,7 @@ impl Automaton {
         Ok(last)
     }
 
-    /// All places of matches, the nearest first.
+    /// All positions of matches, the nearest first.
     pub(super) fn all(&self, text: &str, span: Span) -> Result<Vec<usize>, SqlError> {
         let mut all = Vec::new();
         self.each(text, span, |at| {

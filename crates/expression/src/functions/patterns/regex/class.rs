@@ -1,8 +1,8 @@
-//! Sets of characters.
+//! Character classes.
 
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
-/// A class by its name between `[:` and `:]`: ranges of ASCII, and control characters beyond it.
+/// A class by its name between `[:` and `:]`: ranges of ASCII, and control characters beyond ASCII.
 pub(super) fn named(name: &str, ignore_case: bool) -> Option<ClassUnicode> {
     let ranges: &[(char, char)] = match name {
         "alnum" => &[('0', '9'), ('A', 'Z'), ('a', 'z')],
@@ -27,7 +27,7 @@ pub(super) fn named(name: &str, ignore_case: bool) -> Option<ClassUnicode> {
     ))
 }
 
-/// The class of an escape: `\d`, `\s`, `\w` and their complements by capital letters.
+/// The class of an escape: `\d`, `\s`, `\w`, and their complements in capitals.
 pub(super) fn escaped(letter: char) -> Option<ClassUnicode> {
     let name = match letter.to_ascii_lowercase() {
         'd' => "digit",
@@ -42,10 +42,10 @@ pub(super) fn escaped(letter: char) -> Option<ClassUnicode> {
     Some(class)
 }
 
-/// The characters between two code points, those included that are characters.
+/// The characters between two code points, inclusive.
 pub(super) fn range(from: u32, to: u32) -> ClassUnicode {
     let mut class = ClassUnicode::empty();
-    // Code points of surrogates are no characters.
+    // Surrogate code points are not characters.
     for (low, high) in [(0, 0xd7ff), (0xe000, 0x10_ffff)] {
         let (from, to) = (from.max(low), to.min(high));
         if let (true, Some(from), Some(to)) = (from <= to, char::from_u32(from), char::from_u32(to)) {
@@ -55,7 +55,7 @@ pub(super) fn range(from: u32, to: u32) -> ClassUnicode {
     class
 }
 
-/// Adds the other case of each letter of ASCII.
+/// Adds the other case of each ASCII letter.
 pub(super) fn both_cases(class: &mut ClassUnicode) {
     let mut other = Vec::new();
     for range in class.ranges() {

@@ -1,9 +1,9 @@
-//! Which part of a match each pair of parentheses took.
+//! Assigning parts of a match to its capturing parentheses.
 //!
-//! A part of the tree is given the text that it matches as a whole, and divides it among its own parts: in a
-//! sequence each takes as much (or as little) as it prefers of what leaves the rest a match; of alternatives
-//! the first that fits; of repetitions the last one counts. Both "which ends can this part have" and "from
-//! where does the rest match" are read off an automaton at once, so nothing is tried in vain.
+//! A node of the tree receives the text that it matches as a whole and divides it among its children. In a
+//! sequence, each child takes the longest (or shortest) text that still lets the rest match; of
+//! alternatives the first that matches is used; of repetitions the last one counts. Automata find both
+//! where a child can end and where the rest can begin, so there is no backtracking.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -16,11 +16,11 @@ use super::automaton::{Automaton, Direction};
 use super::tree::{Prefers, Repeat, Tree, repeat_hir, sequence_hir};
 use super::{Span, too_complex};
 
-/// Automata that one expression may need to divide its matches.
+/// Maximum number of automata that one expression may use to divide its matches.
 const AUTOMATA_MAX: usize = 2000;
 
-/// The automata that divide the matches of one expression, each made when it is first needed. Keys are
-/// addresses of parts of the tree next to it, which stay where they are.
+/// The automata that divide the matches of one expression, each built on first use. Keys are addresses of
+/// nodes of the tree stored alongside, which do not move.
 #[derive(Default)]
 pub(super) struct Dissector {
     automata: RefCell<HashMap<(usize, u32, bool), Rc<Automaton>>>,
@@ -31,11 +31,11 @@ fn lost() -> SqlError {
     SqlError::internal("a match of a regular expression cannot be divided")
 }
 
-/// Work of [`Dissector::dissect`]: a part and the text that it matched.
+/// Pending work of [`Dissector::dissect`]: nodes and the text that each matched.
 type Work<'t> = Vec<(&'t Tree, Span)>;
 
 impl Dissector {
-    /// Notes what each pair of parentheses of a tree took of the text that the tree matches.
+    /// Records what each pair of parentheses captured of the text that the tree matches.
     pub(super) fn dissect(
         &self,
         text: &str,
@@ -66,7 +66,7 @@ impl Dissector {
         Ok(())
     }
 
-    /// The automaton of a language that belongs to a part, made by `hir` if there is none yet.
+    /// The automaton of a language that belongs to a node, built from `hir` on first use.
     fn automaton(
         &self,
         part: *const Tree,
@@ -138,7 +138,7 @@ impl Dissector {
     ) -> Result<(), SqlError> {
         let part = &repeat.part;
         if repeat.min > 0 {
-            // All but the last one are a part in front of it.
+            // All repetitions but the last are treated as one part before it.
             let fewer = repeat.max.map(|max| max - 1);
             let hir = || repeat_hir(part, repeat.min - 1, fewer);
             let left = self.automaton(part, FRONT, Direction::Forward, hir)?;
@@ -151,14 +151,14 @@ impl Dissector {
         }
         let single = self.automaton(part, PART, Direction::Forward, || part.to_hir())?;
         if span.is_empty() {
-            // Once if it can be, otherwise not at all.
+            // One repetition if possible, otherwise none.
             if single.last(text, span.clone())?.is_some() {
                 work.push((part, span));
             }
             return Ok(());
         }
         let (mut start, mut taken) = (span.start, 0);
-        // Without a limit what may follow is always the same.
+        // Without an upper bound, what may follow is the same after every repetition.
         let mut endless: Option<Vec<usize>> = None;
         loop {
             taken += 1;
@@ -187,14 +187,15 @@ impl Dissector {
     }
 }
 
-/// The language of the part itself.
+/// The language of the node itself.
 const PART: u32 = 0;
-/// The language of what follows it.
+/// The language of what follows the node.
 const REST: u32 = 1;
-/// The language of the repetitions in front of the last one; larger numbers are counts of what may follow.
+/// The language of the repetitions before the last one; larger numbers are counts of what may follow.
 const FRONT: u32 = 2;
 
-/// The place that is in both: the farthest unless the shortest is preferred. `ends` ascend, `starts` descend.
+/// The position that is in both: the farthest, unless the shortest is preferred. `ends` ascend, `starts`
+/// descend.
 fn common(ends: &[usize], starts: &[usize], prefers: Prefers) -> Option<usize> {
     let fits = |end: &&usize| starts.binary_search_by(|start| end.cmp(&start)).is_ok();
     match prefers {

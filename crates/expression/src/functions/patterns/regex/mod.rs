@@ -1,23 +1,23 @@
-//! PostgreSQL's regular expressions over finite automata.
+//! PostgreSQL's regular expressions, on finite automata.
 //!
 //! ```text
-//!   syntax    a pattern becomes a tree: advanced (ARE) and extended (ERE) forms, embedded options
-//!   class     sets of characters: bracket expressions, classes, both cases
-//!   tree      the tree, and which length of match each part of it prefers
-//!   automaton a tree becomes automata; the ends and beginnings of its matches
-//!   dissect   which part of the match each pair of parentheses took
+//!   syntax    parsing a pattern to a tree: advanced (ARE) and extended (ERE) forms, embedded options
+//!   class     character classes: bracket expressions, named classes, both cases
+//!   tree      the tree, and the match length that each node prefers
+//!   automaton automata of a tree, which find the ends and starts of its matches
+//!   dissect   assigning parts of a match to its capturing parentheses
 //! ```
 //!
-//! A match begins as far left as one can. Its length is not what a backtracking engine stumbles on: a whole
-//! expression prefers its longest or its shortest match, and what is left of freedom is settled from left to
-//! right (documentation, 9.7.3.5). So the extent of a match comes from an automaton, and only then
-//! [`Program::captures`] divides it, each division by automata again. No step takes more than linear time in
-//! the text.
+//! The leftmost match wins. Its length is not what a backtracking engine happens to find: an expression as
+//! a whole prefers its longest or its shortest match, and remaining choices are made from left to right
+//! (documentation, 9.7.3.5). So an automaton determines the extent of a match, and only then does
+//! [`Program::captures`] divide it, again with automata. No step takes more than linear time in the length
+//! of the text.
 //!
-//! Characters are those of collation C: classes and cases know ASCII alone.
+//! Characters are those of collation C: classes and case folding cover ASCII only.
 //!
-//! Not supported: back references, lookahead and lookbehind, basic regular expressions, collating elements by
-//! name.
+//! Not supported: back references, lookahead and lookbehind, basic regular expressions, collating elements
+//! by name.
 
 mod automaton;
 mod class;
@@ -35,20 +35,20 @@ use weft_types::{SqlError, SqlState};
 use automaton::{Automaton, LongSearch};
 use tree::{Prefers, Tree};
 
-/// How a pattern is to be read.
+/// How a pattern is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Flags {
-    /// The pattern is a text.
+    /// The pattern is a literal text.
     pub literal: bool,
-    /// Escapes, non-greedy quantifiers and the like have meaning; without, it is an ERE.
+    /// Escapes, non-greedy quantifiers and the like are recognized; without, it is an ERE.
     pub advanced: bool,
-    /// Cases do not matter.
+    /// Matching ignores case.
     pub ignore_case: bool,
-    /// `.` and `[^a]` do not take a newline.
+    /// `.` and `[^a]` do not match a newline.
     pub newline_stops: bool,
-    /// `^` and `$` fit at newlines.
+    /// `^` and `$` match at newlines.
     pub newline_anchors: bool,
-    /// Blanks and comments in the pattern mean nothing.
+    /// Blanks and comments in the pattern are ignored.
     pub expanded: bool,
 }
 
@@ -64,7 +64,7 @@ impl Flags {
     };
 }
 
-/// 2201B with PostgreSQL's words for what is wrong.
+/// 2201B with PostgreSQL's description of the error.
 pub(crate) fn bad(what: &str) -> SqlError {
     SqlError::new(
         SqlState::INVALID_REGULAR_EXPRESSION,
@@ -72,16 +72,15 @@ pub(crate) fn bad(what: &str) -> SqlError {
     )
 }
 
-/// 2201B for what would take too much memory.
+/// 2201B for a pattern that would take too much memory.
 pub(crate) fn too_complex() -> SqlError {
     bad("regular expression is too complex")
 }
 
-/// A text of more bytes is searched so that the search can be ended. That is slower where few characters can
-/// begin a match.
+/// Longer texts are searched with cancellation. That is slower where few characters can begin a match.
 const LONG_BYTES: usize = if cfg!(test) { 16 } else { 8 << 20 };
 
-/// A part of a text, in bytes.
+/// A part of a text, as a range of bytes.
 pub(crate) type Span = Range<usize>;
 
 /// A compiled regular expression.
@@ -90,11 +89,11 @@ pub(crate) struct Program {
     captures: usize,
     /// Finds whether and where a match begins.
     search: meta::Regex,
-    /// The same for long texts, made when first needed.
+    /// The same for long texts, built on first use.
     long: OnceCell<LongSearch>,
     /// Finds where it ends.
     whole: Automaton,
-    /// What divides matches, made when first needed.
+    /// Divides matches; built on first use.
     dissector: dissect::Dissector,
 }
 
@@ -112,7 +111,7 @@ impl Program {
         })
     }
 
-    /// Pairs of parentheses that capture.
+    /// The number of capturing parentheses.
     pub(crate) fn capture_count(&self) -> usize {
         self.captures
     }
@@ -125,7 +124,7 @@ impl Program {
         }
     }
 
-    /// The first match that begins at a byte or behind it.
+    /// The first match that begins at byte `from` or later.
     pub(crate) fn find(&self, text: &str, from: usize) -> Result<Option<Span>, SqlError> {
         if from > text.len() {
             return Ok(None);
@@ -145,7 +144,7 @@ impl Program {
             Prefers::Shortest => self.whole.first(text, rest)?,
             Prefers::Longest | Prefers::Nothing => self.whole.last(text, rest)?,
         };
-        // The search found a match here, so the automaton finds one.
+        // The search found a match here, so the automaton does too.
         Ok(end.map(|end| start..end))
     }
 
@@ -157,7 +156,7 @@ impl Program {
         Ok(self.long.get_or_init(|| made))
     }
 
-    /// What each pair of parentheses took of a match that [`Program::find`] found.
+    /// What each pair of parentheses captured in a match found by [`Program::find`].
     pub(crate) fn captures(&self, text: &str, found: &Span) -> Result<Vec<Option<Span>>, SqlError> {
         let mut captures = vec![None; self.captures];
         if self.captures > 0 {
@@ -168,7 +167,7 @@ impl Program {
     }
 }
 
-/// Compiled patterns that a thread keeps, the latest used first.
+/// Compiled patterns that a thread caches, most recently used first.
 const KEPT_MAX: usize = 32;
 
 type Kept = Vec<(Flags, String, Rc<Program>)>;
@@ -177,7 +176,7 @@ thread_local! {
     static KEPT: RefCell<Kept> = const { RefCell::new(Vec::new()) };
 }
 
-/// The program of a pattern, compiled unless this thread did it just before.
+/// The program of a pattern, from this thread's cache or newly compiled.
 pub(crate) fn program(pattern: &str, flags: Flags) -> Result<Rc<Program>, SqlError> {
     KEPT.with_borrow_mut(|kept| {
         let known = kept

@@ -1,6 +1,7 @@
-//! Patterns read: embedded options, sequences, quantifiers, escapes, bracket expressions.
+//! The parser of patterns: embedded options, sequences, quantifiers, escapes, bracket expressions.
 //!
-//! The order of checks is PostgreSQL's, so that a pattern with several faults is refused for the same one.
+//! The order of checks is PostgreSQL's, so that a pattern with several errors is rejected for the
+//! same one.
 
 use regex_syntax::hir::{ClassUnicode, Look};
 use weft_types::SqlError;
@@ -9,20 +10,20 @@ use super::class;
 use super::tree::{Prefers, Tree};
 use super::{Flags, bad, too_complex};
 
-/// Characters of a pattern.
+/// Maximum characters of a pattern.
 const PATTERN_MAX: usize = 1 << 16;
-/// Parentheses in parentheses.
+/// Maximum nesting of parentheses.
 const DEPTH_MAX: u32 = 200;
 /// The largest count of a quantifier.
 const COUNT_MAX: u32 = 255;
 
-/// A pattern that was read.
+/// A parsed pattern.
 pub(super) struct Parsed {
     pub(super) tree: Tree,
     pub(super) captures: usize,
 }
 
-/// Reads a pattern.
+/// Parses a pattern.
 pub(super) fn parse(pattern: &str, flags: Flags) -> Result<Parsed, SqlError> {
     let characters: Vec<char> = pattern.chars().collect();
     if characters.len() > PATTERN_MAX {
@@ -46,7 +47,7 @@ pub(super) fn parse(pattern: &str, flags: Flags) -> Result<Parsed, SqlError> {
     })
 }
 
-/// One character or class of an escape.
+/// The character or class that an escape denotes.
 enum Escape {
     Character(u32),
     Class(ClassUnicode),
@@ -72,7 +73,7 @@ impl Parser {
         next
     }
 
-    /// Takes characters, if they come next.
+    /// Consumes characters, if they come next.
     fn eat(&mut self, wanted: &str) -> bool {
         let rest = self.characters.get(self.at..).unwrap_or_default();
         let mut count = 0;
@@ -86,7 +87,7 @@ impl Parser {
         true
     }
 
-    /// `***=`, `***:` and options like `(?i)` in front.
+    /// Leading `***=`, `***:` and options like `(?i)`.
     fn prefixes(&mut self) -> Result<(), SqlError> {
         if self.flags.literal {
             return Ok(());
@@ -130,7 +131,7 @@ impl Parser {
         Tree::sequence(parts.collect())
     }
 
-    /// One character, in both cases if they do not matter.
+    /// One character, in both cases if case is ignored.
     fn character(&self, code: u32) -> Tree {
         Tree::Class(self.cased(class::range(code, code)))
     }
@@ -142,7 +143,7 @@ impl Parser {
         class
     }
 
-    /// Passes over blanks and comments where they mean nothing.
+    /// Skips blanks and comments where they are ignored.
     fn skip(&mut self) {
         while self.flags.expanded {
             match self.peek() {
@@ -157,7 +158,7 @@ impl Parser {
         }
     }
 
-    /// Passes over what means nothing, `(?#...)` included.
+    /// Skips everything ignored, `(?#...)` included.
     fn skip_comments(&mut self) {
         loop {
             self.skip();
@@ -172,7 +173,7 @@ impl Parser {
         }
     }
 
-    /// What is between `|`, up to the end or to a `)`, which is taken.
+    /// Alternatives separated by `|`, up to the end or to a `)`, which is consumed.
     fn alternatives(&mut self, inside: bool) -> Result<Tree, SqlError> {
         let mut branches = Vec::new();
         loop {
@@ -187,7 +188,7 @@ impl Parser {
         Ok(Tree::either(branches))
     }
 
-    /// Quantified atoms in a row, up to a `|`, the end or a `)` that ends the group.
+    /// A sequence of quantified atoms, up to a `|`, the end or a `)` that closes the group.
     fn branch(&mut self, inside: bool) -> Result<Tree, SqlError> {
         let mut parts = Vec::new();
         loop {
@@ -195,7 +196,7 @@ impl Parser {
             match self.peek() {
                 None | Some('|') => break,
                 Some(')') if inside => break,
-                // An ERE takes it as it is.
+                // An ERE treats it as a literal.
                 Some(')') if self.flags.advanced => return Err(bad("parentheses () not balanced")),
                 Some(first) => {
                     self.at += 1;
@@ -261,7 +262,7 @@ impl Parser {
         self.peek().is_some_and(|c| c.is_ascii_digit())
     }
 
-    /// Whether a digit follows, blanks apart, which are passed over only then.
+    /// Whether a digit follows optional blanks, which are skipped only in that case.
     fn after_blanks_digit(&mut self) -> bool {
         let at = self.at;
         self.skip();
@@ -277,7 +278,7 @@ impl Parser {
         (min, max, self.greed())
     }
 
-    /// A `?` behind a quantifier makes it prefer the shortest.
+    /// A `?` after a quantifier makes it non-greedy.
     fn greed(&mut self) -> Prefers {
         match self.flags.advanced && self.eat("?") {
             true => Prefers::Shortest,
@@ -285,7 +286,7 @@ impl Parser {
         }
     }
 
-    /// `{m}`, `{m,}`, `{m,n}` behind the brace.
+    /// `{m}`, `{m,}`, `{m,n}` after the brace.
     fn counts(&mut self) -> Result<(u32, Option<u32>, Prefers), SqlError> {
         let min = self.count()?;
         let exact = !self.eat(",");
@@ -351,7 +352,7 @@ impl Parser {
         })
     }
 
-    /// So many digits of a base, at least and at most.
+    /// Between `least` and `most` digits of a base.
     fn digits(&mut self, base: u32, least: usize, most: usize) -> Result<u32, SqlError> {
         let (mut value, mut count) = (0_u32, 0);
         while let Some(digit) = self.peek().and_then(|c| c.to_digit(base)) {
@@ -359,7 +360,7 @@ impl Parser {
                 break;
             }
             self.at += 1;
-            // Wraps around as there.
+            // Wraps around, as in PostgreSQL.
             value = value.wrapping_mul(base).wrapping_add(digit);
             count += 1;
         }
@@ -467,7 +468,7 @@ impl Parser {
             Escape::Class(class) => return Ok(class),
             Escape::Place(_) => return Err(bad("invalid escape \\ sequence")),
         };
-        // A `-` in front of the end is itself.
+        // A `-` before the closing bracket is literal.
         let rest = self.characters.get(self.at..).unwrap_or_default();
         if !matches!(rest, ['-', other, ..] if *other != ']') {
             match rest {
@@ -493,7 +494,7 @@ impl Parser {
         match self.next() {
             None => Err(bad("brackets [] not balanced")),
             Some('\\') if self.flags.advanced => self.escape(),
-            // A `-` that is neither first nor last nor the end of a range makes no sense.
+            // A `-` that is neither first nor last nor the end of a range is an error.
             Some('-') if !first && !range_end && self.peek() != Some(']') => match self.peek() {
                 None => Err(bad("brackets [] not balanced")),
                 Some(_) => Err(bad("invalid character range")),
@@ -502,7 +503,7 @@ impl Parser {
         }
     }
 
-    /// What is in front of the end of a name, which is taken.
+    /// The name up to its end marker, which is consumed.
     fn name(&mut self, end: &str) -> Result<String, SqlError> {
         let mut name = String::new();
         while !self.eat(end) {
@@ -525,7 +526,7 @@ fn element(name: &str) -> Result<u32, SqlError> {
 }
 
 impl Flags {
-    /// Sets what a letter of embedded options says; whether there is such a letter.
+    /// Sets the flag of an embedded option letter; returns whether it is one.
     pub(crate) fn set(&mut self, letter: char) -> Result<bool, SqlError> {
         match letter {
             'b' => {

@@ -1,13 +1,12 @@
-//! The tree of a regular expression, and what its parts prefer.
+//! The tree of a regular expression, and its nodes' preferences.
 //!
-//! PostgreSQL cuts a sequence into parts as it reads it: neighbours that capture nothing and prefer the same
-//! length are one part, matched as one; parts that capture or hold contrary preferences ("messy") stand
-//! alone. Which text the parentheses take depends on these cuts, so [`Tree::sequence`] makes them the same
-//! way.
+//! PostgreSQL divides a sequence into parts while parsing it: neighbours that capture nothing and prefer
+//! the same length form one part, matched as a unit; parts that capture or have conflicting preferences
+//! ("messy") are separate. Captures depend on this division, so [`Tree::sequence`] divides the same way.
 
 use regex_syntax::hir::{Class, ClassUnicode, Hir, Look, Repetition};
 
-/// The length of match that a part prefers.
+/// The match length that a node prefers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prefers {
     Nothing,
@@ -16,7 +15,7 @@ pub(super) enum Prefers {
 }
 
 impl Prefers {
-    /// This preference, or another where this is none.
+    /// This preference, or `other` if there is none.
     pub(super) fn or(self, other: Prefers) -> Prefers {
         match self {
             Prefers::Nothing => other,
@@ -24,19 +23,19 @@ impl Prefers {
         }
     }
 
-    /// One prefers the longest, the other the shortest.
+    /// Whether one prefers the longest match and the other the shortest.
     fn contradicts(self, other: Prefers) -> bool {
         self != Prefers::Nothing && other != Prefers::Nothing && self != other
     }
 }
 
-/// What is known of a part.
+/// Properties of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traits {
     pub(super) prefers: Prefers,
-    /// It holds contrary preferences.
+    /// It contains conflicting preferences.
     pub(super) mixed: bool,
-    /// It holds parentheses that capture.
+    /// It contains capturing parentheses.
     pub(super) captures: bool,
 }
 
@@ -47,12 +46,12 @@ impl Traits {
         captures: false,
     };
 
-    /// It cannot be matched as one with its neighbours.
+    /// Whether it cannot be matched as a unit with its neighbours.
     pub(super) fn messy(self) -> bool {
         self.mixed || self.captures
     }
 
-    /// Those of two in a row.
+    /// The properties of two nodes in sequence.
     fn then(self, other: Traits) -> Traits {
         Traits {
             prefers: self.prefers.or(other.prefers),
@@ -69,24 +68,24 @@ impl Traits {
     }
 }
 
-/// A part.
+/// A node.
 #[derive(Clone, Debug)]
 pub(super) enum Tree {
-    /// One character of a set.
+    /// One character of a class.
     Class(ClassUnicode),
-    /// A place.
+    /// A position.
     Look(Look),
-    /// One after the other; messy parts and what is between them.
+    /// Nodes in sequence: messy ones and the parts between them.
     Sequence(Vec<Tree>, Traits),
-    /// One of several.
+    /// Alternatives.
     Either(Vec<Tree>, Traits),
-    /// So many of one, `prefers` by the quantifier.
+    /// Repetitions of a node, with the quantifier's preference.
     Repeat(Box<Repeat>, Traits),
-    /// Parentheses that capture, from 0.
+    /// Capturing parentheses, numbered from 0.
     Capture(usize, Box<Tree>, Traits),
 }
 
-/// A quantified part.
+/// A quantified node.
 #[derive(Clone, Debug)]
 pub(super) struct Repeat {
     pub(super) min: u32,
@@ -117,7 +116,7 @@ impl Tree {
         Tree::Capture(number, Box::new(part), traits)
     }
 
-    /// A quantified part; `{1}` is the part itself.
+    /// A quantified node; for `{1}` the node itself.
     pub(super) fn repeat(part: Tree, min: u32, max: Option<u32>, prefers: Prefers) -> Tree {
         if max == Some(0) {
             return Tree::empty();
@@ -126,7 +125,7 @@ impl Tree {
         let same =
             prefers == Prefers::Nothing || inner.prefers == Prefers::Nothing || prefers == inner.prefers;
         if min == 1 && max == Some(1) && (same && !inner.mixed) {
-            // What the quantifier prefers, nothing can follow.
+            // With exactly one repetition, the quantifier's preference only overrides the node's.
             let traits = Traits {
                 prefers: prefers.or(inner.prefers),
                 ..inner
@@ -140,10 +139,10 @@ impl Tree {
         Tree::Repeat(Box::new(Repeat { min, max, part }), traits)
     }
 
-    /// Parts in a row.
+    /// Nodes in sequence.
     pub(super) fn sequence(parts: Vec<Tree>) -> Tree {
         let mut cut: Vec<Tree> = Vec::new();
-        // Parts that are matched as one.
+        // Nodes that are matched as a unit.
         let (mut run, mut run_traits): (Vec<Tree>, Traits) = (Vec::new(), Traits::PLAIN);
         let end_run = |run: &mut Vec<Tree>, traits: Traits, cut: &mut Vec<Tree>| match run.len() {
             0 => {}
@@ -158,7 +157,7 @@ impl Tree {
                 run_traits = joined;
                 continue;
             }
-            // A part of the contrary preference stands alone, as if it were messy.
+            // A node with the opposite preference is a separate part, as if it were messy.
             end_run(&mut run, run_traits, &mut cut);
             run_traits = Traits::PLAIN;
             cut.push(part);
@@ -172,7 +171,7 @@ impl Tree {
         Tree::Sequence(cut, traits)
     }
 
-    /// One of several parts; one alone is itself.
+    /// Alternatives; a single one is returned as is.
     pub(super) fn either(mut parts: Vec<Tree>) -> Tree {
         if parts.len() == 1 {
             return parts.pop().unwrap_or_else(Tree::empty);
@@ -195,12 +194,12 @@ impl Tree {
     }
 }
 
-/// The language of parts in a row.
+/// The language of nodes in sequence.
 pub(super) fn sequence_hir(parts: &[Tree]) -> Hir {
     Hir::concat(parts.iter().map(Tree::to_hir).collect())
 }
 
-/// The language of a quantified part.
+/// The language of a quantified node.
 pub(super) fn repeat_hir(part: &Tree, min: u32, max: Option<u32>) -> Hir {
     Hir::repetition(Repetition {
         min,
