@@ -29,8 +29,9 @@ const USAGE: &str = "usage: cargo xtask <tidy | test | ci | miri> [--skip-system
   \x20              and tens of minutes, at most 60 for each package\n\
   --skip-system  with test or ci: leave out the whole-system tests in tests/, and say so\n\
   --slow         with test: what takes hours, and nothing else, with logs in target/slow/: every fuzz target\n\
-  \x20              (--fuzz-seconds 1200, --fuzz-jobs 2 at a time), kill -9 (--kill-rounds 300), the simulated\n\
-  \x20              disk (--seeds 5000), hostile clients (--inputs 50000); 0 leaves one out";
+  \x20              (--fuzz NAME,... only those; --fuzz-seconds 1200, --fuzz-jobs 2 at a time), kill -9\n\
+  \x20              (--kill-rounds 300), the simulated disk (--seeds 5000), hostile clients (--inputs 50000);\n\
+  \x20              0 leaves one out";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

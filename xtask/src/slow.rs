@@ -26,8 +26,10 @@ use crate::counts::Counts;
 use crate::steps;
 
 /// How much of everything; the defaults are what a release is held to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
+    /// The only fuzz targets to run; all if empty.
+    fuzz_targets: Vec<String>,
     fuzz_seconds: u64,
     fuzz_jobs: u64,
     kill_rounds: u64,
@@ -38,6 +40,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
+            fuzz_targets: Vec::new(),
             fuzz_seconds: 1_200,
             fuzz_jobs: 2,
             kill_rounds: 300,
@@ -48,12 +51,17 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// From the words behind `--slow`: pairs of an option and a number. 0 leaves a kind of step out.
+    /// From the words after `--slow`: pairs of an option and a number, of which 0 leaves a kind of step out,
+    /// or of `--fuzz` and names of targets, separated by commas.
     pub fn from_words(words: &[&str]) -> Option<Settings> {
         let mut settings = Settings::default();
         let (pairs, rest) = words.as_chunks::<2>();
         for [option, number] in pairs {
             let place = match *option {
+                "--fuzz" => {
+                    settings.fuzz_targets = number.split(',').map(str::to_owned).collect();
+                    continue;
+                }
                 "--fuzz-seconds" => &mut settings.fuzz_seconds,
                 "--fuzz-jobs" => &mut settings.fuzz_jobs,
                 "--kill-rounds" => &mut settings.kill_rounds,
@@ -95,9 +103,9 @@ pub fn run_all(root: &Path, settings: Settings) -> ExitCode {
         results: Mutex::default(),
     };
     if settings.fuzz_seconds > 0 {
-        fuzz(root, settings, &report);
+        fuzz(root, &settings, &report);
     }
-    for step in steps(root, &target, settings) {
+    for step in steps(root, &target, &settings) {
         report.run(step);
     }
     let results = report.results.into_inner();
@@ -105,7 +113,7 @@ pub fn run_all(root: &Path, settings: Settings) -> ExitCode {
 }
 
 /// All steps but the fuzzer's, in order.
-fn steps(root: &Path, target: &Path, settings: Settings) -> Vec<Step> {
+fn steps(root: &Path, target: &Path, settings: &Settings) -> Vec<Step> {
     let mut all = Vec::new();
     if settings.kill_rounds > 0 {
         let mut command = tests(root, &["weft", "weft-cli"], "recovery", &["--nocapture"]);
@@ -142,8 +150,8 @@ fn tests(root: &Path, packages: &[&str], test: &str, arguments: &[&str]) -> Comm
     command
 }
 
-/// Every target, some at a time.
-fn fuzz(root: &Path, settings: Settings, report: &Report) {
+/// Every target, or those that were named, some at a time.
+fn fuzz(root: &Path, settings: &Settings, report: &Report) {
     let script = root.join("fuzz/run.sh");
     let listed = Command::new(&script)
         .arg("list")
@@ -161,7 +169,14 @@ fn fuzz(root: &Path, settings: Settings, report: &Report) {
         command.args([name, &settings.fuzz_seconds.to_string()]);
         Step::checked(&format!("fuzz-{name}"), command)
     };
-    let queue: Mutex<VecDeque<Step>> = Mutex::new(names.split_whitespace().map(step).collect());
+    let all: Vec<&str> = names.split_whitespace().collect();
+    let named: Vec<&str> = settings.fuzz_targets.iter().map(String::as_str).collect();
+    if let Some(unknown) = named.iter().find(|name| !all.contains(name)) {
+        println!("there is no fuzz target {unknown}, but {}", all.join(", "));
+        return report.note("fuzz", Counts::of_check(false), Duration::ZERO);
+    }
+    let wanted = if named.is_empty() { all } else { named };
+    let queue: Mutex<VecDeque<Step>> = Mutex::new(wanted.into_iter().map(step).collect());
     let next = || queue.lock().ok()?.pop_front();
     thread::scope(|scope| {
         for _ in 0..settings.fuzz_jobs.max(1) {
@@ -276,6 +291,8 @@ mod tests {
     fn numbers_are_set_by_options() {
         let given = Settings::from_words(&["--seeds", "7", "--fuzz-seconds", "0"]).unwrap();
         assert_eq!((given.seeds, given.fuzz_seconds, given.kill_rounds), (7, 0, 300));
+        let named = Settings::from_words(&["--fuzz", "wire,sql"]).unwrap();
+        assert_eq!(named.fuzz_targets, ["wire", "sql"]);
         for wrong in [&["--seeds"][..], &["--seeds", "x"], &["--nope", "1"]] {
             assert_eq!(Settings::from_words(wrong), None);
         }
