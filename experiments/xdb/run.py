@@ -2,8 +2,8 @@
 """X-DB: a compaction unit over KV length (figure 9), whole compactions and the engine alone next to RocksDB
 (`whole` and `beside`, with a `weft` built with the feature `peers`), throughput over time while something
 else compacts (figure 12), YCSB's mixes over time and over the read/write ratio (figure 13), TPC-C over
-connections and SysBench's transactions beside PostgreSQL (figures 14 and 15, `over_network.py`), and beyond the
-document throughput while units fail. See README.md beside this."""
+connections and SysBench's transactions next to PostgreSQL (figures 14 and 15, `over_network.py`), and, beyond
+the document, throughput while units fail. See README.md in this folder."""
 
 import pathlib
 import re
