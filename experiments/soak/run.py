@@ -28,6 +28,9 @@ LOAD = 0.7
 # Flat: the median of the intervals' p99 in the last quarter, over that in the first, at most so much; and in
 # any case if it differs by no more than this, in milliseconds.
 FLAT, FLAT_MS = 1.25, 0.5
+# Intervals in which others took more than this share of the machine say nothing of the server, in percent; at
+# least so much of a quarter must be left.
+STOLEN_MAX, QUIET_SHARE_MIN = 2.0, 0.5
 # What memory may grow by beyond the bound on versions: buffers, plans, pages that the allocator keeps.
 MEMORY_MB = 512
 PERCENTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
@@ -108,6 +111,7 @@ class Soak:
         self.config = f"scale {self.options.scale}, {self.options.clients} clients, {self.options.seconds} s"
         self.config += "".join(f", {name} {value}" for name, value in limits.items())
         self.p99s, self.resident, self.stolen = [], [], stolen_seconds()
+        self.is_quiet = []
 
     def add(self, case, metric, value, unit):
         record = {"bench": "soak", "case": case, "config": self.config, "metric": metric, "value": value}
@@ -129,6 +133,7 @@ class Soak:
         share = (stolen - self.stolen) / seconds / os.cpu_count()
         self.stolen = stolen
         self.add(case, "stolen", round(100 * share, 2), "%")
+        self.is_quiet.append(100 * share <= STOLEN_MAX)
         self.p99s.append(percentile(found, 0.99) if found else float("inf"))
         self.resident.append(resident)
         print(f"{at:6.0f} s  {len(found) / seconds:8.0f}/s  p99 {self.p99s[-1]:8.2f} ms  "
@@ -171,11 +176,19 @@ class Soak:
         return []
 
     def flat(self):
-        """Wrong if the 99th percentile of the last quarter is above that of the first."""
-        quarter = max(1, len(self.p99s) // 4)
+        """Wrong if the 99th percentile of the last quarter is above that of the first, in quiet intervals."""
+        intervals = list(zip(self.p99s, self.is_quiet))
+        quarter = max(1, len(intervals) // 4)
         # The first interval has connections and plans to make.
-        first = statistics.median(self.p99s[1:1 + quarter] or self.p99s)
-        last = statistics.median(self.p99s[-quarter:])
+        parts = [intervals[1:1 + quarter] or intervals, intervals[-quarter:]]
+        quiet = [[p99 for p99, is_quiet in part if is_quiet] for part in parts]
+        shares = [len(found) / len(part) for found, part in zip(quiet, parts)]
+        for name, share in zip(["first quarter", "last quarter"], shares):
+            self.add(name, "quiet intervals", round(100 * share, 1), "%")
+        if min(shares) < QUIET_SHARE_MIN:
+            share = " and ".join(f"{100 * share:.0f} %" for share in shares)
+            return [f"the machine was quiet in {share} of the intervals only"]
+        first, last = map(statistics.median, quiet)
         self.add("first quarter", "p99", round(first, 3), "ms")
         self.add("last quarter", "p99", round(last, 3), "ms")
         print(f"p99: first quarter {first:.2f} ms, last quarter {last:.2f} ms")
