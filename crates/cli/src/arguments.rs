@@ -9,56 +9,56 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "weft", version, about, propagate_version = true)]
 pub struct WeftArguments {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What `weft` can do.
+/// The commands of `weft`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show everything once: load a bank, run transfers and analytics, kill the server, recover, check the
-    /// books.
+    /// Demonstrate the database: load a bank, run transfers and analytics, kill the server, recover, check
+    /// the books.
     Demo(DemoArguments),
     /// Serve a database directory to PostgreSQL clients on a loopback address.
     Serve(ServeArguments),
-    /// Measure the embedded database, parts of it, other protocols, and the machine's memory.
+    /// Benchmark the embedded database, its parts, other protocols, and the machine's memory.
     #[command(subcommand)]
     Bench(BenchCommand),
-    /// Run the log of a database again, batch by batch, printing the state digest after each.
+    /// Replay the log of a database batch by batch, printing the state digest after each.
     Replay(ReplayArguments),
-    /// Check every file of a database that is not running, and list everything that is wrong.
+    /// Check every file of a stopped database and list all faults.
     Verify(VerifyArguments),
 }
 
-/// What can be measured.
+/// The benchmarks.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Point reads and updates with skewed keys: batches beside two-phase locking.
+    /// Point reads and updates with skewed keys: batches compared with two-phase locking.
     Ycsb(Box<YcsbArguments>),
-    /// pgbench's bank: one program a transaction beside seven statements.
+    /// pgbench's bank: one program per transaction compared with seven statements.
     Tpcb(Box<TpcbArguments>),
-    /// SmallBank: six short transactions over two accounts a customer, the books checked.
+    /// SmallBank: six short transactions over two accounts per customer; the balances are checked.
     Smallbank(Box<SmallbankArguments>),
-    /// One transaction takes ten locks and stalls: the throughput of all others, slot by slot of time.
+    /// Throughput of all other transactions, per time slot, while one holds ten locks and stalls.
     Stall(Box<StallArguments>),
-    /// TPC-C: order entry with all five transactions, its twelve consistency conditions checked.
+    /// TPC-C: order entry with all five transactions; its twelve consistency conditions are checked.
     Tpcc(Box<TpccArguments>),
-    /// What this machine's memory allows: bare probes, serial and interleaved, and sequential reading.
+    /// The limits of this machine's memory: bare probes, serial and interleaved, and sequential reads.
     Limits(LimitsArguments),
-    /// Lookups in the store's indexes, serial and interleaved, as a share of that limit.
+    /// Lookups in the store's indexes, serial and interleaved, as a share of the memory's limit.
     Index(IndexArguments),
     /// Merging sorted runs: one CPU thread, the offload runtime, the model of X-DB's compaction unit.
     Compaction(CompactionArguments),
-    /// The key-value engine alone, second by second: fills, overwrites, reads, with compaction by one or the
-    /// other executor or off.
+    /// The key-value engine by itself, second by second: fills, overwrites and reads, with different
+    /// compaction executors or without compaction.
     Lsm(LsmArguments),
 }
 
 /// `weft demo`
 #[derive(Debug, Clone, Args)]
 pub struct DemoArguments {
-    /// Where the database is made; must be empty or absent. Without it: a fresh folder for temporary files.
+    /// Directory of the database; must be empty or absent [default: a new temporary directory].
     #[arg(long)]
     pub dir: Option<PathBuf>,
     /// Seconds of load, half of them before the kill.
@@ -67,94 +67,94 @@ pub struct DemoArguments {
     /// Accounts of the bank.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(i32).range(2..))]
     pub accounts: i32,
-    /// Connections that make transfers; every other one sends a transfer as one message, the rest in five
+    /// Connections that make transfers; half of them send a transfer as one message, the others in five
     /// steps.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub connections: u32,
-    /// Port to serve on; 0 takes a free one.
+    /// Port to listen on; 0 chooses a free one.
     #[arg(long, default_value_t = 0)]
     pub port: u16,
-    /// Go on serving at the end, until Ctrl-C.
+    /// Keep serving at the end, until Ctrl-C.
     #[arg(long)]
     pub keep: bool,
 }
 
-/// A PostgreSQL switch.
+/// A PostgreSQL on/off setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Switch {
-    /// A commit is on disk before it is answered.
+    /// A commit is acknowledged once it is on disk.
     On,
-    /// It is answered before; a crash may lose the last moment's commits, never a part of one.
+    /// A commit is acknowledged earlier; a crash may lose the most recent commits, but never a part of one.
     Off,
 }
 
-/// Who merges the files of checkpoints; the files are the same.
+/// The executor that merges the files of checkpoints; the files do not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CheckpointUnit {
     /// The storage engine's own thread.
     Cpu,
     /// The offload runtime's cpu unit.
     Runtime,
-    /// The model of X-DB's compaction unit: simulated on this machine's cores, which it loads.
+    /// The model of X-DB's compaction unit, simulated on this machine's cores, which it keeps busy.
     Model,
 }
 
 /// `weft serve`
 #[derive(Debug, Clone, Args)]
 pub struct ServeArguments {
-    /// Address to listen on. Only loopback addresses are accepted: there is no authentication yet. Port 0
-    /// takes a free one.
+    /// Address to listen on. Only loopback addresses are accepted, because there is no authentication yet.
+    /// Port 0 chooses a free one.
     #[arg(long, default_value = "127.0.0.1:5433")]
     pub listen: SocketAddr,
-    /// Directory of a socket file for local clients (`psql -h DIR`), beside the address. It lets in the user
-    /// who runs the server, nobody else.
+    /// Directory of a socket file for local clients (`psql -h DIR`), in addition to the address. Only the
+    /// user who runs the server can connect through it.
     #[arg(long)]
     pub socket_dir: Option<PathBuf>,
-    /// The database directory; made if it is absent.
+    /// The database directory; created if absent.
     #[arg(long, default_value = "weft-data")]
     pub data: PathBuf,
     /// Threads that may share the execution of one batch [default: all cores].
     #[arg(long, value_parser = at_least_one)]
     pub workers: Option<usize>,
-    /// What sessions begin with; each may SET it for itself.
+    /// Initial value of `synchronous_commit`; each session can change it with SET.
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub synchronous_commit: Switch,
-    /// Megabytes of log after which a checkpoint is taken [default: 256]; 0: never, and the log grows for
-    /// ever.
+    /// Megabytes of log after which a checkpoint is taken [default: 256]; 0: never, so the log grows without
+    /// limit.
     #[arg(long)]
     pub checkpoint_mb: Option<u64>,
-    /// What clients may take.
+    /// Limits of clients.
     #[command(flatten)]
     pub bounds: BoundArguments,
-    /// Who merges the files of checkpoints. What units do is checked, and done again by the CPU if they fail;
-    /// `SHOW weft.unit_jobs_redone_why` tells.
+    /// The executor that merges the files of checkpoints. Results of units are validated, and the CPU redoes
+    /// failed jobs; `SHOW weft.unit_jobs_redone_why` shows how many and why.
     #[arg(long, value_enum, default_value_t = CheckpointUnit::Cpu)]
     pub compaction_unit: CheckpointUnit,
-    /// Clients at one time; one more is refused.
+    /// Maximum number of clients connected at the same time.
     #[arg(long, default_value_t = 200, value_parser = at_least_one)]
     pub max_connections: usize,
 }
 
-/// What clients may take; docs/limits.md has all bounds.
+/// Limits of clients; docs/limits.md lists all limits.
 #[derive(Debug, Clone, Args)]
 pub struct BoundArguments {
-    /// Seconds that a client may stay silent while its transaction holds locks [default: 600]; 0: for ever. A
-    /// session may set `idle_in_transaction_session_timeout` for itself.
+    /// Seconds that a client may be idle while its transaction holds locks [default: 600]; 0: no limit. A
+    /// session can set its own `idle_in_transaction_session_timeout`.
     #[arg(long)]
     pub idle_with_locks_timeout: Option<u64>,
     /// Seconds that a client may take to log in [default: 60].
     #[arg(long)]
     pub startup_timeout: Option<u64>,
-    /// Seconds that a client may leave its results unread [default: 600]; 0: for ever.
+    /// Seconds that a client may leave its results unread [default: 600]; 0: no limit.
     #[arg(long)]
     pub write_timeout: Option<u64>,
-    /// Seconds for which a silent transaction's snapshot is kept while others write [default: 14400].
+    /// Seconds for which an idle transaction's snapshot is kept while others write [default: 14400].
     #[arg(long)]
     pub snapshot_age_max: Option<u64>,
     /// Megabytes of replaced rows that such a snapshot may keep in memory [default: 1024].
     #[arg(long)]
     pub snapshot_mb_max: Option<u64>,
-    /// Megabytes that a session may hold from one statement to the next [default: 256].
+    /// Megabytes that a session may hold between statements [default: 256].
     #[arg(long, value_parser = at_least_one)]
     pub session_mb_max: Option<usize>,
 }
@@ -167,51 +167,52 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
-/// What every benchmark takes.
+/// Options of every benchmark.
 #[derive(Debug, Clone, Args)]
 pub struct LoadArguments {
-    /// Client threads; several counts are run one after another.
+    /// Number of client threads; several numbers are run one after another.
     #[arg(long, value_delimiter = ',', default_values_t = [1usize])]
     pub clients: Vec<usize>,
-    /// Transactions that one client may have outstanding, where the contender can.
+    /// Transactions that one client may have outstanding, if the contender supports it.
     #[arg(long, default_value_t = 1)]
     pub window: usize,
     /// Threads that may share the execution of one batch [default: all cores].
     #[arg(long, value_parser = at_least_one)]
     pub workers: Option<usize>,
-    /// Seconds that count, of each round.
+    /// Measured seconds of each round.
     #[arg(long, default_value_t = 2.0)]
     pub seconds: f64,
-    /// Rounds; the contenders take turns and the median round counts.
+    /// Rounds; the contenders take turns and the median round is reported.
     #[arg(long, default_value_t = 3)]
     pub rounds: usize,
-    /// Wait until each commit is on disk before it counts.
+    /// Count a commit only once it is on disk.
     #[arg(long)]
     pub durable: bool,
-    /// Where the database is made; must be empty or absent. Without it: a fresh folder for temporary files,
-    /// removed at the end.
+    /// Directory of the database; must be empty or absent [default: a new temporary directory, removed at the
+    /// end].
     #[arg(long)]
     pub dir: Option<PathBuf>,
-    /// Print one JSON object a line instead of tables.
+    /// Print one JSON object per line instead of tables.
     #[arg(long)]
     pub json: bool,
-    /// What runs the stream: `product` (the embedded engine) or a protocol for measuring, such as `batch` or
-    /// `two-phase-locking`, on the bare store without sequencer and log. The first named is what the
-    /// others are compared with.
+    /// The contenders that run the stream: `product` (the embedded engine) or a protocol for measuring, such
+    /// as `batch` or `two-phase-locking`, on the bare store without sequencer and log. The others are
+    /// compared with the first.
     #[arg(long, value_delimiter = ',')]
     pub protocol: Vec<String>,
-    /// Open loop: transactions due a second, of all clients together; latency counts from when each was due.
+    /// Open loop: transactions due per second, for all clients together; latency is measured from the time
+    /// when each was due.
     #[arg(long)]
     pub rate: Option<f64>,
-    /// Transactions of one run of a protocol for measuring; runs follow each other until the time is over.
+    /// Transactions per run of a protocol for measuring; runs are repeated until the time is over.
     #[arg(long, default_value_t = 50_000)]
     pub jobs: usize,
 }
 
-/// Which keys are popular.
+/// The distribution of keys.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct HotArguments {
-    /// Keys of a hot set that takes a share of all accesses, instead of Zipf's law; 0: none.
+    /// Size of a hot set that gets a share of all accesses, instead of Zipf's law; 0: none.
     #[arg(long, default_value_t = 0)]
     pub hot_keys: u64,
     /// The hot set's share of accesses, 0 to 1.
@@ -219,23 +220,23 @@ pub struct HotArguments {
     pub hot_share: f64,
 }
 
-/// Record sizes of a document.
+/// Record sizes of a source document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum YcsbPreset {
     /// Hobbes 4: 8 fields of 64 bytes, one access to one field.
     Hobbes,
-    /// BionicDB 5.3: records of 1 KB, 300,000 a worker, 16 accesses, scans of 50 only.
+    /// BionicDB 5.3: records of 1 KB, 300,000 per worker, 16 accesses, only scans of 50.
     Bionicdb,
 }
 
-/// What a YCSB read returns.
+/// The result of a YCSB read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum YcsbRead {
     /// The whole row.
     Row,
     /// One field.
     Field,
-    /// Nothing: it only finds the row.
+    /// Nothing: the read only finds the row.
     Nothing,
 }
 
@@ -249,7 +250,7 @@ pub struct YcsbArguments {
     /// Zipf skews; 0 is uniform.
     #[arg(long, value_delimiter = ',', default_values_t = [0.1, 0.5, 0.9])]
     pub theta: Vec<f64>,
-    /// Sizes of a document; single sizes given beside it win.
+    /// Sizes of a source document; individual size options override it.
     #[arg(long, value_enum)]
     pub preset: Option<YcsbPreset>,
     /// Rows of the table [default: 100000].
@@ -267,21 +268,21 @@ pub struct YcsbArguments {
     /// Accesses of one transaction [default: 1].
     #[arg(long)]
     pub accesses: Option<usize>,
-    /// What a read returns [default: the whole row].
+    /// The result of a read [default: the whole row].
     #[arg(long, value_enum)]
     pub read: Option<YcsbRead>,
     /// Longest scan of workload e; lengths are uniform from 1 [default: 100].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub scan_up_to: Option<u64>,
-    /// Scans of workload e have this length, and nothing is inserted.
+    /// Fixed length of the scans of workload e; nothing is inserted.
     #[arg(long, conflicts_with = "scan_up_to", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub scan_exactly: Option<u64>,
-    /// Share of a transaction's accesses, 0 to 1, whose rows are another worker's than the first one's, as
-    /// protocol `partitioned` has them with so many workers; otherwise it is left to chance.
+    /// Share of a transaction's accesses, 0 to 1, to rows of a worker other than that of its first row, with
+    /// the partitioning of protocol `partitioned` for that many workers [default: left to chance].
     #[arg(long)]
     pub remote_share: Option<f64>,
-    /// Take the locks of --jobs transactions and run none: what each lock manager costs by itself, its time a
-    /// transaction beside that of the Calvin-style one.
+    /// Only take the locks of --jobs transactions, without running them: the cost of each lock manager per
+    /// transaction, compared with that of the Calvin-style one.
     #[arg(long)]
     pub locks_only: bool,
     /// Hot set.
@@ -309,7 +310,7 @@ pub struct SmallbankArguments {
     pub load: LoadArguments,
 }
 
-/// Which of TPC-C's transactions.
+/// A subset of TPC-C's transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TpccMixArgument {
     /// All five.
@@ -327,10 +328,10 @@ pub struct TpccArguments {
     /// Transactions.
     #[arg(long, value_enum, default_value_t = TpccMixArgument::Full)]
     pub mix: TpccMixArgument,
-    /// Items; other than 100,000 is not the specification's size.
+    /// Items; the specification requires 100,000.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub items: u64,
-    /// Customers of a district; other than 3,000 is not the specification's size.
+    /// Customers per district; the specification requires 3,000.
     #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u64).range(10..=100_000))]
     pub customers_per_district: u64,
     /// Load and output.
@@ -345,7 +346,7 @@ pub struct StallArguments {
     /// probability of 0.01, 0.1, 1 percent.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(100..))]
     pub records: u64,
-    /// Transactions that may be under way.
+    /// Maximum number of outstanding transactions.
     #[arg(long, default_value_t = 2000, value_parser = outstanding)]
     pub outstanding: usize,
     /// Milliseconds of a slot.
@@ -370,10 +371,10 @@ pub struct TpcbArguments {
     /// Branches.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub scale: u64,
-    /// Accounts of one branch; pgbench has 100,000.
+    /// Accounts per branch; pgbench has 100,000.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub accounts_per_branch: u64,
-    /// Measure the message and the seven statements over loopback connections too.
+    /// Also measure the single message and the seven statements over loopback connections.
     #[arg(long)]
     pub network: bool,
     /// Load and output.
@@ -384,7 +385,7 @@ pub struct TpcbArguments {
 /// `weft bench limits`
 #[derive(Debug, Clone, Args)]
 pub struct LimitsArguments {
-    /// Records, rounded up to a power of two; a tenth of a million with --quick unless given.
+    /// Records, rounded up to a power of two; 100,000 with --quick unless given.
     #[arg(long, value_parser = clap::value_parser!(u64).range(64..=1 << 32))]
     pub records: Option<u64>,
     /// Payload bytes of the large records; the small ones have 64.
@@ -396,13 +397,13 @@ pub struct LimitsArguments {
     /// Threads, one run for each number.
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     pub threads: Vec<usize>,
-    /// Rounds; medians count.
+    /// Rounds; medians are reported.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
-    /// Small sizes: shows that it works, not what the machine does.
+    /// Use small sizes, to check that the benchmark works, not to measure the machine.
     #[arg(long)]
     pub quick: bool,
-    /// One JSON object a line instead of a table.
+    /// Print one JSON object per line instead of a table.
     #[arg(long)]
     pub json: bool,
 }
@@ -410,7 +411,7 @@ pub struct LimitsArguments {
 /// `weft bench index`
 #[derive(Debug, Clone, Args)]
 pub struct IndexArguments {
-    /// Records, rounded up to a power of two; a tenth of a million with --quick unless given.
+    /// Records, rounded up to a power of two; 100,000 with --quick unless given.
     #[arg(long, value_parser = clap::value_parser!(u64).range(64..=1 << 32))]
     pub records: Option<u64>,
     /// Bytes of the eight fields of a record.
@@ -419,19 +420,19 @@ pub struct IndexArguments {
     /// Lookups per round.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub lookups: u64,
-    /// Rounds, each alternating with the limit; medians count.
+    /// Rounds, each alternating with the limit; medians are reported.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
-    /// Probes in flight, one measurement for each number, beside serial lookups and whole groups.
+    /// Numbers of probes in flight, measured one by one in addition to serial lookups and whole groups.
     #[arg(long, value_delimiter = ',', default_values_t = [16usize, 32])]
     pub in_flight: Vec<usize>,
-    /// Leaves the ordered index out.
+    /// Skip the ordered index.
     #[arg(long)]
     pub hash_only: bool,
-    /// Small sizes: shows that it works, not what the machine does.
+    /// Use small sizes, to check that the benchmark works, not to measure the machine.
     #[arg(long)]
     pub quick: bool,
-    /// One JSON object a line instead of a table.
+    /// Print one JSON object per line instead of a table.
     #[arg(long)]
     pub json: bool,
 }
@@ -453,10 +454,10 @@ pub struct ReplayArguments {
 /// `weft verify`
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "What is not checked: rows are not loaded, so they are compared neither with the state digest nor \
-                  with the definitions of their tables, and no program is run. Opening the database, or `weft \
-                  replay`, does that. Of an LSM engine the tables behind one that cannot be read are not looked \
-                  at, nor logs behind its first damaged one."
+    after_help = "Not checked: rows are not loaded, so they are not compared with the state digest or the \
+                  definitions of their tables, and no program is run. Opening the database, or `weft replay`, \
+                  does that. In an LSM engine, tables after one that cannot be read and logs after the first \
+                  damaged one are not checked."
 )]
 pub struct VerifyArguments {
     /// The database directory, or that of an LSM engine. No server may be running on it.
@@ -515,18 +516,18 @@ mod tests {
     }
 }
 
-/// Who merges.
+/// The executor of merges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CompactionUnit {
     /// One thread, the golden merge.
     Cpu,
-    /// The same through the offload runtime.
+    /// The golden merge through the offload runtime.
     Runtime,
     /// The model of X-DB's compaction unit: simulated cycles.
     Model,
     /// A whole compaction by the engine, on one thread: files, filters, index and all.
     Engine,
-    /// The same by RocksDB.
+    /// A whole compaction by RocksDB.
     #[cfg(feature = "peers")]
     Rocksdb,
 }
@@ -536,10 +537,10 @@ const COMPACTION_UNITS: &str = "cpu,runtime,engine,rocksdb,model";
 #[cfg(not(feature = "peers"))]
 const COMPACTION_UNITS: &str = "cpu,runtime,engine,model";
 
-/// How blocks are stored.
+/// Compression of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BlockCompression {
-    /// As they are.
+    /// No compression.
     None,
     /// LZ4.
     Lz4,
@@ -554,7 +555,7 @@ pub struct CompactionArguments {
     /// Bytes of each value; one run for each number.
     #[arg(long, value_delimiter = ',', default_value = "32,128,512,1024")]
     pub value_bytes: Vec<usize>,
-    /// How input and output blocks are stored.
+    /// Compression of input and output blocks.
     #[arg(long, value_delimiter = ',', default_value = "none,lz4")]
     pub compression: Vec<BlockCompression>,
     /// Sorted runs that are merged; an engine takes two to four.
@@ -563,25 +564,25 @@ pub struct CompactionArguments {
     /// Decoders of the model; one contender for each number. Fewer than ways means several passes.
     #[arg(long, value_delimiter = ',', default_value = "2,4")]
     pub decoders: Vec<usize>,
-    /// Bytes a cycle of the model's decoders, encoder and LZ4 cores.
+    /// Bytes per cycle of the model's decoders, encoder and LZ4 cores.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub width: u32,
     /// Keys and values of a task, in bytes.
     #[arg(long, default_value_t = 8 << 20, value_parser = clap::value_parser!(u64).range(1000..=1 << 30))]
     pub bytes: u64,
-    /// Seconds of processor time a round; the model merges once a round.
+    /// Seconds of processor time per round; the model merges once per round.
     #[arg(long, default_value_t = 1.0)]
     pub seconds: f64,
-    /// Rounds; medians count, and their spread is the jitter.
+    /// Rounds; medians are reported, and their spread as jitter.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
     /// How the engines read and write their files; one contender for each.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "buffered")]
     pub io: Vec<FileIo>,
-    /// Where the engines' files lie while they compact; default: the folder for temporary files.
+    /// Directory of the engines' files while they compact [default: the directory for temporary files].
     #[arg(long)]
     pub dir: Option<PathBuf>,
-    /// One JSON object a line instead of a table.
+    /// Print one JSON object per line instead of a table.
     #[arg(long)]
     pub json: bool,
 }
@@ -589,39 +590,39 @@ pub struct CompactionArguments {
 /// How an engine's flushes and compactions read and write tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FileIo {
-    /// Through the system's page cache.
+    /// Through the operating system's page cache.
     Buffered,
-    /// Past it; refused where the file system does not do that.
+    /// With direct I/O; an error if the file system does not support it.
     Direct,
 }
 
-/// What is asked of the engine.
+/// The workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LsmCase {
-    /// New keys in no order, from an empty engine on.
+    /// New keys in random order, starting with an empty engine.
     Fill,
-    /// Keys that are there, by chance.
+    /// Overwrites of random existing keys.
     Overwrite,
-    /// The same, read.
+    /// Reads of random existing keys.
     Read,
-    /// Reads and overwrites by chance, in the proportion of --read-percent.
+    /// Random reads and overwrites, in the proportion given by --read-percent.
     Mixed,
-    /// Reads beside a thread that overwrites as fast as it can.
+    /// Reads, with another thread that overwrites as fast as it can.
     ReadWhileWriting,
 }
 
-/// Who compacts, or which engine it is.
+/// The executor of compactions, or another engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LsmUnit {
     /// The engine's own thread.
     Cpu,
     /// The offload runtime's cpu unit.
     Runtime,
-    /// The model of X-DB's compaction unit: simulated on this machine's cores, which it loads.
+    /// The model of X-DB's compaction unit, simulated on this machine's cores, which it keeps busy.
     Model,
-    /// Threads that get tasks as bytes and fail at every tenth: what is redone costs time and nothing else.
+    /// Threads that get tasks as bytes and fail at every tenth; redoing tasks costs only time.
     Failing,
-    /// Nobody.
+    /// No compaction.
     Off,
     /// Another engine: RocksDB.
     #[cfg(feature = "peers")]
@@ -652,51 +653,51 @@ const LSM_UNITS: &str = "cpu,off";
 /// `weft bench lsm`
 #[derive(Debug, Clone, Args)]
 pub struct LsmArguments {
-    /// What is asked of the engine.
+    /// The workload.
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "fill,overwrite,read,read-while-writing"
     )]
     pub case: Vec<LsmCase>,
-    /// Who compacts; they take turns.
+    /// Executors of compactions; they take turns.
     #[arg(long, value_delimiter = ',', default_value = LSM_UNITS)]
     pub unit: Vec<LsmUnit>,
     /// Bytes of each value; one run for each number.
     #[arg(long, value_delimiter = ',', default_value = "128")]
     pub value_bytes: Vec<usize>,
-    /// Seconds that count of each run; a fifth of that goes before.
+    /// Measured seconds of each run, after a warm-up of a fifth of that.
     #[arg(long, default_value_t = 10.0)]
     pub seconds: f64,
-    /// Milliseconds of a slot of the series.
+    /// Milliseconds per slot of the series.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub slot_ms: u64,
-    /// Rounds; medians count.
+    /// Rounds; medians are reported.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub rounds: u64,
-    /// Keys that are loaded for all cases but fill.
+    /// Keys that are loaded for all cases except fill.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub keys: u64,
-    /// Percent of reads of the case mixed; one run for each number.
+    /// Percentage of reads of the case mixed; one run for each number.
     #[arg(long, value_delimiter = ',', default_value = "50")]
     pub read_percent: Vec<u32>,
-    /// How blocks below level 0 are stored.
+    /// Compression of blocks below level 0.
     #[arg(long, value_enum, default_value_t = BlockCompression::Lz4)]
     pub compression: BlockCompression,
-    /// How flushes and compactions read and write tables, of every contender.
+    /// How flushes and compactions of every contender read and write tables.
     #[arg(long, value_enum, default_value_t = FileIo::Buffered)]
     pub io: FileIo,
-    /// MiB of a memtable; there are four.
+    /// MiB per memtable; there are four.
     #[arg(long, default_value_t = 64)]
     pub memtable_mb: usize,
     /// MiB of the block cache.
     #[arg(long, default_value_t = 256)]
     pub cache_mb: usize,
-    /// Where the engines' directories are made; must be empty or absent. Without it: a fresh folder for
-    /// temporary files, removed at the end.
+    /// Parent directory of the engines' directories; must be empty or absent [default: a new temporary
+    /// directory, removed at the end].
     #[arg(long)]
     pub dir: Option<PathBuf>,
-    /// One JSON object a line, with the series, instead of a table.
+    /// Print one JSON object per line, including the series, instead of a table.
     #[arg(long)]
     pub json: bool,
 }
