@@ -433,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_follow_the_time_they_take() {
+    fn piece_sizes_follow_their_duration() {
         let start = Instant::now();
         let mut pieces = PieceSize::default();
         let mut step = |micros: u64| {
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_is_told_from_its_cause() {
+    fn the_error_of_a_stop_names_its_cause() {
         let now = Instant::now();
         let state = |stop: &StopSignal| stop.check(now).map_err(crate::errors::sql_error);
         let cancel = CancelSignal::default();

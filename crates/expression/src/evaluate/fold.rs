@@ -74,7 +74,7 @@ pub struct Folded {
     /// The expression, with parameters replaced by their values.
     pub expr: Expr,
     /// Whether the original, evaluated over a row, could evaluate something that this one omits.
-    pub leaves_out: bool,
+    pub omits_parts: bool,
 }
 
 /// Replaces subexpressions that need no row with constants.
@@ -90,7 +90,7 @@ pub fn fold(expr: &Expr, context: &Context<'_>) -> Result<Folded, SqlError> {
         cases: cases_of_operands(expr),
         out: Vec::with_capacity(count),
         starts: Vec::new(),
-        leaves_out: false,
+        omits_parts: false,
         pace: Pace::default(),
     };
     folding.assign_places();
@@ -101,7 +101,7 @@ pub fn fold(expr: &Expr, context: &Context<'_>) -> Result<Folded, SqlError> {
     }
     Ok(Folded {
         expr: Expr::from_nodes(folding.out),
-        leaves_out: folding.leaves_out,
+        omits_parts: folding.omits_parts,
     })
 }
 
@@ -138,7 +138,7 @@ struct Folding<'e> {
     out: Vec<Node>,
     /// The start in `out` of each finished value that no node has consumed yet.
     starts: Vec<usize>,
-    leaves_out: bool,
+    omits_parts: bool,
     pace: Pace,
 }
 
@@ -296,7 +296,7 @@ impl Folding<'_> {
                     self.push(Op::Case { operand }, ty, kept);
                 }
                 _ => {
-                    self.leaves_out |= end > start + 1;
+                    self.omits_parts |= end > start + 1;
                     self.out.drain(start..end);
                     self.starts.pop();
                 }
@@ -316,7 +316,7 @@ impl Folding<'_> {
         let any_null = || (0..arity).any(|back| self.constant(back) == Some(&Value::Null));
         if constants > 0 && is_strict(&node.op) && any_null() {
             let nodes = self.out.len() - self.starts.get(self.starts.len() - arity).copied().unwrap_or(0);
-            self.leaves_out |= constants < arity && nodes > arity;
+            self.omits_parts |= constants < arity && nodes > arity;
             self.replace(arity, Value::Null, node.ty);
             return Ok(());
         }
@@ -419,7 +419,7 @@ impl Folding<'_> {
             return at + 1;
         }
         let kept = self.states.get(parent).map_or(0, |state| state.kept);
-        self.leaves_out |= kept > 0;
+        self.omits_parts |= kept > 0;
         self.replace(kept + 1, Value::Bool(decides), SqlType::Bool);
         if let Some(state) = self.states.get_mut(parent) {
             state.decided = true;
@@ -448,7 +448,7 @@ impl Folding<'_> {
         }
         // The value after it is never needed; a subquery whose result it uses need not be computed.
         let value = self.expr.nodes().get(at + 1..=place.next).unwrap_or_default();
-        self.leaves_out |= value.iter().any(|node| matches!(node.op, Op::Column(_)));
+        self.omits_parts |= value.iter().any(|node| matches!(node.op, Op::Column(_)));
         place.next + 1
     }
 }

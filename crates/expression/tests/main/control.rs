@@ -150,7 +150,7 @@ fn what_needs_no_row_is_told_before_rows_are_read() {
         vec![failing_with_rows(), truth(None), operand(), number(3)],
     );
     let folded = of(&simple).unwrap();
-    assert!(folded.leaves_out);
+    assert!(folded.omits_parts);
     assert_eq!(folded.expr, number(3));
 
     // NULLIF(column / 0, NULL) is its first argument.
@@ -175,10 +175,10 @@ fn what_needs_no_row_is_told_before_rows_are_read() {
         vec![failing_with_rows(), null.clone()],
     );
     let folded = of(&sum).unwrap();
-    assert!(folded.leaves_out);
+    assert!(folded.omits_parts);
     assert_eq!(folded.expr.as_constant(), Some(&Value::Null));
     let plain = Expr::new(Op::Compare(CompareOp::Eq), SqlType::Bool, vec![column(), null]);
-    assert!(!of(&plain).unwrap().leaves_out);
+    assert!(!of(&plain).unwrap().omits_parts);
 
     // A later argument that decides an AND takes precedence; earlier ones are not evaluated.
     let fallible = is(failing_with_rows());
@@ -193,7 +193,7 @@ fn what_needs_no_row_is_told_before_rows_are_read() {
         ],
     );
     let folded = of(&and).unwrap();
-    assert!(folded.leaves_out);
+    assert!(folded.omits_parts);
     assert_eq!(folded.expr, truth(Some(false)));
     let or = Expr::new(Op::Or, SqlType::Bool, vec![truth(Some(false)), fallible.clone()]);
     assert_eq!(of(&or).unwrap().expr, fallible);

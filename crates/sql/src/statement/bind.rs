@@ -188,7 +188,7 @@ impl Names for Scope<'_> {
         })
     }
 
-    fn reads_late(&self) -> bool {
+    fn converts_late(&self) -> bool {
         self.variables.is_some_and(Variables::converts_late)
     }
 }
