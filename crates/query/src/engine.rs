@@ -300,7 +300,7 @@ impl QueryEngine {
         let plain = reading.target.is_none() && reading.given.is_none();
         let source = Arc::clone(&reading.source);
         if plain && let Some(kept) = self.kept.take(query, source.as_ref()) {
-            stop.verdict(Instant::now())?;
+            stop.ensure_running(Instant::now())?;
             let execution = execution(query, parameters, settings)?;
             // Without parameters this was checked when the plan was made.
             if parameters.is_empty() || !omits_parts(query, &execution, stop)? {
@@ -365,7 +365,7 @@ impl QueryEngine {
         settings: &QuerySettings,
         stop: &Arc<StopSignal>,
     ) -> Result<PlannedQuery, SqlError> {
-        stop.verdict(Instant::now())?;
+        stop.ensure_running(Instant::now())?;
         let execution = execution(query, parameters, settings)?;
         let size = walk::size(query);
         if size.depth > DEPTH_MAX || size.windows > WINDOWS_MAX {
@@ -392,7 +392,7 @@ impl QueryEngine {
         };
         if is_small {
             let under = Arc::clone(stop);
-            return blocking::section(|| interrupt::under(under, || planning.plan()));
+            return blocking::section(|| interrupt::with(under, || planning.plan()));
         }
         self.plan_on_thread(planning, stop)
     }
@@ -406,7 +406,7 @@ impl QueryEngine {
         let spawned = thread.spawn(move || {
             // Sending fails if the receiver is gone: the plan is no longer needed.
             let under = Arc::clone(&planning.stop);
-            let _ = sender.send(interrupt::under(under, || planning.plan()));
+            let _ = sender.send(interrupt::with(under, || planning.plan()));
         });
         spawned
             .map_err(|error| SqlError::new(SqlState::SYSTEM_ERROR, format!("no planning thread: {error}")))?;
@@ -449,7 +449,7 @@ pub(crate) fn has_parameters(query: &Query, parameters: &[Value]) -> Result<(), 
 
 /// Whether this execution needs its own plan: see [`fold`].
 fn omits_parts(query: &Query, execution: &Execution, stop: &Arc<StopSignal>) -> Result<bool, SqlError> {
-    interrupt::under(Arc::<StopSignal>::clone(stop), || {
+    interrupt::with(Arc::<StopSignal>::clone(stop), || {
         fold::omits_parts(query, &execution.context())
     })
 }

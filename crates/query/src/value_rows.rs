@@ -81,14 +81,14 @@ impl<'q> ValueRows<'q> {
     ) -> Result<(), SqlError> {
         let settings = with.settings;
         let stop = StopSignal::new(settings.cancel.clone(), settings.deadline);
-        stop.verdict(Instant::now())?;
+        stop.ensure_running(Instant::now())?;
         has_parameters(query, with.parameters)?;
         let context = Context {
             parameters: with.parameters,
             zone: settings.zone,
             session: settings.session.as_ref(),
         };
-        interrupt::under(stop, || self.each_within(&context, each))
+        interrupt::with(stop, || self.each_within(&context, each))
     }
 
     fn each_within(

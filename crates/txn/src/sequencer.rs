@@ -456,7 +456,7 @@ fn run_members_or_panic(
         let mut apply = || ops.try_for_each(|op| writer.apply_catalog(op));
         // It is alone in its batch, which is undone if the statement ends here.
         match &commit.interrupt {
-            Some(interrupt) => interrupt::under(Arc::clone(interrupt), apply)?,
+            Some(interrupt) => interrupt::with(Arc::clone(interrupt), apply)?,
             None => apply()?,
         }
     }

@@ -85,7 +85,7 @@ fn and_and_or_stop_where_they_are_decided() {
 }
 
 #[test]
-fn case_and_coalesce_compute_only_what_they_give() {
+fn case_and_coalesce_compute_only_what_they_return() {
     let null = || Expr::constant(Value::Null, SqlType::Int4);
     let coalesce = Expr::new(Op::Coalesce, SqlType::Int4, vec![null(), number(2), failing()]);
     assert_eq!(value(&coalesce).unwrap(), Value::Int4(2));
@@ -129,7 +129,7 @@ fn failing_with_rows() -> Expr {
 }
 
 #[test]
-fn what_needs_no_row_is_told_before_rows_are_read() {
+fn row_independent_errors_come_before_rows() {
     let of = |expr: &Expr| fold(expr, &context());
     // Before any row is read: column / 0 needs a row, 1 / 0 does not.
     assert_eq!(of(&failing_with_rows()).unwrap().expr, failing_with_rows());

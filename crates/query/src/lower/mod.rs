@@ -141,7 +141,7 @@ impl<'a> Lowering<'a> {
 
     /// Lowers a relation. With a domain, its plan also contains the domain's columns.
     pub fn lower(&mut self, relation: &Relation, domain: Option<&Domain>) -> Result<LogicalPlan, SqlError> {
-        self.stop.verdict(Instant::now())?;
+        self.stop.ensure_running(Instant::now())?;
         if let Some(domain) = domain
             && !walk::names_any(relation, &domain.columns)
         {

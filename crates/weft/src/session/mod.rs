@@ -525,7 +525,7 @@ impl Session {
     /// Runs a part of a statement, which is interrupted with 57014 when the client cancels it or the
     /// statement times out.
     pub(crate) fn interruptible<T>(&mut self, work: impl FnOnce(&mut Session) -> T) -> T {
-        interrupt::under(self.cancel.token.interrupt(), || work(self))
+        interrupt::with(self.cancel.token.interrupt(), || work(self))
     }
 
     /// The end of a pipeline (Sync) or of a simple message: commits the implicit transaction if one is open.

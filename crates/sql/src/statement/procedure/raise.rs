@@ -23,7 +23,7 @@ pub(super) fn count_states(body: &Block) -> Compiled<()> {
         }) = &statement.kind
             && counted.is_ok()
             && SqlState::is_code(code)
-            && SqlState::made_up(code).is_none()
+            && SqlState::user_defined(code).is_none()
         {
             let message = format!("more than {OWN_STATES_MAX} SQLSTATEs that have no name were raised");
             let error = SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message);
