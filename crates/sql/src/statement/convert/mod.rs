@@ -137,10 +137,7 @@ impl Conversion<'_> {
         let size = expr.nodes().get(right).map_or(0, |node| node.size as usize);
         let left = right.checked_sub(size).ok_or(Refusal::General)?;
         let context = context.deeper(1);
-        Ok([
-            self.node(expr, left, context)?,
-            self.node(expr, right, context)?,
-        ])
+        Ok([self.node(expr, left, context)?, self.node(expr, right, context)?])
     }
 
     /// IS TRUE and IS FALSE, never NULL.
