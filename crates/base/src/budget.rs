@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reservations_count_in_both_budgets_and_are_given_back() {
+    fn reservations_count_in_both_budgets_until_released() {
         let all = Budget::new(100);
         let (one, other) = (all.part(70), all.part(70));
         let mut first = one.reserve(60).unwrap();

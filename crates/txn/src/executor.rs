@@ -484,7 +484,7 @@ mod tests {
 
     /// How many probes are under way at most decides when a group closes: those of a member go together.
     #[test]
-    fn a_group_has_as_many_probes_in_flight_as_it_may() {
+    fn a_group_keeps_the_allowed_number_of_probes_in_flight() {
         let store = Store::new();
         let batch = BatchId(1);
         let mut writer = store.begin_batch(batch);
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn every_member_is_claimed_once_whoever_comes() {
+    fn every_member_is_claimed_once_by_any_worker() {
         for (members, workers) in [(0, 1), (1, 2), (63, 2), (64, 3), (1000, 4)] {
             for only in 0..workers {
                 let ranges = MemberRanges::new(5..5 + members, workers);

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_is_there_is_taken_and_none_is_waited_for_at_the_end() {
+    fn ready_answers_are_taken_and_none_is_awaited_at_the_end() {
         let (tell, answers) = channel();
         tell.send(7).unwrap();
         assert_eq!(receive(&answers, &|| true).unwrap(), Some(7));

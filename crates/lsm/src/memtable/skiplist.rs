@@ -429,7 +429,7 @@ mod tests {
 
     /// Pages with another list's entries in them serve as well as fresh ones.
     #[test]
-    fn used_pages_serve_again() {
+    fn used_pages_are_reused() {
         let pool = pool();
         for round in 0..3_u64 {
             let list = SkipList::new(round, Arc::clone(&pool));
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_have_room() {
+    fn long_values_fit() {
         let list = SkipList::new(3, pool());
         for i in 0..20_u64 {
             list.insert(
@@ -550,7 +550,7 @@ mod tests {
 
     /// A reader at a moment never gets what was written after it, however close behind it that comes.
     #[test]
-    fn a_search_never_finds_what_is_newer_than_its_moment() {
+    fn a_search_never_finds_entries_newer_than_its_snapshot() {
         let list = SkipList::new(1, pool());
         let visible = AtomicU64::new(0);
         let done = AtomicBool::new(false);

@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn literals_that_must_stay_stay() {
+    fn literals_that_must_not_be_lifted_are_kept() {
         for (sql, expected) in [
             (
                 "SELECT a FROM t WHERE id > 1 ORDER BY 1 LIMIT 10",

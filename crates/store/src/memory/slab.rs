@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_fit_closely() {
+    fn size_classes_fit_closely() {
         let mut before = 0;
         for class in 0..CLASSES {
             let bytes = class_bytes(class);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_come_again() {
+    fn blocks_are_reused() {
         let memory = RowMemory::default();
         for bytes in [1, 24, 100, 1_000, BLOCK_BYTES_MAX, BLOCK_BYTES_MAX + 1, 1 << 20] {
             let blocks: Vec<NonNull<u8>> = (0..100).map(|_| memory.take(bytes)).collect();

@@ -645,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn released_slots_come_again_when_their_inline_space_is_free() {
+    fn released_slots_are_reused_when_their_inline_space_is_free() {
         let arena = arena();
         let slots: Vec<SlotId> = (0..1_000).map(|_| arena.reserve(8)).collect();
         assert_eq!((slots[255], slots[256]), (SlotId(255), SlotId(4_096)));
@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_stand_for_slots_until_they_are_taken() {
+    fn marks_represent_slots_until_they_are_taken() {
         let arena = arena();
         let slots: Vec<SlotId> = (0..2_000).map(|_| arena.reserve(8)).collect();
         let written = [0, 63, 64, 255, 256, 300, 1_999];

@@ -145,7 +145,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn helpers_work_on_the_callers_data_and_are_gone_afterwards() {
+    fn helpers_use_the_callers_data_and_end_before_it_returns() {
         for round in 0..200 {
             let left = AtomicUsize::new(1000 + round);
             let calls = AtomicUsize::new(0);
