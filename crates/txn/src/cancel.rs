@@ -34,7 +34,7 @@ impl CancelToken {
     }
 
     /// Ends the statement that runs under this token because its snapshot keeps too much in memory.
-    pub(crate) fn give_up_snapshot(&self) {
+    pub(crate) fn drop_snapshot(&self) {
         self.0.snapshot_lost.store(true, Ordering::Release);
     }
 

@@ -102,7 +102,7 @@ impl LockPlan {
                 true => (LockMode::NL, AccessLock::Nothing),
                 false => access_lock_of(access, shape, number * LEVELS_MAX),
             };
-            plan.ask_for_table(access.table, mode);
+            plan.request_table(access.table, mode);
             plan.expected += match &access_lock {
                 AccessLock::Nothing => 0,
                 AccessLock::Value(_) => 1,
@@ -114,7 +114,7 @@ impl LockPlan {
         plan
     }
 
-    fn ask_for_table(&mut self, table: TableId, mode: LockMode) {
+    fn request_table(&mut self, table: TableId, mode: LockMode) {
         let resource = ResourceId::table(table);
         let asked = |request: &LockRequest| request.resource == resource && request.mode.covers(mode);
         if mode != LockMode::NL && !self.tables.iter().any(asked) {

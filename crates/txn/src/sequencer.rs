@@ -198,7 +198,7 @@ impl Sequencer {
         }
         // A transaction without locks waits if it would overtake a program that has been parked for long. One
         // that holds locks never waits for a program, so this cannot close a cycle.
-        if request.first && self.admission.starves(&request.requests) {
+        if request.first && self.admission.would_starve(&request.requests) {
             let waits = !request.no_wait;
             match waits {
                 true => self.held_back.push(request),
@@ -331,7 +331,7 @@ impl Sequencer {
             },
         );
         self.ending.clear();
-        shared.stats.deferrals.fetch_add(placed.put_off(), Relaxed);
+        shared.stats.deferrals.fetch_add(placed.deferrals(), Relaxed);
         Batch::new(commits, placed.programs, &placed.waves)
     }
 

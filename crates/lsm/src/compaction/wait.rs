@@ -37,13 +37,13 @@ mod tests {
 
     #[test]
     fn ready_answers_are_taken_and_none_is_awaited_at_the_end() {
-        let (tell, answers) = channel();
-        tell.send(7).unwrap();
+        let (sender, answers) = channel();
+        sender.send(7).unwrap();
         assert_eq!(receive(&answers, &|| true).unwrap(), Some(7));
         assert!(matches!(receive(&answers, &|| true), Err(LsmError::Closed)));
         let late = std::thread::spawn(move || {
             std::thread::sleep(3 * ASK_AGAIN);
-            tell.send(8).unwrap();
+            sender.send(8).unwrap();
         });
         assert_eq!(receive(&answers, &|| false).unwrap(), Some(8));
         late.join().unwrap();

@@ -341,7 +341,7 @@ impl SkipList {
         key: &[u8],
         stamp: Stamp,
         height: usize,
-        mut tell: impl FnMut(usize, NonNull<Word>),
+        mut visit: impl FnMut(usize, NonNull<Word>),
     ) -> (NonNull<Word>, Option<NonNull<Word>>) {
         let mut node = self.head;
         // The node that was found not to be before the target, one level up.
@@ -365,7 +365,7 @@ impl SkipList {
                 }
                 node = next;
             }
-            tell(level, node);
+            visit(level, node);
         }
         (node, last)
     }

@@ -169,11 +169,11 @@ impl Scheduler {
     pub fn with_cpu(
         config: SchedulerConfig,
         clock: Arc<dyn Clock>,
-        look: Validator,
+        validator: Validator,
         cpu: Box<dyn Unit>,
         units: Vec<Box<dyn Unit>>,
     ) -> io::Result<Scheduler> {
-        let mut scheduler = Scheduler::manual(config, clock, look, cpu, units)?;
+        let mut scheduler = Scheduler::manual(config, clock, validator, cpu, units)?;
         let shared = scheduler.shared.clone();
         let drive = move || {
             let stop = StopOnExit(shared);
@@ -191,7 +191,7 @@ impl Scheduler {
     pub fn manual(
         config: SchedulerConfig,
         clock: Arc<dyn Clock>,
-        look: Validator,
+        validator: Validator,
         cpu: Box<dyn Unit>,
         units: Vec<Box<dyn Unit>>,
     ) -> io::Result<Scheduler> {
@@ -203,7 +203,7 @@ impl Scheduler {
         let woken = signal.clone();
         let waker: Waker = Arc::new(move || woken.wake());
         let specs = units.iter().map(|unit| unit.spec().clone()).collect();
-        let core = Core::new(config, look, cpu, units, &waker);
+        let core = Core::new(config, validator, cpu, units, &waker);
         let shared = Arc::new(Shared {
             config,
             clock,
@@ -395,8 +395,8 @@ impl Shared {
         let answers = core.gather(arrived);
         let mut judged = Vec::with_capacity(answers.len());
         if !answers.is_empty() {
-            let look = core.look();
-            let judge = || judged.extend(answers.into_iter().map(|answer| answer.judge(look)));
+            let validator = core.validator();
+            let judge = || judged.extend(answers.into_iter().map(|answer| answer.judge(validator)));
             // Readers of counters do not wait for validation.
             MutexGuard::unlocked(&mut core, judge);
         }
@@ -411,7 +411,7 @@ impl Shared {
             self.room.notify_all();
         }
         for (done, finished) in step.finished {
-            done.tell(finished);
+            done.deliver(finished);
         }
         let now_ns = self.clock.monotonic_nanos();
         step.next_ns

@@ -456,7 +456,7 @@ impl Session {
         if matches!(&result, Err(error) if weft_txn::is_parked(error)) {
             return result;
         }
-        self.give_up_parked();
+        self.abandon_parked();
         if result.is_err() {
             self.fail();
         }
@@ -499,7 +499,7 @@ impl Session {
     }
 
     /// Ends a parked statement that was given up or has succeeded.
-    fn give_up_parked(&mut self) {
+    fn abandon_parked(&mut self) {
         self.parked = None;
         if let Some(open) = &mut self.open {
             open.txn.withdraw();
@@ -542,7 +542,7 @@ impl Session {
 
     /// The pipeline failed: rolls back an implicit transaction, makes an explicit one failed.
     pub fn fail(&mut self) {
-        self.give_up_parked();
+        self.abandon_parked();
         match self.open.take() {
             Some(open) if open.explicit => {
                 self.open = Some(open);
