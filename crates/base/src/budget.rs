@@ -86,10 +86,10 @@ impl Budget {
         Ok(())
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         self.held.fetch_sub(bytes, Ordering::Relaxed);
         if let Some(within) = &self.within {
-            within.give_back(bytes);
+            within.release(bytes);
         }
     }
 }
@@ -114,7 +114,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.budget.give_back(self.bytes);
+            self.budget.release(self.bytes);
         }
     }
 }

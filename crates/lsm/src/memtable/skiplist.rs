@@ -92,7 +92,7 @@ impl PagePool {
         kept.or_else(|| PageMemory::new(HUGE_PAGE_BYTES, Pages::Huge).ok())
     }
 
-    fn give_back(&self, memory: PageMemory) {
+    fn release(&self, memory: PageMemory) {
         let mut pages = self.pages.lock();
         if (pages.len() + 1) * HUGE_PAGE_BYTES <= self.bytes_max {
             pages.push(memory);
@@ -176,7 +176,7 @@ impl Drop for Writer {
             let (start, words) = match chunk {
                 Chunk::Boxed(start, words) => (start, words),
                 Chunk::Pages(memory) => {
-                    self.pool.give_back(memory);
+                    self.pool.release(memory);
                     continue;
                 }
             };

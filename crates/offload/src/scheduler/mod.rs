@@ -78,7 +78,7 @@ struct JobQueue {
 }
 
 /// How often a caller that waits for space checks whether it should give up.
-const ASK_AGAIN: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Wakes the driver.
 #[derive(Default)]
@@ -235,17 +235,17 @@ impl Scheduler {
         self.put(job, Sink::Queue(queue.clone(), tag));
     }
 
-    /// As [`Scheduler::submit`], but gives up waiting for space once `is_given_up` returns true, which is
+    /// As [`Scheduler::submit`], but gives up waiting for space once `is_stopped` returns true, which is
     /// polled in the meantime: then `done` gets [`crate::JobError::Stopped`] at once. Otherwise it gets the
     /// result, on the thread that drives the units. It must be short and must not submit; a panic in it stops
     /// the scheduler.
     pub fn submit_with(
         &self,
         job: Job,
-        is_given_up: &dyn Fn() -> bool,
+        is_stopped: &dyn Fn() -> bool,
         done: impl FnOnce(Finished) + Send + 'static,
     ) {
-        self.put_unless(job, Sink::Call(Box::new(done)), Some(is_given_up));
+        self.put_unless(job, Sink::Call(Box::new(done)), Some(is_stopped));
     }
 
     /// Queues a job if there is space.
@@ -289,13 +289,13 @@ impl Scheduler {
         self.put_unless(job, sink, None);
     }
 
-    fn put_unless(&self, job: Job, sink: Sink, is_given_up: Option<&dyn Fn() -> bool>) {
+    fn put_unless(&self, job: Job, sink: Sink, is_stopped: Option<&dyn Fn() -> bool>) {
         let arrival = self.shared.seal(job, sink);
         let mut line = self.shared.line.lock();
         if !self.shared.has_room(&line, &arrival.job) {
             line.full += 1;
             let has_place =
-                blocking::section(|| self.shared.wait_for_room(&mut line, &arrival.job, is_given_up));
+                blocking::section(|| self.shared.wait_for_room(&mut line, &arrival.job, is_stopped));
             if !has_place {
                 // Dropped outside of the latch, the job tells its requester.
                 drop(line);
@@ -369,19 +369,19 @@ impl Shared {
         &self,
         line: &mut MutexGuard<'_, JobQueue>,
         job: &Job,
-        is_given_up: Option<&dyn Fn() -> bool>,
+        is_stopped: Option<&dyn Fn() -> bool>,
     ) -> bool {
         while !self.has_room(line, job) && !line.stopped {
-            let Some(is_given_up) = is_given_up else {
+            let Some(is_stopped) = is_stopped else {
                 self.room.wait(line);
                 continue;
             };
             // Called outside of the latch, since it may take others.
-            if MutexGuard::unlocked(line, is_given_up) {
+            if MutexGuard::unlocked(line, is_stopped) {
                 return false;
             }
             if !self.has_room(line, job) && !line.stopped {
-                self.room.wait_for(line, ASK_AGAIN);
+                self.room.wait_for(line, POLL_INTERVAL);
             }
         }
         true

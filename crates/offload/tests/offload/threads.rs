@@ -315,8 +315,8 @@ fn who_waits_for_a_place_may_give_up() {
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| {
             let told = told.clone();
-            let is_given_up = || given_up.load(SeqCst) > 0;
-            scheduler.submit_with(job(b"task"), &is_given_up, move |finished| {
+            let is_stopped = || given_up.load(SeqCst) > 0;
+            scheduler.submit_with(job(b"task"), &is_stopped, move |finished| {
                 assert_eq!(finished.result, Err(JobError::Stopped));
                 told.store(1, SeqCst);
             });

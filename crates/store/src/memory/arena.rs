@@ -113,7 +113,7 @@ impl Arena {
     /// # Safety
     /// It came from [`Arena::take`] with this kind and size and is not used any more, except that readers may
     /// still access index lines by atomics.
-    pub(crate) unsafe fn give_back(&self, kind: Kind, block: NonNull<u8>, bytes: usize) {
+    pub(crate) unsafe fn deallocate(&self, kind: Kind, block: NonNull<u8>, bytes: usize) {
         let key = (kind, rounded(bytes));
         self.state
             .lock()
@@ -237,7 +237,7 @@ mod tests {
             // SAFETY: 128 bytes, ours.
             unsafe { block.write_bytes(7, 128) };
             // SAFETY: taken just now with this kind and size, not used below.
-            unsafe { arena.give_back(kind, block, 128) };
+            unsafe { arena.deallocate(kind, block, 128) };
             assert_ne!(arena.take(Kind::Versions, 128), block, "another kind");
             let again = arena.take(kind, 128);
             assert_eq!(again, block);
