@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use weft_base::Prng;
 use weft_cli::bank_client::{self, ClientReport, Shared, Style};
 use weft_cli::server_process::{ServerCommand, ServerProcess};
-use weft_workload::bank::{Memory, TransferSource};
+use weft_workload::bank::{Journal, TransferSource};
 
 /// Every reply waits for the disk.
 pub const SYNC_ON: [&str; 2] = ["--synchronous-commit", "on"];
@@ -43,7 +43,7 @@ pub struct Bank {
     accounts: i32,
     next_client: u32,
     /// What clients remember.
-    pub memory: Memory,
+    pub journal: Journal,
     /// How long the last start took.
     pub last_recovery: Duration,
 }
@@ -76,7 +76,7 @@ impl Bank {
             _dir: dir,
             accounts,
             next_client: 0,
-            memory: Memory::default(),
+            journal: Journal::default(),
             last_recovery: Duration::ZERO,
         };
         bank.start();
@@ -114,7 +114,7 @@ impl Bank {
         // Those who have not noticed yet are still connected to nothing.
         shared.stop.store(true, Ordering::Relaxed);
         for client in clients {
-            self.memory.absorb(client.join().unwrap().memory);
+            self.journal.absorb(client.join().unwrap().journal);
         }
         let mut killed = 0;
         if kill == Kill::InRecoveryToo {
@@ -155,12 +155,12 @@ impl Bank {
     pub fn forgive_lost_tail(&mut self) {
         let mut client = bank_client::connect(self.address).unwrap();
         let (ledger, _) = bank_client::books(&mut client).unwrap();
-        self.memory.allow_lost_tail(&ledger).unwrap();
+        self.journal.allow_lost_tail(&ledger).unwrap();
     }
 
-    /// Compares the books with the clients' memory; how many transfers in doubt are there.
+    /// Compares the books with the clients' journal; how many transfers in doubt are there.
     pub fn check(&mut self) -> usize {
         let mut client = bank_client::connect(self.address).unwrap();
-        bank_client::check_books(&mut client, &mut self.memory).unwrap()
+        bank_client::check_books(&mut client, &mut self.journal).unwrap()
     }
 }

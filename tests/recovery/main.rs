@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use harness::{Bank, Kill, SYNC_OFF, SYNC_ON};
 use weft_base::Prng;
-use weft_workload::bank::Fate;
+use weft_workload::bank::Status;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
@@ -52,13 +52,13 @@ fn nothing_acknowledged_is_lost_and_nothing_is_applied_twice() {
         let resolved = bank.check();
         println!(
             "round {round}: {} acknowledged so far, {resolved} of those in doubt are there, ready in {:?}",
-            bank.memory.count(Fate::Acknowledged),
+            bank.journal.count(Status::Acknowledged),
             bank.last_recovery
         );
     }
     println!("killed during recovery {killed_in_recovery} time(s)");
     let least = rounds() as usize;
-    let acknowledged = bank.memory.count(Fate::Acknowledged);
+    let acknowledged = bank.journal.count(Status::Acknowledged);
     assert!(
         acknowledged > least,
         "only {acknowledged} transfers in all: the test tests nothing"

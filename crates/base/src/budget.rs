@@ -86,10 +86,10 @@ impl Budget {
         Ok(())
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         self.held.fetch_sub(bytes, Ordering::Relaxed);
         if let Some(within) = &self.within {
-            within.give_back(bytes);
+            within.release(bytes);
         }
     }
 }
@@ -114,7 +114,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.budget.give_back(self.bytes);
+            self.budget.release(self.bytes);
         }
     }
 }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reservations_count_in_both_budgets_and_are_given_back() {
+    fn reservations_count_in_both_budgets_until_released() {
         let all = Budget::new(100);
         let (one, other) = (all.part(70), all.part(70));
         let mut first = one.reserve(60).unwrap();

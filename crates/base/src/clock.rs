@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn manual_clock_moves_when_told() {
+    fn manual_clock_moves_only_when_set() {
         let clock = ManualClock::new(5);
         assert_eq!((clock.unix_micros(), clock.monotonic_nanos()), (5, 0));
         clock.advance_micros(2);

@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "found")]
-    fn what_a_target_finds_is_not_kept_back() {
+    fn findings_of_a_target_are_reported() {
         let target = Target {
             name: "planted",
             run: |bytes| assert!(bytes.len() >= 8, "found"),

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn row_id_is_little_endian_and_comes_back() {
+    fn row_id_is_little_endian_and_reads_back() {
         let id = RowId {
             batch: BatchId(0x0102_0304_0506_0708),
             member: 0x1112_1314,

@@ -325,7 +325,7 @@ mod tests {
 
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
-    fn bytes_whose_pages_are_there_are_counted_inside_the_bounds() {
+    fn resident_bytes_are_counted_within_the_bounds() {
         let memory = PageMemory::new(HUGE_PAGE_BYTES, Pages::Ordinary).unwrap();
         let page_bytes = system::page_bytes();
         for page in [0, 5] {
@@ -349,7 +349,7 @@ mod tests {
 
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
-    fn populated_pages_are_there_before_they_are_touched() {
+    fn populated_pages_are_resident_before_they_are_touched() {
         for pages in [Pages::Ordinary, Pages::Huge] {
             let memory = PageMemory::new(3 * HUGE_PAGE_BYTES, pages).unwrap();
             let resident =

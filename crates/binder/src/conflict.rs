@@ -127,7 +127,7 @@ impl Binder<'_> {
             input: Box::new(relation),
             items,
         };
-        self.take_over(&mut inner);
+        self.adopt(&mut inner);
         Ok(ConflictUpdate {
             rows: Arc::new(inner.finish(relation, output)?),
             columns,
@@ -138,7 +138,7 @@ impl Binder<'_> {
 impl<'a> Binder<'a> {
     /// Adopts the state of a separately bound part of the statement: parameters, tables, dependence on the
     /// session.
-    pub(crate) fn take_over(&mut self, inner: &mut Binder<'a>) {
+    pub(crate) fn adopt(&mut self, inner: &mut Binder<'a>) {
         self.parameters = inner.parameters.clone();
         // The rows may determine parameter types later, which `inner` cannot know: types are checked with the
         // statement.

@@ -25,7 +25,7 @@ pub trait Names {
     fn positional(&self, number: &str) -> Option<Result<Expr, SqlError>>;
 
     /// Whether an invalid constant raises its error only when it is evaluated, as in PL/pgSQL.
-    fn reads_late(&self) -> bool;
+    fn converts_late(&self) -> bool;
 }
 
 /// Binds several expressions, which share the parameters.
@@ -42,7 +42,7 @@ impl<'a> ExpressionBinder<'a> {
             ..env
         });
         binder.parameters.known = parameters;
-        binder.parameters.reads_late = names.reads_late();
+        binder.parameters.converts_late = names.converts_late();
         binder.names = Some(names);
         binder.push_level();
         ExpressionBinder { binder }

@@ -144,7 +144,7 @@ impl Binder<'_> {
             JoinKind::Right => mid..level.items.len(),
             _ => start..mid,
         };
-        let one_sided = !pending.is_empty() && level.is_apart(kept, marks.end, &pending);
+        let one_sided = !pending.is_empty() && level.is_independent(kept, marks.end, &pending);
         Ok(Condition {
             on: Some(on),
             pending,

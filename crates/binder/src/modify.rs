@@ -616,7 +616,7 @@ impl Binder<'_> {
                 origin: column.origin,
             });
         }
-        self.take_over(&mut inner);
+        self.adopt(&mut inner);
         let query = inner.finish(relation, output)?;
         let carried: Vec<Expr> = carried.into_iter().map(|(_, expr)| expr).collect();
         for id in carried.iter().flat_map(Expr::columns) {

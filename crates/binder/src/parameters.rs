@@ -118,7 +118,7 @@ impl ParameterTypes {
 pub(crate) struct Parameters<'a> {
     pub known: ParameterTypes,
     /// Whether an invalid constant raises its error only when it is evaluated, as in PL/pgSQL.
-    pub reads_late: bool,
+    pub converts_late: bool,
     /// The statement's text, for the positions of errors.
     text: &'a str,
 }
@@ -130,7 +130,7 @@ impl<'a> Parameters<'a> {
     pub fn declared(types: &[Option<SqlType>], text: &'a str) -> Parameters<'a> {
         Parameters {
             known: ParameterTypes::declared(types),
-            reads_late: false,
+            converts_late: false,
             text,
         }
     }
@@ -216,13 +216,13 @@ impl<'a> Parameters<'a> {
             }
             ty = Some(bare);
         }
-        let late = match (ty, self.reads_late, expr.as_constant()) {
-            // Constants that depend on the session's time zone are never read late.
+        let late = match (ty, self.converts_late, expr.as_constant()) {
+            // Constants that depend on the session's time zone are never converted late.
             (None, true, Some(Value::Text(_))) if to != SqlType::TimestampTz => Some(expr.clone()),
             _ => None,
         };
         match (coerce(expr, ty, to, context), late) {
-            (Err(_), Some(text)) => Ok(read_later(text, to, context == CastContext::Explicit)),
+            (Err(_), Some(text)) => Ok(convert_later(text, to, context == CastContext::Explicit)),
             (Ok(value), _) => Ok(folded(value)),
             (Err(error), _) if error.fields().position.is_none() => Err(match position(self.text, span) {
                 Some(position) => error.position(position),
@@ -257,13 +257,13 @@ impl<'a> Parameters<'a> {
     }
 
     /// Records that a parameter is used where no type can be inferred.
-    pub fn leave_open(&mut self, number: u32) {
+    pub fn leave_untyped(&mut self, number: u32) {
         self.known.open.push(number);
     }
 }
 
 /// An untyped constant that is converted to its type when it is evaluated.
-fn read_later(text: Expr, to: SqlType, explicit: bool) -> Expr {
+fn convert_later(text: Expr, to: SqlType, explicit: bool) -> Expr {
     let cast = |expr: Expr, from: SqlType, to: SqlType, explicit: bool| {
         Expr::new(Op::Cast { from, explicit }, to, vec![expr])
     };

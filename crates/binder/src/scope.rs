@@ -172,7 +172,7 @@ impl Level {
     }
 
     /// Whether the subqueries name no column of `items`, according to the references since `since`.
-    pub fn is_apart(&self, items: Range<usize>, since: usize, pending: &[Pending]) -> bool {
+    pub fn is_independent(&self, items: Range<usize>, since: usize, pending: &[Pending]) -> bool {
         let items = self.items.get(items).unwrap_or_default();
         let columns = items.iter().flat_map(|item| &item.columns);
         let ids: HashSet<ColumnId> = columns.flat_map(|column| column.expr.columns()).collect();

@@ -169,7 +169,7 @@ impl Binder<'_> {
     }
 
     fn bind_select(&mut self, select: &Select, tail: &Tail<'_>, resolve: bool) -> Result<Rows, SqlError> {
-        refuse_foreign(select)?;
+        reject_other_dialects(select)?;
         self.push_level();
         let rows = self.select_in_level(select, tail, resolve)?;
         self.pop_level()?;
@@ -590,7 +590,7 @@ pub(crate) fn output_of(kind: &Apply) -> Option<ColumnId> {
 }
 
 /// Rejects syntax of other dialects in a SELECT.
-fn refuse_foreign(select: &Select) -> Result<(), SqlError> {
+fn reject_other_dialects(select: &Select) -> Result<(), SqlError> {
     if select.into.is_some() {
         return Err(SqlError::unsupported("SELECT INTO is not supported"));
     }

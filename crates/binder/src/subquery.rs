@@ -156,6 +156,6 @@ pub(crate) fn row_items(expr: &AstExpr) -> Option<Vec<&AstExpr>> {
 }
 
 /// The span of a construct without a position.
-pub(crate) fn nowhere() -> Span {
+pub(crate) fn no_span() -> Span {
     Span::empty()
 }

@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_values_are_refused() {
         for line in [
             &["weft"][..],
             &["weft", "serve", "--listen", "nowhere"],

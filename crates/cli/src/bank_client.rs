@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use postgres::types::Type;
 use postgres::{Client, Config, Error, NoTls, Statement};
-use weft_workload::bank::{self, Fate, Memory, Transfer, TransferSource};
+use weft_workload::bank::{self, Journal, Status, Transfer, TransferSource};
 
 use crate::failure::Failure;
 
@@ -93,14 +93,14 @@ pub fn books(client: &mut Client) -> Result<(Vec<Transfer>, BTreeMap<i32, i64>),
     Ok((ledger, balances.collect::<Result<_, Error>>()?))
 }
 
-/// Compares the books with the clients' memory, and resolves transfers in doubt; returns how many of those
+/// Compares the books with the clients' journal, and resolves transfers in doubt; returns how many of those
 /// are in the ledger.
-pub fn check_books(client: &mut Client, memory: &mut Memory) -> Result<usize, Failure> {
+pub fn check_books(client: &mut Client, journal: &mut Journal) -> Result<usize, Failure> {
     let (ledger, balances) = books(client).map_err(|e| Failure::doing("reading the books", describe(&e)))?;
-    let resolved = memory
+    let resolved = journal
         .check(&ledger, &balances)
         .map_err(|wrong| Failure::Check(wrong.join("; ")))?;
-    memory.settle(&ledger);
+    journal.settle(&ledger);
     Ok(resolved)
 }
 
@@ -129,7 +129,7 @@ pub struct ClientReport {
     /// Its style of transfers.
     pub style: Style,
     /// Every transfer that it sent.
-    pub memory: Memory,
+    pub journal: Journal,
     /// From sending to acknowledgement, retries included, in nanoseconds.
     pub latency_ns: Histogram<u64>,
     /// Why it ended early; a killed server shows here.
@@ -156,7 +156,7 @@ pub fn run_client(
         .map_err(|e| Failure::doing("making a histogram", e))?;
     let mut report = ClientReport {
         style,
-        memory: Memory::default(),
+        journal: Journal::default(),
         latency_ns,
         ended_by: None,
     };
@@ -187,16 +187,16 @@ pub fn run_client(
             Attempt::Committed | Attempt::Again => {
                 let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 report.latency_ns.saturating_record(nanos);
-                report.memory.note(transfer, Fate::Acknowledged);
+                report.journal.note(transfer, Status::Acknowledged);
                 shared.acknowledged.fetch_add(1, Ordering::Relaxed);
             }
             Attempt::Refused(reason) => {
-                report.memory.note(transfer, Fate::Refused);
+                report.journal.note(transfer, Status::Refused);
                 report.ended_by = Some(reason);
                 return Ok(report);
             }
             Attempt::InDoubt(reason) => {
-                report.memory.note(transfer, Fate::InDoubt);
+                report.journal.note(transfer, Status::InDoubt);
                 report.ended_by = Some(reason);
                 return Ok(report);
             }

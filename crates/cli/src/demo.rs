@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use weft_workload::bank::{FIRST_BALANCE, Fate, Memory};
+use weft_workload::bank::{FIRST_BALANCE, Journal, Status};
 
 use crate::arguments::DemoArguments;
 use crate::bank_client;
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
     load(address, arguments.accounts)?;
 
     let each = Duration::from_millis(arguments.seconds * 500);
-    let mut memory = Memory::default();
+    let mut journal = Journal::default();
     println!(
         "3. {} connections make transfers, one asks for analyses",
         arguments.connections
@@ -69,13 +69,13 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
         );
         server.kill()
     })?;
-    memory.absorb(first.memory.clone());
+    journal.absorb(first.journal.clone());
 
     println!("5. recovering");
     let (server, address, recovery) = start(&command)?;
-    let in_doubt = memory.count(Fate::InDoubt);
-    let acknowledged = memory.count(Fate::Acknowledged);
-    let resolved = check(address, arguments, &mut memory)?;
+    let in_doubt = journal.count(Status::InDoubt);
+    let acknowledged = journal.count(Status::Acknowledged);
+    let resolved = check(address, arguments, &mut journal)?;
     println!(
         "   ready after {:.2} s; {} acknowledged transfers all there, once; {} without answer at the kill, \
          {} of them there; the money adds up",
@@ -92,14 +92,14 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Failure> {
         first_client: arguments.connections,
     }
     .run_alive(each)?;
-    memory.absorb(second.memory.clone());
-    check(address, arguments, &mut memory)?;
+    journal.absorb(second.journal.clone());
+    check(address, arguments, &mut journal)?;
     println!(
         "   {} transfers, all there, once; the money adds up",
-        memory.count(Fate::Acknowledged)
+        journal.count(Status::Acknowledged)
     );
 
-    tell(&[&first, &second], recovery);
+    print_figures(&[&first, &second], recovery);
     finish(arguments, server, address, &data)
 }
 
@@ -153,7 +153,7 @@ fn load(address: SocketAddr, accounts: i32) -> Result<(), Failure> {
 }
 
 /// Checks the books; returns how many transfers in doubt are in the ledger.
-fn check(address: SocketAddr, arguments: &DemoArguments, memory: &mut Memory) -> Result<usize, Failure> {
+fn check(address: SocketAddr, arguments: &DemoArguments, journal: &mut Journal) -> Result<usize, Failure> {
     let failed = |e: postgres::Error| Failure::doing("checking the books", bank_client::describe(&e));
     let mut client = bank_client::connect(address).map_err(failed)?;
     let total = bank_client::total(&mut client).map_err(failed)?;
@@ -163,11 +163,11 @@ fn check(address: SocketAddr, arguments: &DemoArguments, memory: &mut Memory) ->
             "the bank should hold {wanted}, it holds {total}"
         )));
     }
-    bank_client::check_books(&mut client, memory)
+    bank_client::check_books(&mut client, journal)
 }
 
 /// Prints the figures as a table.
-fn tell(phases: &[&PhaseResult], recovery: Duration) {
+fn print_figures(phases: &[&PhaseResult], recovery: Duration) {
     let seconds: f64 = phases.iter().map(|phase| phase.elapsed.as_secs_f64()).sum();
     println!(
         "\n{:<30} {:>10} {:>10} {:>10} {:>10} {:>10}",

@@ -14,7 +14,7 @@ use weft_base::Progress;
 pub(crate) const LINE_EVERY: Duration = Duration::from_secs(2);
 
 /// Does the work while periodically reporting `progress`.
-pub(crate) fn told<T>(
+pub(crate) fn with_progress<T>(
     progress: &Progress,
     every: Duration,
     say: impl Fn(&str) + Send,
@@ -59,10 +59,10 @@ mod tests {
     }
 
     #[test]
-    fn lines_say_how_far_it_has_come_until_it_is_done() {
+    fn progress_is_printed_until_the_work_is_done() {
         let (progress, said) = (Progress::default(), Mutex::new(Vec::new()));
         let say = |line: &str| said.lock().unwrap().push(line.to_owned());
-        let result = told(&progress, EVERY, say, || {
+        let result = with_progress(&progress, EVERY, say, || {
             until(&said, "looking at its files");
             progress.begin("loading rows", "parts", 10);
             progress.add(4, 77);
@@ -78,11 +78,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quick_or_fails_says_nothing() {
+    fn quick_or_failed_work_prints_nothing() {
         let progress = Progress::default();
         let say = |line: &str| panic!("{line}");
         assert_eq!(
-            told(&progress, Duration::from_secs(600), say, || Err::<(), _>(7)),
+            with_progress(&progress, Duration::from_secs(600), say, || Err::<(), _>(7)),
             Err(7)
         );
     }

@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let options = options(arguments)?;
     let progress = Progress::default();
     let say = |line: &str| eprintln!("{line}");
-    let database = opening::told(&progress, opening::LINE_EVERY, say, || {
+    let database = opening::with_progress(&progress, opening::LINE_EVERY, say, || {
         let (disk, clock) = (Arc::new(RealDisk), Arc::new(SystemClock::new()));
         Database::open_with(disk, &arguments.data, clock, options, &progress)
     })?;

@@ -52,7 +52,7 @@ impl LockEntry {
     }
 
     /// The set of modes granted to others than a transaction that holds `held`.
-    fn granted_besides(&self, held: LockMode) -> u8 {
+    fn granted_except(&self, held: LockMode) -> u8 {
         let only_own = self.counts[held as usize] == 1;
         if held != LockMode::NL && only_own {
             self.granted & !held.bit()
@@ -93,7 +93,7 @@ impl LockEntry {
 
     /// Whether `target` is compatible with everything granted to others.
     fn fits(&self, held: LockMode, target: LockMode) -> bool {
-        target.conflicts() & self.granted_besides(held) == 0
+        target.conflicts() & self.granted_except(held) == 0
     }
 
     /// Whether the first waiter can be granted now.

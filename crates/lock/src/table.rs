@@ -307,7 +307,7 @@ impl LockTable {
         };
         self.leave_queue(txn, wait.resource);
         let granted = self.grant_waiters(vec![wait.resource]);
-        self.forget_if_idle(txn);
+        self.remove_if_idle(txn);
         granted
     }
 
@@ -337,7 +337,7 @@ impl LockTable {
             }
         }
         let granted = self.grant_waiters(touched);
-        self.forget_if_idle(txn);
+        self.remove_if_idle(txn);
         granted
     }
 
@@ -348,7 +348,7 @@ impl LockTable {
         }
     }
 
-    fn forget_if_idle(&mut self, txn: TxnId) {
+    fn remove_if_idle(&mut self, txn: TxnId) {
         let idle = |entry: &TxnEntry| entry.log.is_empty() && entry.waiting.is_none() && !entry.doomed;
         if self.txns.get(&txn).is_some_and(idle) {
             self.txns.remove(&txn);
@@ -362,7 +362,7 @@ impl LockTable {
         for resource in resources {
             let woken = self.grant_heads(resource);
             for txn in woken {
-                if self.go_on(txn) {
+                if self.resume(txn) {
                     done.push(txn);
                 }
             }
@@ -396,7 +396,7 @@ impl LockTable {
     }
 
     /// Takes the remaining requests of a transaction whose wait is over. Whether all are granted now.
-    fn go_on(&mut self, txn: TxnId) -> bool {
+    fn resume(&mut self, txn: TxnId) -> bool {
         let Some(wait) = self.txns.get_mut(&txn).and_then(|entry| entry.waiting.take()) else {
             return false;
         };

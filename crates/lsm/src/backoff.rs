@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rests_double_up_to_their_most() {
+    fn backoffs_double_up_to_their_maximum() {
         let mut rest = Backoff::default();
         assert!(!rest.is_waiting(0));
         rest.double(1_000, 200, 1_000);

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_stays() {
+    fn used_blocks_stay_cached() {
         let cache = BlockCache::new(16 * 10_000);
         let block = block(900);
         cache.insert(1, 0, &block);

@@ -40,9 +40,9 @@ pub type FilterDone = Box<dyn FnOnce(Result<CheckedFilter, ExecutorError>) + Sen
 
 /// Merges tasks, each exactly as [`weft_ops::merge::merge`] would, byte for byte.
 pub trait CompactionExecutor: Send + Sync {
-    /// Takes a task. May wait while its queue is full, but polls `is_given_up` in the meantime and returns at
+    /// Takes a task. May wait while its queue is full, but polls `is_stopped` in the meantime and returns at
     /// once when that is true: the result is not needed any more.
-    fn submit(&self, task: MergeTask, is_given_up: &dyn Fn() -> bool, done: TaskDone);
+    fn submit(&self, task: MergeTask, is_stopped: &dyn Fn() -> bool, done: TaskDone);
 
     /// What builds the filters of tables, if not the thread that writes them.
     fn filters(&self) -> Option<&dyn FilterExecutor> {
@@ -64,7 +64,7 @@ pub trait FilterExecutor: Send + Sync {
         &self,
         hashes: Arc<[u64]>,
         bits_per_key: u32,
-        is_given_up: &dyn Fn() -> bool,
+        is_stopped: &dyn Fn() -> bool,
         done: FilterDone,
     );
 }

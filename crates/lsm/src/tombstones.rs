@@ -65,7 +65,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_say_what_the_list_says(
+        fn pieces_agree_with_the_list(
             list in prop::collection::vec((0_u8..9, 0_u8..9, 1_u64..20), 0..8),
             at in 0_u64..25,
             entry in 0_u64..20,

@@ -75,7 +75,7 @@ pub fn verify_and_show(
     let distinct = dirs.iter().collect();
     let _locks = lock_dirs(&**disk, dir, &distinct)?;
     let mut report = VerifyReport::default();
-    let found = Found::look(&**disk, dir, &distinct)?;
+    let found = Found::scan(&**disk, dir, &distinct)?;
     let manifest = read_manifest(&**disk, dir).and_then(|manifest| match manifest {
         Some((number, state)) => found.check_against(number, &state).map(|()| state),
         None => found.check_new(&**disk, dir).map(|()| ManifestState::default()),

@@ -20,7 +20,7 @@ use std::ops::Range;
 use weft_types::{ColumnKind, RowLayout, SqlError};
 
 use crate::instr::{Datum, Instr, Op, Operand};
-use crate::interpreter::{ROW_BYTES_MAX, misfit, too_big};
+use crate::interpreter::{ROW_BYTES_MAX, mismatch, too_big};
 use crate::program::ProgramParts;
 
 /// OUTROW, SETCOL.., EMIT as one.
@@ -118,16 +118,16 @@ impl Projection {
         for (column, source) in self.columns.iter().enumerate() {
             let source = usize::from(*source);
             if to.column_kind(column) != from.column_kind(source) {
-                return Err(misfit());
+                return Err(mismatch());
             }
             let Some(raw) = from.raw(row, source) else {
                 set_null(out.get_mut(start..).unwrap_or_default(), column);
                 continue;
             };
-            let cell = start + to.cell_offset(column).ok_or_else(misfit)?;
+            let cell = start + to.cell_offset(column).ok_or_else(mismatch)?;
             match to.column_kind(column) {
                 ColumnKind::Fixed(bytes) => {
-                    let cell = out.get_mut(cell..cell + usize::from(bytes)).ok_or_else(misfit)?;
+                    let cell = out.get_mut(cell..cell + usize::from(bytes)).ok_or_else(mismatch)?;
                     copy_cell(cell, raw)?;
                 }
                 ColumnKind::Variable => {
@@ -135,7 +135,7 @@ impl Projection {
                         return Err(too_big());
                     }
                     let place = place(heap_end, raw.len())?;
-                    let cell = out.get_mut(cell..cell + place.len()).ok_or_else(misfit)?;
+                    let cell = out.get_mut(cell..cell + place.len()).ok_or_else(mismatch)?;
                     cell.copy_from_slice(&place);
                     heap_end += raw.len();
                     // `raw` lies in `row`.
@@ -156,7 +156,7 @@ impl Projection {
 #[inline]
 fn copy_cell(cell: &mut [u8], raw: &[u8]) -> Result<(), SqlError> {
     if cell.len() != raw.len() {
-        return Err(misfit());
+        return Err(mismatch());
     }
     match (<&mut [u8; 8]>::try_from(&mut *cell), <&[u8; 8]>::try_from(raw)) {
         (Ok(cell), Ok(raw)) => *cell = *raw,
@@ -177,7 +177,7 @@ fn place(at: usize, len: usize) -> Result<[u8; 8], SqlError> {
     let (at, len) = u32::try_from(at)
         .ok()
         .zip(u32::try_from(len).ok())
-        .ok_or_else(misfit)?;
+        .ok_or_else(mismatch)?;
     Ok((u64::from(at) | u64::from(len) << 32).to_le_bytes())
 }
 

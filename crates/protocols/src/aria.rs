@@ -66,7 +66,7 @@ impl<G> Aria<G> {
     }
 }
 
-/// The lowest position that writes a slot, below the batch's stamp: `!batch << 32 | place`, so that the
+/// The lowest position that writes a slot, below the batch's stamp: `!batch << 32 | position`, so that the
 /// smallest number is that of the newest batch and the lowest position, and a new batch invalidates all slots
 /// without clearing them.
 struct Reservations {
@@ -94,8 +94,8 @@ impl Reservations {
         self.stamp -= 1;
     }
 
-    fn reserve(&self, needs: &[Need], place: usize) {
-        let word = u64::from(self.stamp) << 32 | place as u64;
+    fn reserve(&self, needs: &[Need], position: usize) {
+        let word = u64::from(self.stamp) << 32 | position as u64;
         for need in needs {
             let table = match need.mode {
                 LockMode::NL | LockMode::IS | LockMode::S => continue,
@@ -109,12 +109,12 @@ impl Reservations {
     }
 
     /// Whether an earlier member writes a slot that this one reads or writes.
-    fn is_late(&self, needs: &[Need], place: usize) -> bool {
+    fn is_late(&self, needs: &[Need], position: usize) -> bool {
         let earlier = |table: &[AtomicU64], slot: u32| {
             let word = table
                 .get(slot as usize)
                 .map_or(u64::MAX, |slot| slot.load(Ordering::Relaxed));
-            word >> 32 == u64::from(self.stamp) && (word as u32 as usize) < place
+            word >> 32 == u64::from(self.stamp) && (word as u32 as usize) < position
         };
         needs.iter().any(|need| {
             earlier(&self.exclusive, need.slot)
@@ -150,11 +150,11 @@ impl Batch<'_> {
     fn each<S: Send>(&self, states: &mut [S], step: impl Fn(&mut S, usize, usize, &mut Member) + Sync) {
         let next = AtomicUsize::new(0);
         let work = |state: &mut S| loop {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            let (Some(chosen), Some(member)) = (self.chosen.get(place), self.members.get(place)) else {
+            let position = next.fetch_add(1, Ordering::Relaxed);
+            let (Some(chosen), Some(member)) = (self.chosen.get(position), self.members.get(position)) else {
                 return;
             };
-            step(state, place, chosen.job, &mut member.lock());
+            step(state, position, chosen.job, &mut member.lock());
         };
         if let Some((mine, others)) = states.split_first_mut() {
             let work = &work;
@@ -167,12 +167,12 @@ impl Batch<'_> {
         }
     }
 
-    fn run(&self, finder: &mut NeedFinder, place: usize, job: usize, member: &mut Member) {
+    fn run(&self, finder: &mut NeedFinder, position: usize, job: usize, member: &mut Member) {
         member.buffer.clear();
         member.needs.clear();
         let Some(job) = self.jobs.get(job) else { return };
         let mask = (self.reservations.exclusive.len() - 1) as u32;
-        let mut writer = self.writer.member(place as u32);
+        let mut writer = self.writer.member(position as u32);
         let access = BufferedAccess::new(&mut writer, &mut member.buffer, self.catalog);
         let mut ran = None;
         if is_coarse(&job.program) {
@@ -197,13 +197,13 @@ impl Batch<'_> {
         }));
         // A failed member writes nothing, but its error may result from another's write: it is validated like
         // the others.
-        self.reservations.reserve(&member.needs, place);
+        self.reservations.reserve(&member.needs, position);
     }
 
     fn commit<G: Safeguards, O: Observe>(
         &self,
         counts: &mut Counts,
-        (place, job): (usize, usize),
+        (position, job): (usize, usize),
         member: &mut Member,
         observe: &O,
     ) {
@@ -211,13 +211,13 @@ impl Batch<'_> {
         if !G::VALIDATES {
             needs.retain(|need| need.mode != LockMode::S);
         }
-        member.is_late = self.reservations.is_late(needs, place);
+        member.is_late = self.reservations.is_late(needs, position);
         if member.is_late {
             counts.aborts += 1;
             return;
         }
         let ended = member.result.take().unwrap_or(Ok(())).and_then(|()| {
-            let mut writer = self.writer.member(place as u32);
+            let mut writer = self.writer.member(position as u32);
             member.buffer.install(&mut writer, job, observe)?;
             writer.commit();
             Ok(())
@@ -255,16 +255,16 @@ impl<G: Safeguards> Protocol for Aria<G> {
                 reservations: &reservations,
                 writer,
             };
-            batch.each(&mut states, |(finder, _), place, job, member| {
-                batch.run(finder, place, job, member)
+            batch.each(&mut states, |(finder, _), position, job, member| {
+                batch.run(finder, position, job, member)
             });
-            batch.each(&mut states, |(_, counts), place, job, member| {
-                batch.commit::<G, O>(counts, (place, job), member, observe);
+            batch.each(&mut states, |(_, counts), position, job, member| {
+                batch.commit::<G, O>(counts, (position, job), member, observe);
             });
         };
-        let is_late = |place| {
+        let is_late = |position| {
             members
-                .get(place)
+                .get(position)
                 .is_some_and(|member: &Mutex<Member>| member.lock().is_late)
         };
         let mut report = run_batches(store, jobs.len(), self.max_members, run, is_late);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn who_changes_beside_others_is_in_the_way_of_readers_only() {
+    fn concurrent_changes_conflict_with_readers_only() {
         let mut reservations = Reservations::new(63);
         reservations.begin();
         let need = |mode| [Need { slot: 5, mode }];

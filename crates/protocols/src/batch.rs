@@ -105,8 +105,8 @@ impl<'j> Admission<'j> {
     ) {
         members.clear();
         self.locks.begin();
-        let mut put_off = VecDeque::new();
-        while members.len() < max_members && put_off.len() < max_members {
+        let mut deferred = VecDeque::new();
+        while members.len() < max_members && deferred.len() < max_members {
             let Some((n, is_new)) = self.take() else { break };
             let Some(job) = self.jobs.get(n) else { break };
             if is_new && let Some(now) = Counts::start(n) {
@@ -120,12 +120,12 @@ impl<'j> Admission<'j> {
                 Ok(requests) if self.locks.admit(requests) => members.push(n),
                 Ok(_) => {
                     report.deferrals += 1;
-                    put_off.push_back(n);
+                    deferred.push_back(n);
                 }
             }
         }
-        put_off.append(&mut self.deferred);
-        self.deferred = put_off;
+        deferred.append(&mut self.deferred);
+        self.deferred = deferred;
     }
 
     /// Records the latencies of jobs that are no longer deferred.

@@ -124,7 +124,7 @@ impl<'m, 'b> BufferedAccess<'m, 'b> {
         self.catalog
             .table_by_id(table)
             .map(|def| &**def)
-            .ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "the table is not there any more"))
+            .ok_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "the table no longer exists"))
     }
 
     /// The own rows of a table with their keys in an index.

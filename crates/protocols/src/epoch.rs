@@ -107,18 +107,18 @@ impl Shared<'_> {
     /// that wakes too late for an epoch.
     fn follow<S>(&self, jobs: &[Job], state: &mut S, work: &impl Fn(&mut S, Epoch<'_>, &Claims)) {
         let mut seen = 0;
-        let mut looks = 0;
+        let mut polls = 0;
         loop {
             let now = self.epochs.load(Ordering::Acquire);
             if now == usize::MAX {
                 return;
             }
             if now == seen {
-                looks += 1;
-                pause(looks);
+                polls += 1;
+                pause(polls);
                 continue;
             }
-            (seen, looks) = (now, 0);
+            (seen, polls) = (now, 0);
             self.join(jobs, state, work);
         }
     }
@@ -214,7 +214,7 @@ pub(crate) fn each_epoch(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chosen {
     pub job: usize,
-    pub put_off: u32,
+    pub deferrals: u32,
 }
 
 /// Runs a stream of `jobs` jobs batch after batch. A batch has at most `max_members`; the members that it
@@ -225,7 +225,7 @@ pub(crate) fn run_batches(
     jobs: usize,
     max_members: usize,
     mut run: impl FnMut(&[Chosen], &BatchWriter<'_>, &Catalog, &mut RunReport),
-    is_put_off: impl Fn(usize) -> bool,
+    is_deferred: impl Fn(usize) -> bool,
 ) -> RunReport {
     let mut report = RunReport::default();
     let began = Instant::now();
@@ -233,7 +233,7 @@ pub(crate) fn run_batches(
     loop {
         let seen = Instant::now();
         let end = jobs.min(next + max_members.max(1) - chosen.len());
-        chosen.extend((next..end).map(|job| Chosen { job, put_off: 0 }));
+        chosen.extend((next..end).map(|job| Chosen { job, deferrals: 0 }));
         next = end;
         if chosen.is_empty() {
             break;
@@ -242,11 +242,11 @@ pub(crate) fn run_batches(
             run(&chosen, writer, catalog, &mut report)
         });
         report.batches += 1;
-        let mut place = 0;
+        let mut position = 0;
         chosen.retain_mut(|chosen| {
-            let again = is_put_off(place);
-            place += 1;
-            chosen.put_off += u32::from(again);
+            let again = is_deferred(position);
+            position += 1;
+            chosen.deferrals += u32::from(again);
             if !again && Counts::start(chosen.job).is_some() {
                 report.latency.add(seen.elapsed());
             }
@@ -329,7 +329,7 @@ impl Runner {
 
     /// Runs a transaction that no other can conflict with, commits it or rolls it back, and reports to the
     /// observer. True if it committed.
-    pub fn run_alone<O: Observe>(
+    pub fn run_member<O: Observe>(
         &mut self,
         writer: &BatchWriter<'_>,
         member: usize,

@@ -3,7 +3,7 @@
 //! A program whose keys come from rows cannot declare beforehand which rows it accesses. A recorded run
 //! ([`Watched::recording`]) shows it: every row that it searched by primary key, and every row and unique
 //! value that it wrote. A later run of the same program that is restricted to that footprint
-//! ([`Watched::keeping`]) is refused any access outside of it before the access happens.
+//! ([`Watched::restricted`]) is refused any access outside of it before the access happens.
 //!
 //! ```text
 //! SEARCH by primary key        the row in S, whether it exists or not
@@ -33,7 +33,7 @@ use crate::forward::forward;
 pub(crate) struct Footprint {
     requests: LockRequests,
     is_open: bool,
-    is_left: bool,
+    is_exceeded: bool,
     old_key: Vec<u8>,
     new_key: Vec<u8>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Footprint {
 impl Footprint {
     pub fn clear(&mut self) {
         self.requests.clear();
-        (self.is_open, self.is_left) = (false, false);
+        (self.is_open, self.is_exceeded) = (false, false);
     }
 
     /// The locks that a run restricted to the footprint needs; `None` if it is open.
@@ -50,25 +50,25 @@ impl Footprint {
     }
 
     /// Whether the restricted run left it.
-    pub fn is_left(&self) -> bool {
-        self.is_left
+    pub fn is_exceeded(&self) -> bool {
+        self.is_exceeded
     }
 }
 
 /// How a run's accesses are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Duty {
+enum AccessMode {
     /// They are recorded; writes are discarded.
     Scout,
     /// They are recorded and executed.
     Record,
     /// They are refused outside of the footprint.
-    Keep,
+    Restrict,
     /// Only writes are refused outside of it: a fault for tests.
-    KeepWrites,
+    RestrictWrites,
 }
 
-/// The SQLSTATE of a refusal. Protocols act on [`Footprint::is_left`], so clients never see it.
+/// The SQLSTATE of a refusal. Protocols act on [`Footprint::is_exceeded`], so clients never see it.
 const OUTSIDE: SqlState = SqlState("WF002");
 
 /// The slot of rows that a scout has inserted.
@@ -79,7 +79,7 @@ pub(crate) struct Watched<'w, A> {
     access: A,
     catalog: &'w Catalog,
     footprint: &'w mut Footprint,
-    duty: Duty,
+    mode: AccessMode,
 }
 
 impl<'w, A: DataAccess> Watched<'w, A> {
@@ -90,40 +90,38 @@ impl<'w, A: DataAccess> Watched<'w, A> {
             access,
             catalog,
             footprint,
-            duty: Duty::Scout,
+            mode: AccessMode::Scout,
         }
     }
 
     /// For an access that writes: records the footprint.
     pub fn recording(access: A, catalog: &'w Catalog, footprint: &'w mut Footprint) -> Self {
         Watched {
-            duty: Duty::Record,
+            mode: AccessMode::Record,
             ..Watched::scouting(access, catalog, footprint)
         }
     }
 
     /// Refuses accesses outside of the footprint.
-    pub fn keeping<G: Safeguards>(access: A, catalog: &'w Catalog, footprint: &'w mut Footprint) -> Self {
+    pub fn restricted<G: Safeguards>(access: A, catalog: &'w Catalog, footprint: &'w mut Footprint) -> Self {
         Watched {
-            duty: if G::KEEPS_READS {
-                Duty::Keep
+            mode: if G::KEEPS_READS {
+                AccessMode::Restrict
             } else {
-                Duty::KeepWrites
+                AccessMode::RestrictWrites
             },
             ..Watched::scouting(access, catalog, footprint)
         }
     }
 
-    fn leave(&mut self) -> Result<(), SqlError> {
-        if matches!(self.duty, Duty::Scout | Duty::Record) {
+    /// An access outside of the footprint: opens a footprint that is being recorded, else is refused.
+    fn exceed(&mut self) -> Result<(), SqlError> {
+        if matches!(self.mode, AccessMode::Scout | AccessMode::Record) {
             self.footprint.is_open = true;
             return Ok(());
         }
-        self.footprint.is_left = true;
-        Err(SqlError::new(
-            OUTSIDE,
-            "an access outside of what a run before made",
-        ))
+        self.footprint.is_exceeded = true;
+        Err(SqlError::new(OUTSIDE, "an access outside of the footprint"))
     }
 
     fn covers(&self, resource: ResourceId, write: bool) -> bool {
@@ -135,13 +133,13 @@ impl<'w, A: DataAccess> Watched<'w, A> {
     }
 
     fn touch_row(&mut self, def: &TableDef, key: &[u8], write: bool) -> Result<(), SqlError> {
-        if self.duty == Duty::KeepWrites && !write {
+        if self.mode == AccessMode::RestrictWrites && !write {
             return Ok(());
         }
-        if matches!(self.duty, Duty::Keep | Duty::KeepWrites) {
+        if matches!(self.mode, AccessMode::Restrict | AccessMode::RestrictWrites) {
             return match self.covers(ResourceId::row(def.id, key), write) {
                 true => Ok(()),
-                false => self.leave(),
+                false => self.exceed(),
             };
         }
         row_locks(&mut self.footprint.requests, def, key, write);
@@ -150,10 +148,10 @@ impl<'w, A: DataAccess> Watched<'w, A> {
 
     fn touch_value(&mut self, index: IndexId, key: &[u8]) -> Result<(), SqlError> {
         let resource = ResourceId::value(index, key);
-        if matches!(self.duty, Duty::Keep | Duty::KeepWrites) {
+        if matches!(self.mode, AccessMode::Restrict | AccessMode::RestrictWrites) {
             return match self.covers(resource, true) {
                 true => Ok(()),
-                false => self.leave(),
+                false => self.exceed(),
             };
         }
         let mode = LockMode::X;
@@ -172,7 +170,7 @@ impl<'w, A: DataAccess> Watched<'w, A> {
             .table_by_id(table)
             .and_then(|def| Some((def, def.primary_index()?)))
         else {
-            return self.leave();
+            return self.exceed();
         };
         let mut old_key = std::mem::take(&mut self.footprint.old_key);
         let mut new_key = std::mem::take(&mut self.footprint.new_key);
@@ -212,7 +210,7 @@ impl<'w, A: DataAccess> Watched<'w, A> {
         let catalog = self.catalog;
         match catalog.table_by_id(table) {
             Some(def) if def.primary_key == Some(index) => self.touch_row(def, key, false),
-            _ => self.leave(),
+            _ => self.exceed(),
         }
     }
 
@@ -258,30 +256,30 @@ impl<A: DataAccess> DataAccess for Watched<'_, A> {
         limit: usize,
         out: &mut Vec<RowHandle>,
     ) -> Result<(), SqlError> {
-        self.leave()?;
+        self.exceed()?;
         self.access.range(index, table, lo, hi, reverse, limit, out)
     }
 
     fn insert(&mut self, table: TableId, row: &[u8]) -> Result<RowHandle, SqlError> {
         self.touch_write(table, None, Some(row))?;
-        match self.duty {
-            Duty::Scout => Ok(RowHandle { table, slot: NO_SLOT }),
+        match self.mode {
+            AccessMode::Scout => Ok(RowHandle { table, slot: NO_SLOT }),
             _ => self.access.insert(table, row),
         }
     }
 
     fn update(&mut self, row: &RowHandle, bytes: &[u8]) -> Result<(), SqlError> {
         self.touch_change(row, Some(bytes))?;
-        match self.duty {
-            Duty::Scout => Ok(()),
+        match self.mode {
+            AccessMode::Scout => Ok(()),
             _ => self.access.update(row, bytes),
         }
     }
 
     fn remove(&mut self, row: &RowHandle) -> Result<(), SqlError> {
         self.touch_change(row, None)?;
-        match self.duty {
-            Duty::Scout => Ok(()),
+        match self.mode {
+            AccessMode::Scout => Ok(()),
             _ => self.access.remove(row),
         }
     }

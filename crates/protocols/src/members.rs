@@ -129,7 +129,7 @@ impl<'j, O: Observe> MemberRunner<'j, O> {
         let work = |worker: &mut Worker| {
             while let Some(n) = wave.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let Some(job) = jobs.get(*n) else { continue };
-                let committed = worker.runner.run_alone(writer, first + n, job, *n, observe);
+                let committed = worker.runner.run_member(writer, first + n, job, *n, observe);
                 worker.counts.ended(committed);
             }
         };

@@ -13,11 +13,11 @@ pub trait Observe: Sync {
     const INSTALLS: bool;
 
     /// A transaction with permission to write has installed a row, which replaced `old` at that moment. Not
-    /// final: an aborted attempt is reported by [`Observe::given_up`].
+    /// final: an aborted attempt is reported by [`Observe::aborted`].
     fn installed(&self, job: usize, table: TableId, old: Option<&[u8]>, new: Option<&[u8]>);
 
     /// The writes installed for this job have been undone, and the job will be retried.
-    fn given_up(&self, job: usize);
+    fn aborted(&self, job: usize);
 
     /// Called before each row access, where a test lets another worker interleave.
     fn pause(&self) {}
@@ -35,7 +35,7 @@ impl Observe for Unobserved {
 
     fn installed(&self, _: usize, _: TableId, _: Option<&[u8]>, _: Option<&[u8]>) {}
 
-    fn given_up(&self, _: usize) {}
+    fn aborted(&self, _: usize) {}
 
     fn answered(&self, _: usize, _: Result<&Outcome, &SqlError>) {}
 }

@@ -150,7 +150,7 @@ impl Batch<'_> {
         scouts.resize_with(scouts.len().max(members.len()), Scout::default);
         let mut group: Vec<_> = members
             .iter()
-            .filter_map(|place| self.members.get(*place))
+            .filter_map(|position| self.members.get(*position))
             .map(|member| member.lock())
             .zip(scouts)
             .collect();
@@ -209,13 +209,13 @@ impl Batch<'_> {
         members: &[usize],
         observe: &O,
     ) {
-        let known = members.iter().filter_map(|place| {
-            let member = self.members.get(*place)?.lock();
+        let known = members.iter().filter_map(|position| {
+            let member = self.members.get(*position)?.lock();
             self.work(member.job).filter(|_| !member.is_kept)
         });
         prefetch_accesses(self.writer, self.writer.batch(), known);
-        for (n, place) in members.iter().enumerate() {
-            let Some(member) = self.members.get(*place) else {
+        for (n, position) in members.iter().enumerate() {
+            let Some(member) = self.members.get(*position) else {
                 continue;
             };
             let member = &mut *member.lock();
@@ -226,7 +226,7 @@ impl Batch<'_> {
             if !member.is_kept {
                 let committed = worker
                     .runner
-                    .run_alone(self.writer, first + n, job, number, observe);
+                    .run_member(self.writer, first + n, job, number, observe);
                 worker.counts.ended(committed);
                 continue;
             }
@@ -238,10 +238,10 @@ impl Batch<'_> {
                 }
                 false => self.run_kept::<G, _>(worker, job, access, member),
             };
-            member.is_refused = member.footprint.is_left();
+            member.is_refused = member.footprint.is_exceeded();
             if member.is_refused {
                 writer.rollback();
-                observe.given_up(number);
+                observe.aborted(number);
                 worker.counts.aborts += 1;
                 continue;
             }
@@ -261,7 +261,7 @@ impl Batch<'_> {
         access: A,
         member: &mut Member,
     ) -> Result<(), SqlError> {
-        let mut access = Watched::keeping::<G>(access, self.catalog, &mut member.footprint);
+        let mut access = Watched::restricted::<G>(access, self.catalog, &mut member.footprint);
         worker.runner.run(job, &mut access)
     }
 }
@@ -281,7 +281,7 @@ impl Planner {
     fn plan(&mut self, batch: &Batch<'_>, coarse: &CoarseTables, mut fails: impl FnMut(usize, SqlError)) {
         self.waves.begin();
         self.placed.clear();
-        for (place, member) in batch.members.iter().enumerate() {
+        for (position, member) in batch.members.iter().enumerate() {
             let member = member.lock();
             let Some(job) = batch.jobs.get(member.job) else {
                 continue;
@@ -298,27 +298,27 @@ impl Planner {
                 },
             };
             // A batch of at most `WAVES_MAX` members has enough waves for all.
-            self.placed.extend(wave.map(|wave| (place, wave)));
+            self.placed.extend(wave.map(|wave| (position, wave)));
         }
         self.arrangement
             .arrange(self.placed.iter().map(|(_, wave)| *wave));
         self.order.clear();
-        let by_place = self.arrangement.order().iter();
+        let by_wave = self.arrangement.order().iter();
         self.order
-            .extend(by_place.filter_map(|at| self.placed.get(*at).map(|(place, _)| *place)));
+            .extend(by_wave.filter_map(|at| self.placed.get(*at).map(|(position, _)| *position)));
     }
 }
 
 /// Assigns the positions of a batch to their jobs; `scouts` receives the positions to be scouted.
 fn assign(jobs: &[Job], chosen: &[Chosen], members: &[Mutex<Member>], scouts: &mut Vec<usize>) {
     scouts.clear();
-    for (place, (member, chosen)) in members.iter().zip(chosen).enumerate() {
+    for (position, (member, chosen)) in members.iter().zip(chosen).enumerate() {
         let mut member = member.lock();
         (member.job, member.is_refused) = (chosen.job, false);
         let is_unknown = jobs.get(chosen.job).is_some_and(|job| is_coarse(&job.program));
-        member.is_kept = is_unknown && chosen.put_off < ATTEMPTS_MAX;
+        member.is_kept = is_unknown && chosen.deferrals < ATTEMPTS_MAX;
         if member.is_kept {
-            scouts.push(place);
+            scouts.push(position);
         }
     }
 }
@@ -374,8 +374,8 @@ impl<G: Safeguards> Protocol for Reconnaissance<G> {
                 },
             );
             let planned = Instant::now();
-            for place in &scouts {
-                if let Some(member) = members.get(*place) {
+            for position in &scouts {
+                if let Some(member) = members.get(*position) {
                     let mut member = member.lock();
                     member.is_kept = member.footprint.requests().is_some();
                 }
@@ -397,9 +397,9 @@ impl<G: Safeguards> Protocol for Reconnaissance<G> {
             let first_wave = planner.arrangement.ends().first().copied();
             report.deferrals += first_wave.map_or(0, |first| planner.order.len() - first) as u64;
         };
-        let is_refused = |place| {
+        let is_refused = |position| {
             slots
-                .get(place)
+                .get(position)
                 .is_some_and(|member: &Mutex<Member>| member.lock().is_refused)
         };
         let mut report = run_batches(store, jobs.len(), max_members, run, is_refused);

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_ring_refuses_and_an_empty_one_gives_nothing() {
+    fn a_full_ring_refuses_and_an_empty_one_returns_none() {
         let (sender, receiver) = ring::<u32>(4);
         for round in 0..10 {
             assert_eq!(receiver.receive(), None);

@@ -36,7 +36,7 @@ impl Protocol for Serial {
                     let Some(job) = epoch.jobs.get(n) else { continue };
                     let number = epoch.first + n;
                     let start = Counts::start(number);
-                    counts.ended(runner.run_alone(epoch.writer, n, job, number, observe));
+                    counts.ended(runner.run_member(epoch.writer, n, job, number, observe));
                     counts.end(start);
                 }
             }

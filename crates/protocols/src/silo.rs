@@ -106,14 +106,14 @@ impl Words {
                 LockMode::IX => LOCKED,
                 _ => LOCKED | CHANGING,
             };
-            let mut looks = 0;
+            let mut polls = 0;
             let word = loop {
                 let word = self.word(need).load(Ordering::Acquire);
                 if word & busy == 0 {
                     break word;
                 }
-                looks += 1;
-                pause(looks);
+                polls += 1;
+                pause(polls);
             };
             noted.push(word);
         }
@@ -128,7 +128,7 @@ impl Words {
                 LockMode::IX => (LOCKED, |word| word + CHANGING_ONE),
                 _ => continue,
             };
-            let mut looks = 0;
+            let mut polls = 0;
             loop {
                 let word = self.word(need).load(Ordering::Relaxed);
                 let free = word & busy == 0 && word & CHANGING != CHANGING;
@@ -140,9 +140,9 @@ impl Words {
                 if free && swap() {
                     break;
                 }
-                waits += u64::from(looks == 0);
-                looks += 1;
-                pause(looks);
+                waits += u64::from(polls == 0);
+                polls += 1;
+                pause(polls);
             }
         }
         waits
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_invalidates_readers_and_not_those_who_change_beside() {
+    fn a_change_invalidates_readers_but_not_other_changes() {
         let words = words();
         let (reader, writer) = ([need(1, LockMode::S)], [need(1, LockMode::X)]);
         let (beside, both) = ([need(1, LockMode::IX)], [need(2, LockMode::IX)]);

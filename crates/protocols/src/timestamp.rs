@@ -97,7 +97,7 @@ impl Stamp {
     }
 
     /// Removes the mark of a writer. `wrote`: something was installed, if only temporarily.
-    pub fn left(self, time: u64, wrote: bool) -> Stamp {
+    pub fn ended(self, time: u64, wrote: bool) -> Stamp {
         Stamp {
             writers: match self.writers {
                 EXCLUSIVE => 0,
@@ -180,15 +180,15 @@ impl Words {
     /// Requests all needs at a time. False: refused, and no mark remains.
     fn access<G: Safeguards>(&self, needs: &[Need], time: u64) -> bool {
         for (n, need) in needs.iter().enumerate() {
-            let ask = |word: u64| {
+            let mark = |word: u64| {
                 let stamp = Stamp::unpack(word);
                 Some(stamp.access::<G>(need.mode, time)?.pack())
             };
-            let asked = self
+            let marked = self
                 .word(need)
-                .fetch_update(Ordering::SeqCst, Ordering::Acquire, ask);
-            if asked.is_err() {
-                self.leave(needs.get(..n).unwrap_or_default(), time, false);
+                .fetch_update(Ordering::SeqCst, Ordering::Acquire, mark);
+            if marked.is_err() {
+                self.end(needs.get(..n).unwrap_or_default(), time, false);
                 return false;
             }
         }
@@ -203,12 +203,12 @@ impl Words {
     }
 
     /// Removes the marks.
-    fn leave(&self, needs: &[Need], time: u64, wrote: bool) {
+    fn end(&self, needs: &[Need], time: u64, wrote: bool) {
         for need in needs.iter().filter(|need| need.mode != LockMode::S) {
-            let leave = |word: u64| Some(Stamp::unpack(word).left(time, wrote).pack());
+            let end = |word: u64| Some(Stamp::unpack(word).ended(time, wrote).pack());
             let _ = self
                 .word(need)
-                .fetch_update(Ordering::AcqRel, Ordering::Relaxed, leave);
+                .fetch_update(Ordering::AcqRel, Ordering::Relaxed, end);
         }
     }
 }
@@ -279,11 +279,11 @@ fn run_until_timely<G: Safeguards, O: Observe>(
             } else {
                 member.rollback();
             }
-            words.leave(&worker.needs, time, true);
+            words.end(&worker.needs, time, true);
             if timely {
                 return result;
             }
-            observe.given_up(number);
+            observe.aborted(number);
         }
         worker.counts.aborts += 1;
         attempts += 1;
@@ -342,13 +342,13 @@ mod tests {
             if *mode == LockMode::S {
                 stamp
             } else {
-                stamp.left(*time, true)
+                stamp.ended(*time, true)
             }
         })
     }
 
     #[test]
-    fn who_comes_late_is_refused() {
+    fn late_accesses_are_refused() {
         let late = |steps: &[(LockMode, u64)], mode, time| after(steps).access::<Sound>(mode, time).is_none();
         assert!(late(&[(LockMode::X, 5)], LockMode::S, 4));
         assert!(!late(&[(LockMode::X, 5)], LockMode::S, 6));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dirty_is_refused_whatever_the_order() {
+    fn dirty_values_are_refused_in_every_order() {
         let dirty = Stamp::default().access::<Sound>(LockMode::X, 3).unwrap();
         for mode in [LockMode::S, LockMode::X] {
             assert_eq!(dirty.access::<Sound>(mode, 9), None);
@@ -376,14 +376,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_shows() {
+    fn an_undone_write_invalidates_reads() {
         let seen = Stamp::default().access::<Sound>(LockMode::S, 4).unwrap();
-        let taken_back = seen.access::<Sound>(LockMode::X, 6).unwrap().left(6, true);
+        let taken_back = seen.access::<Sound>(LockMode::X, 6).unwrap().ended(6, true);
         assert!(seen.still_readable(4) && !taken_back.still_readable(4));
         assert!(
             seen.access::<Sound>(LockMode::X, 6)
                 .unwrap()
-                .left(6, false)
+                .ended(6, false)
                 .still_readable(4)
         );
     }

@@ -6,7 +6,7 @@
 //!
 //! If nearly every transaction conflicts with an earlier one, planning finds no parallelism and costs a third
 //! of the execution time. After such a batch, the next ones therefore run in stream order, unplanned, and one
-//! in [`BATCHES_IN_LINE`] is planned again to detect that the stream has changed. The outcome is the same in
+//! in [`BATCHES_SERIAL`] is planned again to detect that the stream has changed. The outcome is the same in
 //! both cases.
 //!
 //! Source: Hobbes 3.3.3 (batch locking) with `weft_txn::waves` instead of refusal; DESIGN.md, Batches.
@@ -71,31 +71,31 @@ impl<G> Waves<G> {
 }
 
 /// Batches that run unplanned after one with hardly any parallelism.
-const BATCHES_IN_LINE: u32 = 15;
+const BATCHES_SERIAL: u32 = 15;
 /// A batch with fewer members per wave than this is serial.
 const MEMBERS_PER_WAVE: usize = 2;
 /// Smaller batches are not representative of the stream.
-const TELLING_MEMBERS: usize = 64;
+const REPRESENTATIVE_MEMBERS: usize = 64;
 
 /// Whether the stream has become serial.
 #[derive(Debug, Default)]
-struct Line {
+struct SerialPhase {
     /// The number of further batches that are not planned.
-    left: u32,
+    remaining: u32,
 }
 
-impl Line {
+impl SerialPhase {
     /// Updates the state after a planned batch.
-    fn learn(&mut self, plan: &WavePlan) {
+    fn update(&mut self, plan: &WavePlan) {
         let members = plan.members().len();
-        let is_line = members >= TELLING_MEMBERS && members < plan.ends().len() * MEMBERS_PER_WAVE;
-        self.left = if is_line { BATCHES_IN_LINE } else { 0 };
+        let is_serial = members >= REPRESENTATIVE_MEMBERS && members < plan.ends().len() * MEMBERS_PER_WAVE;
+        self.remaining = if is_serial { BATCHES_SERIAL } else { 0 };
     }
 
     /// Whether the next batch needs no plan. Counts it.
-    fn takes_next(&mut self) -> bool {
-        let takes = self.left > 0;
-        self.left = self.left.saturating_sub(1);
+    fn skips_planning(&mut self) -> bool {
+        let takes = self.remaining > 0;
+        self.remaining = self.remaining.saturating_sub(1);
         takes
     }
 }
@@ -141,7 +141,7 @@ impl WavePlan {
     }
 
     /// Places each job of a range in its own wave.
-    fn line_up(&mut self, range: Range<usize>) {
+    fn plan_serially(&mut self, range: Range<usize>) {
         self.arrangement.arrange(0..range.len() as u32);
         self.members.clear();
         self.members.extend(range);
@@ -151,9 +151,9 @@ impl WavePlan {
     fn arrange(&mut self) {
         self.arrangement.arrange(self.waves.iter().copied());
         let jobs = &self.jobs;
-        let by_place = self.arrangement.order().iter();
+        let by_wave = self.arrangement.order().iter();
         self.members.clear();
-        self.members.extend(by_place.filter_map(|index| jobs.get(*index)));
+        self.members.extend(by_wave.filter_map(|index| jobs.get(*index)));
     }
 
     /// Places the jobs of the group. A batch of at most [`WAVES_MAX`] jobs has enough waves for all.
@@ -241,8 +241,8 @@ impl BatchPlanner {
     }
 
     /// A batch in stream order, unplanned.
-    fn line_up(&mut self, range: Range<usize>) -> &WavePlan {
-        self.plan.line_up(range);
+    fn plan_serially(&mut self, range: Range<usize>) -> &WavePlan {
+        self.plan.plan_serially(range);
         &self.plan
     }
 }
@@ -262,19 +262,19 @@ impl<G: Safeguards> Protocol for Waves<G> {
         let mut planner = BatchPlanner::new(CoarseTables::of(jobs), self.lock_slots);
         let mut runner = MemberRunner::new(jobs, observe, self.execution, worker_count(workers));
         let mut planning = Duration::ZERO;
-        let mut line = Line::default();
+        let mut phase = SerialPhase::default();
         for range in self.batches(jobs.len()) {
             let planned = Instant::now();
             let catalog = store.catalog();
             let batch = range.clone();
-            let plan = if line.takes_next() {
-                planner.line_up(batch)
+            let plan = if phase.skips_planning() {
+                planner.plan_serially(batch)
             } else {
                 let plan = planner.plan::<G>(jobs, batch, &catalog, |n, error| {
                     report.failed += 1;
                     observe.answered(n, Err(&error));
                 });
-                line.learn(plan);
+                phase.update(plan);
                 plan
             };
             report.deferrals += plan.deferrals();
@@ -306,27 +306,27 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_followed_for_some_batches_and_then_looked_at_again() {
-        let mut line = Line::default();
-        assert!(!line.takes_next());
-        line.learn(&plan(1000, 500));
-        assert!(!line.takes_next(), "two may run side by side everywhere");
-        line.learn(&plan(TELLING_MEMBERS - 1, TELLING_MEMBERS as u32 - 1));
-        assert!(!line.takes_next(), "too few to tell");
-        line.learn(&plan(1000, 501));
-        for _ in 0..BATCHES_IN_LINE {
-            assert!(line.takes_next());
+    fn a_serial_stream_is_planned_again_after_some_batches() {
+        let mut phase = SerialPhase::default();
+        assert!(!phase.skips_planning());
+        phase.update(&plan(1000, 500));
+        assert!(!phase.skips_planning(), "two may run side by side everywhere");
+        phase.update(&plan(REPRESENTATIVE_MEMBERS - 1, REPRESENTATIVE_MEMBERS as u32 - 1));
+        assert!(!phase.skips_planning(), "too few to tell");
+        phase.update(&plan(1000, 501));
+        for _ in 0..BATCHES_SERIAL {
+            assert!(phase.skips_planning());
         }
-        assert!(!line.takes_next());
-        line.learn(&plan(1000, 1));
-        assert!(!line.takes_next());
+        assert!(!phase.skips_planning());
+        phase.update(&plan(1000, 1));
+        assert!(!phase.skips_planning());
     }
 
     #[test]
-    fn a_line_up_has_every_job_in_order_in_a_wave_of_its_own() {
-        let mut lined = plan(10, 2);
-        lined.line_up(5..9);
-        assert_eq!(lined.members(), [5, 6, 7, 8]);
-        assert_eq!(lined.ends(), [1, 2, 3, 4]);
+    fn a_serial_plan_has_one_wave_per_job_in_order() {
+        let mut serial = plan(10, 2);
+        serial.plan_serially(5..9);
+        assert_eq!(serial.members(), [5, 6, 7, 8]);
+        assert_eq!(serial.ends(), [1, 2, 3, 4]);
     }
 }

@@ -11,21 +11,21 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, PartitionMode};
 
-use crate::estimate::rows_given;
+use crate::estimate::rows_expected;
 
 /// A build side of at most this many rows is built by one thread; a larger one is partitioned among all.
 const TOGETHER_ROWS_MAX: u64 = 128 * 1024;
 
 /// Chooses which side of a hash join is built, and by how many threads.
 pub(crate) fn choose_build_sides(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    sided(plan).map(|(plan, _)| plan)
+    with_build_sides(plan).map(|(plan, _)| plan)
 }
 
 /// The plan with the build sides of its joins chosen, and its estimated rows.
-fn sided(plan: Arc<dyn ExecutionPlan>) -> Result<(Arc<dyn ExecutionPlan>, u64)> {
+fn with_build_sides(plan: Arc<dyn ExecutionPlan>) -> Result<(Arc<dyn ExecutionPlan>, u64)> {
     let (mut inputs, mut rows, mut changed) = (Vec::new(), Vec::new(), false);
     for child in plan.children() {
-        let (input, expected) = sided(Arc::clone(child))?;
+        let (input, expected) = with_build_sides(Arc::clone(child))?;
         changed |= !Arc::ptr_eq(&input, child);
         inputs.push(input);
         rows.push(expected);
@@ -37,14 +37,14 @@ fn sided(plan: Arc<dyn ExecutionPlan>) -> Result<(Arc<dyn ExecutionPlan>, u64)> 
         }
         false => plan,
     };
-    let given = rows_given(&plan, &rows);
+    let given = rows_expected(&plan, &rows);
     let [left, right] = rows[..] else {
         return Ok((plan, given));
     };
-    Ok((join_sided(plan, left, right)?, given))
+    Ok((with_build_side(plan, left, right)?, given))
 }
 
-fn join_sided(plan: Arc<dyn ExecutionPlan>, left: u64, right: u64) -> Result<Arc<dyn ExecutionPlan>> {
+fn with_build_side(plan: Arc<dyn ExecutionPlan>, left: u64, right: u64) -> Result<Arc<dyn ExecutionPlan>> {
     if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
         let free = *join.join_type() != JoinType::Inner && join.join_type().supports_swap();
         return if free && left > right {

@@ -33,16 +33,16 @@ use weft_types::{SqlError, SqlState, SqlType, Value, interrupt};
 use crate::errors::sql_error;
 use crate::estimate;
 use crate::fold;
-use crate::kept::{KeptPlan, KeptPlans, Lent, sizes};
+use crate::kept::{KeptPlan, KeptPlans, TakenPlan, sizes};
 use crate::key_range::RANGES_MAX;
 use crate::lower::{Environment, Lowering, final_projection, walk};
-use crate::once::Once;
 use crate::planner;
 use crate::scan::SourceExtension;
 use crate::session::{Execution, ExecutionContext};
 use crate::settings::QuerySettings;
 use crate::slice::{StopSignal, sliced};
 use crate::source::ReadSource;
+use crate::spool::Spool;
 use crate::stream::RowStream;
 
 /// Resource limits of an engine.
@@ -236,7 +236,7 @@ impl QueryEngine {
         let stop = StopSignal::new(settings.cancel.clone(), settings.deadline);
         let source = Arc::clone(&reading.source);
         let target = reading.target.clone();
-        let (operators, lent) = self.ready(query, reading, parameters, settings, &stop)?;
+        let (operators, taken) = self.ready(query, reading, parameters, settings, &stop)?;
         let plan = sliced(operators.plan, &stop).map_err(sql_error)?;
         let config = operators
             .state
@@ -266,7 +266,7 @@ impl QueryEngine {
             }
         };
         let columns: Arc<[Output]> = query.output.clone().into();
-        Ok(RowStream::new(columns, stream, handle, stop, lent))
+        Ok(RowStream::new(columns, stream, handle, stop, taken))
     }
 
     /// A stream of rows that are already computed.
@@ -292,7 +292,7 @@ impl QueryEngine {
         settings: &QuerySettings,
         stop: &Arc<StopSignal>,
     ) -> Result<Ready, SqlError> {
-        let lent = |plan: KeptPlan| Lent {
+        let taken = |plan: KeptPlan| TakenPlan {
             plan,
             query: Arc::clone(query),
             to: Arc::clone(&self.kept),
@@ -300,15 +300,15 @@ impl QueryEngine {
         let plain = reading.target.is_none() && reading.given.is_none();
         let source = Arc::clone(&reading.source);
         if plain && let Some(kept) = self.kept.take(query, source.as_ref()) {
-            stop.verdict(Instant::now())?;
+            stop.ensure_running(Instant::now())?;
             let execution = execution(query, parameters, settings)?;
             // Without parameters this was checked when the plan was made.
-            if parameters.is_empty() || !leaves_out(query, &execution, stop)? {
+            if parameters.is_empty() || !omits_parts(query, &execution, stop)? {
                 kept.context.begin(execution);
-                return Ok((kept.instance().map_err(sql_error)?, Some(lent(kept))));
+                return Ok((kept.instance().map_err(sql_error)?, Some(taken(kept))));
             }
             // The next execution can use it.
-            lent(kept).give_back();
+            taken(kept).put_back();
         }
         let planned = self.planned(query, reading, parameters, settings, stop)?;
         let PlannedQuery {
@@ -325,7 +325,7 @@ impl QueryEngine {
             context,
             tables: sizes(query, source.as_ref()),
         };
-        Ok((kept.instance().map_err(sql_error)?, Some(lent(kept))))
+        Ok((kept.instance().map_err(sql_error)?, Some(taken(kept))))
     }
 
     /// The number of plans that are kept for the next execution of their query.
@@ -353,7 +353,7 @@ impl QueryEngine {
             .indent(false)
             .to_string();
         let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
-        lines.extend(planned.onces.iter().flat_map(|once| once.described()));
+        lines.extend(planned.spools.iter().flat_map(|spool| spool.described()));
         Ok(lines)
     }
 
@@ -365,17 +365,17 @@ impl QueryEngine {
         settings: &QuerySettings,
         stop: &Arc<StopSignal>,
     ) -> Result<PlannedQuery, SqlError> {
-        stop.verdict(Instant::now())?;
+        stop.ensure_running(Instant::now())?;
         let execution = execution(query, parameters, settings)?;
         let size = walk::size(query);
         if size.depth > DEPTH_MAX || size.windows > WINDOWS_MAX {
             return Err(too_deep());
         }
-        let leaves_out = leaves_out(query, &execution, stop)?;
+        let omits_parts = omits_parts(query, &execution, stop)?;
         let is_small = size.depth <= SMALL_DEPTH
             && size.nodes <= SMALL_NODES
             && size.expression <= SMALL_EXPRESSION_NODES;
-        let repeats = is_small && !leaves_out && is_better_kept(query, reading.source.as_ref());
+        let repeats = is_small && !omits_parts && is_better_kept(query, reading.source.as_ref());
         let context = Arc::new(if repeats {
             ExecutionContext::repeating(execution)
         } else {
@@ -383,7 +383,7 @@ impl QueryEngine {
         });
         let planning = Planning {
             query: Arc::clone(query),
-            leaves_out,
+            omits_parts,
             reading,
             context,
             stop: Arc::clone(stop),
@@ -392,13 +392,13 @@ impl QueryEngine {
         };
         if is_small {
             let under = Arc::clone(stop);
-            return blocking::section(|| interrupt::under(under, || planning.plan()));
+            return blocking::section(|| interrupt::with(under, || planning.plan()));
         }
-        self.planned_aside(planning, stop)
+        self.plan_on_thread(planning, stop)
     }
 
     /// Plans on a separate thread; returns early when the statement is stopped.
-    fn planned_aside(&self, planning: Planning, stop: &Arc<StopSignal>) -> Result<PlannedQuery, SqlError> {
+    fn plan_on_thread(&self, planning: Planning, stop: &Arc<StopSignal>) -> Result<PlannedQuery, SqlError> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("weft-planning".to_owned())
@@ -406,7 +406,7 @@ impl QueryEngine {
         let spawned = thread.spawn(move || {
             // Sending fails if the receiver is gone: the plan is no longer needed.
             let under = Arc::clone(&planning.stop);
-            let _ = sender.send(interrupt::under(under, || planning.plan()));
+            let _ = sender.send(interrupt::with(under, || planning.plan()));
         });
         spawned
             .map_err(|error| SqlError::new(SqlState::SYSTEM_ERROR, format!("no planning thread: {error}")))?;
@@ -423,7 +423,7 @@ impl QueryEngine {
 }
 
 /// Operators to run, and the kept plan that they were copied from.
-type Ready = (Operators, Option<Lent>);
+type Ready = (Operators, Option<TakenPlan>);
 
 /// What a query's expressions depend on besides columns.
 fn execution(
@@ -448,9 +448,9 @@ pub(crate) fn has_parameters(query: &Query, parameters: &[Value]) -> Result<(), 
 }
 
 /// Whether this execution needs its own plan: see [`fold`].
-fn leaves_out(query: &Query, execution: &Execution, stop: &Arc<StopSignal>) -> Result<bool, SqlError> {
-    interrupt::under(Arc::<StopSignal>::clone(stop), || {
-        fold::leaves_out(query, &execution.context())
+fn omits_parts(query: &Query, execution: &Execution, stop: &Arc<StopSignal>) -> Result<bool, SqlError> {
+    interrupt::with(Arc::<StopSignal>::clone(stop), || {
+        fold::omits_parts(query, &execution.context())
     })
 }
 
@@ -489,14 +489,14 @@ struct PlannedQuery {
     /// It cannot be reused by another execution.
     only_now: bool,
     /// The plans within it that are computed once.
-    onces: Vec<Arc<Once>>,
+    spools: Vec<Arc<Spool>>,
 }
 
 /// The inputs of planning.
 struct Planning {
     query: Arc<Query>,
     /// Whether folding leaves out parts of the query: see [`fold`].
-    leaves_out: bool,
+    omits_parts: bool,
     reading: Reading,
     context: Arc<ExecutionContext>,
     stop: Arc<StopSignal>,
@@ -508,7 +508,7 @@ impl Planning {
     fn plan(self) -> Result<PlannedQuery, SqlError> {
         let reading = &self.reading;
         let execution = self.context.execution();
-        let query = match self.leaves_out {
+        let query = match self.omits_parts {
             true => &fold::folded(&self.query, &execution.context()),
             false => self.query.as_ref(),
         };
@@ -522,8 +522,8 @@ impl Planning {
         );
         let plan = lowering.lower(&query.relation, None)?;
         let plan = final_projection(plan, &query.output)?;
-        for once in &lowering.onces {
-            once.plan(|plan| {
+        for spool in &lowering.spools {
+            spool.plan(|plan| {
                 let operators = self.operators(plan)?;
                 let plan = operators.state.finished(operators.plan);
                 plan.and_then(|plan| sliced(plan, &self.stop)).map_err(sql_error)
@@ -533,7 +533,7 @@ impl Planning {
             operators: self.operators(plan)?,
             context: Arc::clone(&self.context),
             only_now: lowering.only_now,
-            onces: lowering.onces,
+            spools: lowering.spools,
         })
     }
 

@@ -68,7 +68,7 @@ fn expected(plan: &Arc<dyn ExecutionPlan>, keys: Option<u64>) -> Expected {
         read: sum.read.saturating_add(input.read),
     });
     if let Some(operator) = plan.downcast_ref::<OperatorExec>()
-        && operator.makes_rows()
+        && operator.multiplies_rows()
     {
         sum.rows = sum.rows.saturating_mul(UNKNOWN_ROWS);
         sum.read = sum.read.saturating_add(sum.rows);
@@ -80,7 +80,7 @@ fn expected(plan: &Arc<dyn ExecutionPlan>, keys: Option<u64>) -> Expected {
 }
 
 /// Rows that an operator is expected to return, given the rows of its inputs.
-pub(crate) fn rows_given(plan: &Arc<dyn ExecutionPlan>, inputs: &[u64]) -> u64 {
+pub(crate) fn rows_expected(plan: &Arc<dyn ExecutionPlan>, inputs: &[u64]) -> u64 {
     if let Some(scan) = plan.downcast_ref::<RelationScan>() {
         return scan.expected(None);
     }

@@ -15,11 +15,11 @@ use crate::lower::walk::{self, Part};
 ///
 /// # Errors
 /// Errors of parts that do not depend on a row.
-pub(crate) fn leaves_out(query: &Query, context: &Context<'_>) -> Result<bool, SqlError> {
+pub(crate) fn omits_parts(query: &Query, context: &Context<'_>) -> Result<bool, SqlError> {
     let mut outcome = Ok(false);
     for relation in relations(query) {
         walk::visit(relation, &mut |part| {
-            outcome = match (&outcome, leaves_out_of(part, context)) {
+            outcome = match (&outcome, omits_parts_of(part, context)) {
                 (Ok(before), Ok(now)) => Ok(*before || now),
                 (Ok(before), Err(error)) => unless_unused(query, part, context, error).map(|()| *before),
                 (Err(_), _) => return false,
@@ -31,8 +31,8 @@ pub(crate) fn leaves_out(query: &Query, context: &Context<'_>) -> Result<bool, S
 }
 
 /// Whether folding eliminates a part of an expression of this node, or its condition rejects every row.
-fn leaves_out_of(part: &Part<'_>, context: &Context<'_>) -> Result<bool, SqlError> {
-    let mut leaves_out = false;
+fn omits_parts_of(part: &Part<'_>, context: &Context<'_>) -> Result<bool, SqlError> {
+    let mut omits_parts = false;
     // Frame bounds are excluded: one that cannot be computed has a meaning of its own.
     for expr in part.exprs.iter().take(part.exprs.len() - part.bounds) {
         let is_condition = part
@@ -42,9 +42,9 @@ fn leaves_out_of(part: &Part<'_>, context: &Context<'_>) -> Result<bool, SqlErro
             continue;
         }
         let folded = fold(expr, context)?;
-        leaves_out |= folded.leaves_out || is_condition && is_never_true(&folded.expr);
+        omits_parts |= folded.omits_parts || is_condition && is_never_true(&folded.expr);
     }
-    Ok(leaves_out)
+    Ok(omits_parts)
 }
 
 /// The error of a node, unless only unused columns cause it: those are not computed.

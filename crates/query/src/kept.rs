@@ -129,15 +129,15 @@ fn address(query: &Arc<Query>) -> usize {
 }
 
 /// A plan that is returned when its execution ends.
-pub(crate) struct Lent {
+pub(crate) struct TakenPlan {
     pub(crate) plan: KeptPlan,
     pub(crate) query: Arc<Query>,
     pub(crate) to: Arc<KeptPlans>,
 }
 
-impl Lent {
+impl TakenPlan {
     /// Returns the plan. Its execution must have ended without an error, with nothing of it still running.
-    pub(crate) fn give_back(self) {
+    pub(crate) fn put_back(self) {
         self.to.put(&self.query, self.plan);
     }
 }

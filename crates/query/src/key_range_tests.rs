@@ -225,7 +225,7 @@ fn compare(column: usize, op: Operator, value: i64) -> Conjunct {
 
 /// Keyset pagination over two columns starts where the last page ended.
 #[test]
-fn a_page_begins_inside_its_first_value() {
+fn a_page_can_start_within_a_key_value() {
     let table = table(&[0, 1]);
     let page = Conjunct::Any(vec![
         compare(0, Operator::Gt, 1),
@@ -255,7 +255,7 @@ fn equalities_joined_by_or_are_points() {
 
 /// A join with one build row gives equal lower and upper bounds for each key.
 #[test]
-fn ends_that_meet_are_a_point() {
+fn equal_bounds_are_a_point() {
     let table = table(&[0, 1]);
     let least = compare(0, Operator::GtEq, 5);
     let greatest = compare(0, Operator::LtEq, 5);

@@ -21,11 +21,11 @@ use weft_types::{RowBuilder, SqlError, SqlState, SqlType, Value};
 use crate::arrays::ValueColumn;
 use crate::engine::{QueryEngine, Reading};
 use crate::errors::sql_error;
-use crate::listed::Listed;
 use crate::lower::Environment;
 use crate::settings::QuerySettings;
 use crate::source::{GivenRows, ReadSource, RowHandle};
 use crate::stream::RowStream;
+use crate::value_rows::ValueRows;
 
 /// One row to change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,7 +188,7 @@ impl QueryEngine {
             }
         }
         let mut values = vec![Value::Null; table.columns.len()];
-        if let Some(listed) = Listed::of(&query.rows) {
+        if let Some(listed) = ValueRows::of(&query.rows) {
             return listed.each(&query.rows, with, &mut |row| {
                 for (value, place) in values.iter_mut().zip(&places) {
                     let given = place.and_then(|position: usize| row.get_mut(position));

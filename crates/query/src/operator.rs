@@ -38,7 +38,7 @@ pub trait Operator: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Whether it may return many rows per input row.
-    fn makes_rows(&self) -> bool {
+    fn multiplies_rows(&self) -> bool {
         false
     }
 
@@ -219,8 +219,8 @@ impl OperatorExec {
 
 impl OperatorExec {
     /// Whether it may return many rows per input row.
-    pub(crate) fn makes_rows(&self) -> bool {
-        self.operator.makes_rows()
+    pub(crate) fn multiplies_rows(&self) -> bool {
+        self.operator.multiplies_rows()
     }
 }
 

@@ -78,12 +78,12 @@ pub fn physical(
     handle: &tokio::runtime::Handle,
     stop: &Arc<StopSignal>,
 ) -> Result<Arc<dyn ExecutionPlan>, SqlError> {
-    stop.verdict(Instant::now())?;
+    stop.ensure_running(Instant::now())?;
     let planner = DefaultPhysicalPlanner::with_extension_planners(extension_planners());
     let plan = handle
         .block_on(planner.create_physical_plan(plan, state))
         .map_err(sql_error)?;
-    stop.verdict(Instant::now())?;
+    stop.ensure_running(Instant::now())?;
     Ok(plan)
 }
 
@@ -103,7 +103,7 @@ impl OptimizerRule for Watch {
     }
 
     fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        self.stop.verdict(Instant::now()).map_err(external)?;
+        self.stop.ensure_running(Instant::now()).map_err(external)?;
         Ok(Transformed::no(plan))
     }
 }

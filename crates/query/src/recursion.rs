@@ -141,7 +141,7 @@ impl Operator for Recursion {
         "Recursion"
     }
 
-    fn makes_rows(&self) -> bool {
+    fn multiplies_rows(&self) -> bool {
         true
     }
 

@@ -115,7 +115,7 @@ impl Operator for SetReturning {
         "SetReturning"
     }
 
-    fn makes_rows(&self) -> bool {
+    fn multiplies_rows(&self) -> bool {
         true
     }
 
@@ -273,7 +273,7 @@ fn columns(call: &Call, input: &RecordBatch) -> std::result::Result<Vec<ValueCol
         for id in argument.inputs() {
             let array = input
                 .column_by_name(&field_name(*id))
-                .ok_or_else(|| SqlError::internal("an argument's column is not there"))?;
+                .ok_or_else(|| SqlError::internal("an argument's column is missing"))?;
             arrays.push(Arc::clone(array));
         }
         let array = argument.evaluate(&arrays, input.num_rows())?;
@@ -305,7 +305,7 @@ impl Output {
     fn end(&mut self, values: Vec<Value>) -> std::result::Result<(), SqlError> {
         if values.len() != self.columns.len() {
             return Err(SqlError::internal(
-                "a set-returning function gave a wrong number of columns",
+                "a set-returning function returned a wrong number of columns",
             ));
         }
         for (column, value) in self.columns.iter_mut().zip(values) {

@@ -10,7 +10,7 @@
 //!    wanted ([`StopSignal`]); this also ends tasks that aborting them would not reach;
 //! 2. yields to the scheduler when its task has run for a slice ([`SLICE`]) since it last yielded.
 //!
-//! Both happen between batches. Within a batch the operator runs under the signal ([`interrupt::under`]),
+//! Both happen between batches. Within a batch the operator runs under the signal ([`interrupt::with`]),
 //! which long computations check themselves. Apart from those, the work per batch must be short. This holds
 //! for all operators but joins: a batch of the probe side meets the whole build side. On that edge batches
 //! are cut into pieces ([`PieceSize`]), which start small and adapt to the time that the join needs for them.
@@ -93,9 +93,9 @@ impl StopSignal {
     }
 
     /// The error with which the execution must end, if any: 57014, or the statement's own.
-    pub fn verdict(&self, now: Instant) -> std::result::Result<(), SqlError> {
+    pub fn ensure_running(&self, now: Instant) -> std::result::Result<(), SqlError> {
         if let Some(statement) = &self.statement {
-            statement.verdict()?;
+            statement.check()?;
         }
         if self.abandoned.load(Ordering::Relaxed) || self.cancel.is_canceled() {
             return Err(canceled_by_user());
@@ -107,7 +107,7 @@ impl StopSignal {
     }
 
     fn check(&self, now: Instant) -> Result<()> {
-        self.verdict(now).map_err(external)
+        self.ensure_running(now).map_err(external)
     }
 
     /// Returns the result of `work`, or the error with which the execution must end, whichever comes first.
@@ -127,10 +127,10 @@ impl StopSignal {
         let mut cancelled = pin!(self.cancel.canceled());
         blocking::section(|| {
             loop {
-                // Registers for being woken; the verdict gives the reason to end.
+                // Registers for being woken; the check below gives the reason to end.
                 let _ = cancelled.as_mut().poll(&mut context);
                 let now = Instant::now();
-                self.verdict(now)?;
+                self.ensure_running(now)?;
                 if let Poll::Ready(outcome) = work.as_mut().poll(&mut context) {
                     return outcome;
                 }
@@ -144,8 +144,8 @@ impl StopSignal {
 }
 
 impl Interrupt for StopSignal {
-    fn verdict(&self) -> std::result::Result<(), SqlError> {
-        StopSignal::verdict(self, Instant::now())
+    fn check(&self) -> std::result::Result<(), SqlError> {
+        StopSignal::ensure_running(self, Instant::now())
     }
 }
 
@@ -375,7 +375,7 @@ impl Stream for SliceStream {
             return Poll::Ready(Some(Ok(this.cut(batch, now))));
         }
         let input = &mut this.input;
-        match interrupt::under(Arc::<StopSignal>::clone(&this.stop), || {
+        match interrupt::with(Arc::<StopSignal>::clone(&this.stop), || {
             input.poll_next_unpin(context)
         }) {
             Poll::Ready(Some(Ok(batch))) => Poll::Ready(Some(Ok(this.cut(batch, Instant::now())))),
@@ -433,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_follow_the_time_they_take() {
+    fn piece_sizes_follow_their_duration() {
         let start = Instant::now();
         let mut pieces = PieceSize::default();
         let mut step = |micros: u64| {
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_is_told_from_its_cause() {
+    fn the_error_of_a_stop_names_its_cause() {
         let now = Instant::now();
         let state = |stop: &StopSignal| stop.check(now).map_err(crate::errors::sql_error);
         let cancel = CancelSignal::default();

@@ -15,7 +15,7 @@ use weft_binder::relation::Output;
 use weft_types::{RowLayout, SqlError, SqlState, SqlType};
 
 use crate::errors::sql_error;
-use crate::kept::Lent;
+use crate::kept::TakenPlan;
 use crate::results::RowEncoder;
 use crate::slice::StopSignal;
 
@@ -26,7 +26,7 @@ pub struct RowStream {
     runtime: Handle,
     stop: Arc<StopSignal>,
     /// The running plan, if it is to be kept.
-    lent: Option<Lent>,
+    taken: Option<TakenPlan>,
 }
 
 impl RowStream {
@@ -35,14 +35,14 @@ impl RowStream {
         stream: SendableRecordBatchStream,
         runtime: Handle,
         stop: Arc<StopSignal>,
-        lent: Option<Lent>,
+        taken: Option<TakenPlan>,
     ) -> Self {
         RowStream {
             columns,
             stream: Some(stream),
             runtime,
             stop,
-            lent,
+            taken,
         }
     }
 
@@ -79,9 +79,9 @@ impl RowStream {
             self.end();
         }
         if matches!(outcome, Ok(None))
-            && let Some(lent) = self.lent.take()
+            && let Some(taken) = self.taken.take()
         {
-            lent.give_back();
+            taken.put_back();
         }
         outcome
     }

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_file_lets_its_user_in_and_goes_with_its_door() {
+    fn a_socket_file_admits_its_user_and_is_removed_with_its_listener() {
         let (dir, path) = place();
         let listener = Listener::local(dir.path(), 5433).unwrap();
         assert!(UnixStream::connect(&path).is_ok());
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_use_is_refused_and_a_dead_one_taken_over() {
+    fn a_file_in_use_is_refused_and_a_stale_one_replaced() {
         let (dir, path) = place();
         let listener = Listener::local(dir.path(), 5433).unwrap();
         let error = Listener::local(dir.path(), 5433).unwrap_err();

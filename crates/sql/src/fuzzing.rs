@@ -42,7 +42,7 @@ pub fn sql(data: &[u8]) {
     };
     let Some(store) = store() else { return };
     let catalog = store.catalog();
-    let _ = Normalized::default().read(text);
+    let _ = Normalized::default().normalize(text);
     printed(text);
     match split_and_parse(text) {
         Ok(statements) => {

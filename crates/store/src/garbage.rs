@@ -560,7 +560,7 @@ mod tests {
 
     /// The tombstone that a reader may just have come across waits; the slot does not.
     #[test]
-    fn a_removed_row_gives_its_slot_back() {
+    fn a_removed_row_releases_its_slot() {
         let store = one_row();
         write(&store, |member| member.remove(TABLE, SLOT).unwrap());
         store.collect_garbage(100);

@@ -581,7 +581,7 @@ mod tests {
 
     /// Lines that were outgrown between two steps of a plan, and slots that came after them, cost time only.
     #[test]
-    fn plans_outlive_what_they_have_seen() {
+    fn plans_stay_valid_after_changes() {
         let store = Store::new();
         let mut batch = store.begin_batch(BatchId(1));
         batch.apply_catalog(&CatalogOp::CreateTable(table())).unwrap();

@@ -366,7 +366,7 @@ impl TableLoader {
     /// The table, with its row count and all its structures.
     pub(crate) fn finish(mut self, loaded: Loaded, built: impl IntoIterator<Item = Structure>) -> TableData {
         for slots in std::mem::take(self.spare.get_mut()) {
-            self.data.core.slots.give_back(slots);
+            self.data.core.slots.put_back(slots);
         }
         self.data.core.linked(loaded.linked_bytes);
         self.data

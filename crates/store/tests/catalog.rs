@@ -320,7 +320,7 @@ fn procedure(id: u32, body: &str) -> ProcedureDef {
 }
 
 #[test]
-fn procedures_have_names_of_their_own() {
+fn procedures_have_a_separate_namespace() {
     let catalog = catalog();
     let next = catalog.next_object_id();
     let named = |id, name: &str| {
@@ -342,7 +342,7 @@ fn procedures_have_names_of_their_own() {
 }
 
 #[test]
-fn operations_and_catalogs_go_both_ways() {
+fn operations_and_catalogs_round_trip() {
     let mut catalog = catalog();
     for op in ops() {
         let mut bytes = Vec::new();

@@ -117,7 +117,7 @@ pub fn same_state(one: &Snapshot, other: &Snapshot) {
 }
 
 #[test]
-fn a_checkpoint_comes_back() {
+fn a_checkpoint_loads_back() {
     let disk = SimDisk::new(1);
     let store = filled(5_000);
     let changes = Changes::take(&store).unwrap();
@@ -189,7 +189,7 @@ fn written(rows: i64) -> SimDisk {
 }
 
 #[test]
-fn loading_tells_how_far_it_has_come() {
+fn loading_reports_its_progress() {
     let disk = written(5_000);
     let progress = Progress::default();
     open(&disk).unwrap().load(2, &progress).unwrap();
@@ -201,7 +201,7 @@ fn loading_tells_how_far_it_has_come() {
 /// Damage anywhere. Where it is in the notes, which come behind the items, all of these have been loaded:
 /// seven of eight that were inserted.
 #[test]
-fn loading_that_fails_has_told_how_far_it_had_come() {
+fn failed_loading_has_reported_its_progress() {
     let whole = written(200);
     let mut told = Vec::new();
     for path in files(&whole, "table-") {
@@ -222,7 +222,7 @@ fn loading_that_fails_has_told_how_far_it_had_come() {
 }
 
 #[test]
-fn the_empty_store_comes_back() {
+fn the_empty_store_loads_back() {
     let disk = SimDisk::new(1);
     same_state(&load(&disk).unwrap().snapshot(), &Store::new().snapshot());
     write(&mut open(&disk).unwrap(), &Store::new()).unwrap();
@@ -281,7 +281,7 @@ fn load_after(checkpoints: Checkpoints, disk: &SimDisk) -> Snapshot {
 }
 
 #[test]
-fn a_row_that_goes_while_its_checkpoint_is_written_goes_with_the_next() {
+fn a_row_removed_during_a_checkpoint_is_removed_by_the_next() {
     let disk = SimDisk::new(3);
     let store = filled(100);
     let mut checkpoints = open(&disk).unwrap();
@@ -301,7 +301,7 @@ fn a_row_that_goes_while_its_checkpoint_is_written_goes_with_the_next() {
 }
 
 #[test]
-fn tables_that_go_or_begin_anew_leave_nothing() {
+fn dropped_and_truncated_tables_leave_nothing() {
     let disk = SimDisk::new(4);
     let store = filled(300);
     let mut checkpoints = open(&disk).unwrap();
@@ -492,7 +492,7 @@ fn run_steps(steps: &[Step], disk: &SimDisk) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
     #[test]
-    fn what_is_loaded_is_what_was_there(steps in steps(), seed: u64) {
+    fn the_loaded_state_equals_the_written_state(steps in steps(), seed: u64) {
         run_steps(&steps, &SimDisk::new(seed));
     }
 }
@@ -545,7 +545,7 @@ fn every_flipped_bit_and_every_cut_is_an_error_or_harmless() {
 
 /// However long a row is, it lies in a table: loading reads all of it anyway.
 #[test]
-fn no_row_lies_apart() {
+fn no_row_is_misplaced() {
     let disk = SimDisk::new(3);
     let store = filled(24);
     let mut checkpoints = open(&disk).unwrap();
@@ -636,7 +636,7 @@ fn crash_while_writing(
 }
 
 #[test]
-fn power_cuts_leave_a_whole_checkpoint() {
+fn power_cuts_leave_a_complete_checkpoint() {
     cut_the_power(0..6, &tiny());
 }
 
@@ -699,7 +699,7 @@ fn every_sync_is_needed() {
 }
 
 #[test]
-fn nothing_foreign_is_taken_for_a_checkpoint() {
+fn foreign_files_are_not_read_as_checkpoints() {
     let disk = SimDisk::new(9);
     disk.create_dir_all(&folder()).unwrap();
     let name = "manifest-000000000001.lsm";

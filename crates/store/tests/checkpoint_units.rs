@@ -66,7 +66,7 @@ fn failing_units_leave_the_files_of_the_cpu() {
 }
 
 #[test]
-fn power_cuts_while_failing_units_merge_leave_a_whole_checkpoint() {
+fn power_cuts_while_failing_units_merge_leave_a_complete_checkpoint() {
     let units = failing();
     cut_the_power(0..1, &with(&units));
     assert!(units.stats().redone_after_failure() > 2, "{:?}", units.stats());

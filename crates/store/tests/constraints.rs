@@ -191,7 +191,7 @@ fn equal_keys_with_other_bytes_stay_found() {
 }
 
 #[test]
-fn slots_and_entries_are_used_again() {
+fn slots_and_entries_are_reused() {
     let store = fixture::store();
     let round = |number: i64| {
         fixture::member(&store, |member| {

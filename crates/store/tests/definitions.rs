@@ -86,7 +86,7 @@ fn an_index_appears_with_the_boundary() {
 }
 
 #[test]
-fn what_rows_forbid_changes_nothing() {
+fn definitions_that_rows_violate_change_nothing() {
     let store = with_rows();
     let id = next_index(&store);
     let digest = store.state_digest();
@@ -137,7 +137,7 @@ fn what_rows_forbid_changes_nothing() {
 }
 
 #[test]
-fn columns_come_and_go() {
+fn columns_are_added_and_dropped() {
     let store = with_rows();
     let before = store.snapshot();
     let row_id = before.get(NOTES, weft_store::SlotId(5)).unwrap().row_id;
@@ -205,7 +205,7 @@ fn columns_come_and_go() {
 }
 
 #[test]
-fn a_primary_key_moves() {
+fn a_primary_key_is_replaced() {
     let store = with_rows();
     let digest = fixture::batch(&store, |batch| {
         batch.apply_catalog(&CatalogOp::DropIndex(ITEMS_PKEY)).unwrap();
@@ -242,7 +242,7 @@ fn a_primary_key_moves() {
 }
 
 #[test]
-fn dropped_and_emptied_tables_leave_the_digest() {
+fn dropped_and_emptied_tables_are_removed_from_the_digest() {
     let store = with_rows();
     let before = store.snapshot();
     fixture::batch(&store, |batch| {
@@ -280,7 +280,7 @@ fn dropped_and_emptied_tables_leave_the_digest() {
 }
 
 #[test]
-fn an_aborted_batch_takes_its_definitions_back() {
+fn an_aborted_batch_undoes_its_definitions() {
     let store = with_rows();
     let (digest, catalog, bytes) = (
         store.state_digest(),
@@ -355,7 +355,7 @@ fn sequences_move_without_a_new_version() {
 /// An update that touches no index says so once and for all: whatever index comes later, nothing that an
 /// older version carried stays in it, and nothing that a newer one carries goes.
 #[test]
-fn updates_from_before_an_index_leave_it_alone() {
+fn updates_from_before_an_index_do_not_change_it() {
     let store = with_rows();
     let update = |body: &'static str, weight: f64| {
         fixture::member(&store, |member| {
@@ -399,7 +399,7 @@ fn updates_from_before_an_index_leave_it_alone() {
 /// A key that is taken back is no row's any more, though a version that was superseded before the index came
 /// had it: its entry goes, and whoever gets the slot next is found once.
 #[test]
-fn an_entry_is_taken_back_where_an_older_version_had_its_key() {
+fn an_entry_is_undone_where_an_older_version_had_its_key() {
     let store = Store::new();
     let columns = vec![
         ColumnDef::new("a", SqlType::Int8),

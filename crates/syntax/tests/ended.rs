@@ -14,7 +14,7 @@ struct EndsOnce {
 }
 
 impl Interrupt for EndsOnce {
-    fn verdict(&self) -> Result<(), SqlError> {
+    fn check(&self) -> Result<(), SqlError> {
         match self.looks.fetch_add(1, Relaxed) == self.at {
             true => Err(SqlError::new(SqlState::QUERY_CANCELED, "ended")),
             false => Ok(()),
@@ -29,7 +29,7 @@ fn ends_everywhere(sql: &str) {
             looks: AtomicUsize::new(0),
             at,
         });
-        let read = interrupt::under(ends.clone(), || {
+        let read = interrupt::with(ends.clone(), || {
             weft_syntax::split(sql)?;
             weft_syntax::with_statement(sql, |_| Ok(()))
         });

@@ -41,7 +41,7 @@ fn errors_name_the_token_and_its_place() {
 }
 
 #[test]
-fn operators_have_their_ranks() {
+fn operators_have_their_precedence() {
     for (sql, same) in [
         (
             "select 1 is distinct from 2 or true",

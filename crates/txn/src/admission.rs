@@ -56,7 +56,7 @@ pub(crate) struct Admitted {
 
 impl Admitted {
     /// How many programs were deferred: to a later wave, or behind a lock.
-    pub(crate) fn put_off(&self) -> u64 {
+    pub(crate) fn deferrals(&self) -> u64 {
         self.parked + self.waves.iter().filter(|wave| **wave > 0).count() as u64
     }
 }
@@ -158,7 +158,7 @@ impl Admission {
     }
 
     /// True if a program that conflicts with these requests has been parked for long.
-    pub(crate) fn starves(&self, requests: &[LockRequest]) -> bool {
+    pub(crate) fn would_starve(&self, requests: &[LockRequest]) -> bool {
         let conflicts = |wanted: &LockRequest| {
             requests
                 .iter()

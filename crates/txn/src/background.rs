@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checkpoint_hurries_as_the_log_grows() {
+    fn checkpoints_speed_up_as_the_log_grows() {
         let share = |logged| Pace::Background.share(logged, 1_000);
         assert!((share(0) - SHARE_MIN).abs() < 1e-9 && share(500) > share(100));
         assert!((share(1_000) - 1.0).abs() < 1e-9 && (share(u64::MAX) - 1.0).abs() < 1e-9);

@@ -34,7 +34,7 @@ impl CancelToken {
     }
 
     /// Ends the statement that runs under this token because its snapshot keeps too much in memory.
-    pub(crate) fn give_up_snapshot(&self) {
+    pub(crate) fn drop_snapshot(&self) {
         self.0.snapshot_lost.store(true, Ordering::Release);
     }
 
@@ -46,7 +46,7 @@ impl CancelToken {
     /// The error with which the statement under this token must stop now (57014; 72000 if its snapshot was
     /// given up).
     pub fn error(&self) -> Option<SqlError> {
-        self.0.verdict().err()
+        self.0.check().err()
     }
 
     /// What computations poll to see whether they should stop.
@@ -56,7 +56,7 @@ impl CancelToken {
 }
 
 impl Interrupt for CancelState {
-    fn verdict(&self) -> Result<(), SqlError> {
+    fn check(&self) -> Result<(), SqlError> {
         if self.snapshot_lost.load(Ordering::Acquire) {
             return Err(snapshot_too_old());
         }

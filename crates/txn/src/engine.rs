@@ -84,7 +84,7 @@ impl Shared {
         let mut time_slice = TimeSlice::default();
         // The requests may belong to anybody.
         let work = |sequencer: &mut Sequencer| {
-            interrupt::undisturbed(|| self.run_guarded(sequencer, &mut time_slice))
+            interrupt::masked(|| self.run_guarded(sequencer, &mut time_slice))
         };
         self.combiner.serve(work, || !self.queue.is_empty());
     }

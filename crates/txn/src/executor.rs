@@ -217,7 +217,7 @@ pub fn run_waves_into<S: AnswerSink>(
     let behind = wave_ends.first().copied().unwrap_or(0);
     let narrow = |waves: &[usize], start: usize, sinks: &mut [S]| {
         if let (Some(end), Some(sink)) = (waves.last(), sinks.first_mut()) {
-            run_alone(&context, execution, members, start..*end, (waves, behind), sink);
+            run_inline(&context, execution, members, start..*end, (waves, behind), sink);
         }
     };
     let (mut narrow_wave, mut narrow_start, mut start) = (0, 0, 0);
@@ -261,7 +261,7 @@ pub fn run_reads_into<S: AnswerSink>(
 ) {
     let context = SnapshotContext { view };
     match sinks {
-        [sink] => run_alone(&context, execution, members, 0..members.len(), ONE_WAVE, sink),
+        [sink] => run_inline(&context, execution, members, 0..members.len(), ONE_WAVE, sink),
         _ => run_shared(&context, execution, members, 0..members.len(), sinks),
     }
 }
@@ -286,7 +286,7 @@ const ONE_WAVE: (&[usize], usize) = (&[], usize::MAX);
 
 /// Runs a range of members on this thread. `wave_ends` holds where waves end within it, `behind` where wave 0
 /// of the batch ends.
-fn run_alone<G: group::ExecutionContext, S: AnswerSink>(
+fn run_inline<G: group::ExecutionContext, S: AnswerSink>(
     context: &G,
     execution: Execution,
     members: &[Work<'_>],
@@ -324,7 +324,7 @@ fn run_shared<G: group::ExecutionContext, S: AnswerSink>(
     workers::run(sinks.len(), &|worker| {
         if let Some(mut sink) = sinks.get(worker).map(Mutex::lock) {
             while let Some(morsel) = ranges.claim(worker) {
-                run_alone(context, execution, members, morsel, ONE_WAVE, &mut **sink);
+                run_inline(context, execution, members, morsel, ONE_WAVE, &mut **sink);
             }
         }
     });
@@ -484,7 +484,7 @@ mod tests {
 
     /// How many probes are under way at most decides when a group closes: those of a member go together.
     #[test]
-    fn a_group_has_as_many_probes_in_flight_as_it_may() {
+    fn a_group_keeps_the_allowed_number_of_probes_in_flight() {
         let store = Store::new();
         let batch = BatchId(1);
         let mut writer = store.begin_batch(batch);
@@ -514,7 +514,7 @@ mod tests {
                 result.unwrap();
                 answered += 1;
             };
-            run_alone(
+            run_inline(
                 &context,
                 execution,
                 &members,
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn every_member_is_claimed_once_whoever_comes() {
+    fn every_member_is_claimed_once_by_any_worker() {
         for (members, workers) in [(0, 1), (1, 2), (63, 2), (64, 3), (1000, 4)] {
             for only in 0..workers {
                 let ranges = MemberRanges::new(5..5 + members, workers);

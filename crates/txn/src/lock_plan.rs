@@ -102,7 +102,7 @@ impl LockPlan {
                 true => (LockMode::NL, AccessLock::Nothing),
                 false => access_lock_of(access, shape, number * LEVELS_MAX),
             };
-            plan.ask_for_table(access.table, mode);
+            plan.request_table(access.table, mode);
             plan.expected += match &access_lock {
                 AccessLock::Nothing => 0,
                 AccessLock::Value(_) => 1,
@@ -114,7 +114,7 @@ impl LockPlan {
         plan
     }
 
-    fn ask_for_table(&mut self, table: TableId, mode: LockMode) {
+    fn request_table(&mut self, table: TableId, mode: LockMode) {
         let resource = ResourceId::table(table);
         let asked = |request: &LockRequest| request.resource == resource && request.mode.covers(mode);
         if mode != LockMode::NL && !self.tables.iter().any(asked) {
@@ -416,7 +416,7 @@ mod tests {
     proptest! {
         /// Two accesses that meet in a row which one of them may change never share a wave.
         #[test]
-        fn who_meets_in_a_row_is_kept_apart(
+        fn accesses_to_the_same_row_conflict(
             (columns, one, other) in (1..=3usize).prop_flat_map(|n| (Just(n), touch(n), touch(n)))
         ) {
             let def = table(columns);
@@ -430,7 +430,7 @@ mod tests {
 
         /// A program of many accesses asks for what each of them alone asks for, and for nothing else.
         #[test]
-        fn accesses_together_ask_for_what_each_asks_for(
+        fn combined_accesses_request_the_locks_of_each(
             (columns, touches) in (1..=3usize)
                 .prop_flat_map(|n| (Just(n), prop::collection::vec(touch(n), 0..12)))
         ) {
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn who_locks_writes_only_asks_for_no_reads() {
+    fn write_only_locking_requests_no_read_locks() {
         let read = |row| Touched {
             lo: vec![1, 2],
             hi: vec![1, 2],
@@ -471,7 +471,7 @@ mod tests {
 
     /// A key with a NULL in it equals nothing, but others of its table may.
     #[test]
-    fn a_row_that_cannot_be_asks_for_no_more_than_its_table() {
+    fn an_impossible_row_requests_only_its_table_lock() {
         let def = table(1);
         let mut b = ProgramBuilder::new(CatalogVersion(1));
         b.table(&def);
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_of_different_prefixes_go_together() {
+    fn writers_of_different_prefixes_do_not_conflict() {
         let def = table(3);
         let range = |prefix: &[i32], write| Touched {
             lo: prefix.to_vec(),

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_and_what_holds_many_of_them_never_meet() {
+    fn row_resources_never_collide_with_range_resources() {
         for asked in [0, 64, 100, 1 << 16] {
             let slots = LockSlots::new(asked);
             let is_odd = |resource| {

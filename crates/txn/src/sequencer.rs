@@ -198,7 +198,7 @@ impl Sequencer {
         }
         // A transaction without locks waits if it would overtake a program that has been parked for long. One
         // that holds locks never waits for a program, so this cannot close a cycle.
-        if request.first && self.admission.starves(&request.requests) {
+        if request.first && self.admission.would_starve(&request.requests) {
             let waits = !request.no_wait;
             match waits {
                 true => self.held_back.push(request),
@@ -331,7 +331,7 @@ impl Sequencer {
             },
         );
         self.ending.clear();
-        shared.stats.deferrals.fetch_add(placed.put_off(), Relaxed);
+        shared.stats.deferrals.fetch_add(placed.deferrals(), Relaxed);
         Batch::new(commits, placed.programs, &placed.waves)
     }
 
@@ -456,7 +456,7 @@ fn run_members_or_panic(
         let mut apply = || ops.try_for_each(|op| writer.apply_catalog(op));
         // It is alone in its batch, which is undone if the statement ends here.
         match &commit.interrupt {
-            Some(interrupt) => interrupt::under(Arc::clone(interrupt), apply)?,
+            Some(interrupt) => interrupt::with(Arc::clone(interrupt), apply)?,
             None => apply()?,
         }
     }

@@ -145,7 +145,7 @@ impl Snapshots {
         if self.count.load(Relaxed) == 0 {
             return;
         }
-        let mut given_up = Vec::new();
+        let mut dropped = Vec::new();
         let mut all = self.held.lock();
         // Who came later keeps no more bytes than who came before.
         for (key, held) in all.iter() {
@@ -155,21 +155,21 @@ impl Snapshots {
                 Held::Running(_) => bytes > self.running_bytes_max,
             };
             match is_beyond {
-                true => given_up.push((*key, held.clone())),
+                true => dropped.push((*key, held.clone())),
                 false if matches!(held, Held::Kept(_)) => break,
                 false => {}
             }
         }
-        for (key, held) in &given_up {
+        for (key, held) in &dropped {
             all.remove(key);
             self.count.fetch_sub(1, Relaxed);
             // Under the lock: a statement that has left the list is not ended, nor the one after it.
             if let Held::Running(statement) = held {
-                statement.give_up_snapshot();
+                statement.drop_snapshot();
             }
         }
         drop(all);
-        for (_, held) in given_up {
+        for (_, held) in dropped {
             if let Held::Kept(kept) = held {
                 drop(kept.snapshot.lock().take());
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use weft_types::SqlState;
 
 #[test]
-fn the_first_answer_stands() {
+fn the_first_answer_is_final() {
     let cell = TicketCell::new();
     cell.fill(1);
     cell.fill(2);

@@ -467,7 +467,7 @@ impl Transaction {
         if requests.is_empty() {
             return Ok(());
         }
-        let pending = self.ask_for_locks(requests);
+        let pending = self.request_locks(requests);
         if !self.await_locks(&pending)? {
             self.pending = Some(pending);
             return Err(parked());
@@ -481,7 +481,7 @@ impl Transaction {
 
     /// Sends a lock request, unless it is the one that is already pending. The pending request of another
     /// parked statement that was never resumed is withdrawn.
-    fn ask_for_locks(&mut self, requests: LockRequests) -> PendingLocks {
+    fn request_locks(&mut self, requests: LockRequests) -> PendingLocks {
         match self.pending.take() {
             Some(pending) if pending.requests == requests => return pending,
             other => self.pending = other,

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hot_key_makes_a_wave_for_each_writer_and_one_for_readers_between() {
+    fn a_hot_key_makes_a_wave_per_writer_and_one_for_readers_between() {
         let mut waves = WavePlanner::new(1 << 12);
         let modes = [LockMode::X, LockMode::S, LockMode::S, LockMode::X, LockMode::S];
         let placed: Vec<u32> = modes
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_placed_first_stands_before_all_that_conflicts() {
+    fn earlier_programs_precede_conflicting_later_ones() {
         let mut waves = WavePlanner::new(64);
         waves.place_first(&[row(1, LockMode::X)]);
         waves.place_first(&[row(1, LockMode::S), row(2, LockMode::X)]);
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn members_stand_by_wave_and_as_placed_within() {
+    fn members_are_ordered_by_wave_and_then_by_placement() {
         let mut members = Arrangement::default();
         members.arrange([1, 0, 2, 0, 1].into_iter());
         assert_eq!(members.order(), [1, 3, 0, 4, 2]);

@@ -176,11 +176,11 @@ fn find(
         RowPosition::Located(locator) => writer.locate(table, locator)?,
         RowPosition::Own(ordinal) => own.get(*ordinal as usize).copied(),
     }
-    .ok_or_else(|| vanished(table))
+    .ok_or_else(|| missing_table(table))
 }
 
 /// A row that the transaction had locked is missing: the locks failed, which is a bug and not a user's error.
-fn vanished(table: TableId) -> SqlError {
+fn missing_table(table: TableId) -> SqlError {
     SqlError::new(
         SqlState::INTERNAL_ERROR,
         format!("a locked row of table {} is gone at commit", table.0),

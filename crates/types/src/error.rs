@@ -173,7 +173,7 @@ impl SqlState {
 
     /// Interns a possibly user-defined code ([`SqlState::is_code`]). A code without a name is kept for the
     /// rest of the process, so it must come from a definition, not from data, and must have been admitted
-    /// by [`SqlState::made_up`].
+    /// by [`SqlState::user_defined`].
     #[must_use]
     pub fn interned(code: &str) -> Option<Self> {
         Self::kept(code, usize::MAX)
@@ -182,7 +182,7 @@ impl SqlState {
     /// Like [`SqlState::interned`], for a code that may be new: also `None` if there are too many
     /// ([`OWN_STATES_MAX`]).
     #[must_use]
-    pub fn made_up(code: &str) -> Option<Self> {
+    pub fn user_defined(code: &str) -> Option<Self> {
         Self::kept(code, OWN_STATES_MAX)
     }
 
@@ -446,7 +446,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_that_users_think_up_are_kept_up_to_a_bound() {
+    fn user_defined_codes_are_kept_up_to_a_bound() {
         let mut kept = Kept(BTreeSet::new());
         let first = kept.keep("XY001", 2).unwrap();
         assert_eq!(kept.keep("XY002", 2), Some("XY002"));
@@ -454,9 +454,9 @@ mod tests {
         // An interned code is returned again and takes no more memory.
         assert!(std::ptr::eq(kept.keep("XY001", 2).unwrap(), first));
         assert_eq!(kept.0.len(), 2);
-        assert_eq!(SqlState::made_up("bad"), None);
-        assert_eq!(SqlState::made_up("23505"), Some(SqlState::UNIQUE_VIOLATION));
-        assert_eq!(SqlState::made_up("XY9ZZ"), SqlState::interned("XY9ZZ"));
+        assert_eq!(SqlState::user_defined("bad"), None);
+        assert_eq!(SqlState::user_defined("23505"), Some(SqlState::UNIQUE_VIOLATION));
+        assert_eq!(SqlState::user_defined("XY9ZZ"), SqlState::interned("XY9ZZ"));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Cancelling a statement during a computation.
 //!
 //! A statement is cancelled at its client's request or by a timeout. Waiting threads are woken; computing
-//! threads must poll: a thread works [`under`] the [`Interrupt`] of its statement, and long computations,
+//! threads must poll: a thread works [`with`] the [`Interrupt`] of its statement, and long computations,
 //! in this crate or above, call [`check`], or [`Pace`] inside loops. Nothing needs to be passed down, from
 //! the parser of a text to the digits of a quotient.
 //!
-//! Work that other statements depend on must not be cancelled by one of them: it runs [`undisturbed`].
+//! Work that other statements depend on must not be cancelled by one of them: it runs [`masked`].
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -19,7 +19,7 @@ pub trait Interrupt: Debug + Send + Sync {
     ///
     /// # Errors
     /// The cancellation error.
-    fn verdict(&self) -> Result<(), SqlError>;
+    fn check(&self) -> Result<(), SqlError>;
 }
 
 thread_local! {
@@ -36,13 +36,13 @@ impl Drop for Restore {
 }
 
 /// Runs `work`, which fails soon after `interrupt` is triggered.
-pub fn under<T>(interrupt: Arc<dyn Interrupt>, work: impl FnOnce() -> T) -> T {
+pub fn with<T>(interrupt: Arc<dyn Interrupt>, work: impl FnOnce() -> T) -> T {
     let _restore = Restore(CURRENT.replace(Some(interrupt)));
     work()
 }
 
 /// Runs `work` without cancellation.
-pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
+pub fn masked<T>(work: impl FnOnce() -> T) -> T {
     let _restore = Restore(CURRENT.replace(None));
     work()
 }
@@ -59,7 +59,7 @@ pub fn current() -> Option<Arc<dyn Interrupt>> {
 /// 57014 if the statement is cancelled.
 pub fn check() -> Result<(), SqlError> {
     CURRENT.with_borrow(|current| match current {
-        Some(interrupt) => interrupt.verdict(),
+        Some(interrupt) => interrupt.check(),
         None => Ok(()),
     })
 }
@@ -109,7 +109,7 @@ pub fn pieces(text: &str) -> impl Iterator<Item = Result<&str, SqlError>> {
 }
 
 /// Like [`pieces`], with the last piece first.
-pub fn pieces_from_behind(text: &str) -> impl Iterator<Item = Result<&str, SqlError>> {
+pub fn pieces_from_end(text: &str) -> impl Iterator<Item = Result<&str, SqlError>> {
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -175,7 +175,7 @@ mod tests {
     struct Stop(AtomicBool);
 
     impl Interrupt for Stop {
-        fn verdict(&self) -> Result<(), SqlError> {
+        fn check(&self) -> Result<(), SqlError> {
             match self.0.load(Ordering::Relaxed) {
                 true => Err(SqlError::new(SqlState::QUERY_CANCELED, "stop")),
                 false => Ok(()),
@@ -184,15 +184,15 @@ mod tests {
     }
 
     #[test]
-    fn work_ends_under_a_raised_signal_and_nowhere_else() {
+    fn only_work_under_a_triggered_interrupt_ends() {
         let stop = Arc::new(Stop::default());
         assert!(check().is_ok());
-        under(stop.clone(), || {
+        with(stop.clone(), || {
             assert!(check().is_ok());
             stop.0.store(true, Ordering::Relaxed);
             assert!(check().is_err());
-            assert!(undisturbed(check).is_ok());
-            assert!(under(Arc::new(Stop::default()), check).is_ok());
+            assert!(masked(check).is_ok());
+            assert!(with(Arc::new(Stop::default()), check).is_ok());
             let mut pace = Pace::default();
             assert!((0..UNITS_MAX - 1).all(|_| pace.step(1).is_ok()));
             assert!(pace.step(1).is_err());
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(whole.unwrap(), text);
         assert!(pieces(&text).all(|piece| piece.is_ok_and(|piece| piece.len() <= PIECE_BYTES)));
         assert_eq!(pieces("").count(), 0);
-        let mut behind: Vec<&str> = pieces_from_behind(&text).map(Result::unwrap).collect();
+        let mut behind: Vec<&str> = pieces_from_end(&text).map(Result::unwrap).collect();
         behind.reverse();
         assert_eq!(behind.concat(), text);
         for times in [0, 1, 2, 7, PIECE_BYTES, 3 * PIECE_BYTES + 1] {

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_and_spans_come_back() {
+    fn bytes_and_spans_read_back() {
         for (months, days, micros) in [
             (0, 0, 0),
             (-1, 2, -3),

@@ -107,7 +107,7 @@ impl KeyShuffle {
             return None;
         }
         // SAFETY: the row is as long as the invariant requires. Tested with shorter ones, like everything
-        // here, by `key_columns_are_the_general_way`.
+        // here, by `key_columns_encode_like_the_general_encoder`.
         let nulls = unsafe { row.as_ptr().add(self.nulls_at).cast::<[u8; WORD_BYTES]>().read() };
         (u64::from_le_bytes(nulls) & self.nulls == 0).then_some(Shuffled {
             shuffle: self,

@@ -29,7 +29,7 @@ const VARIABLE_CELL_BYTES: usize = 8;
 pub struct RowLayout {
     types: Box<[SqlType]>,
     cells: Box<[Cell]>,
-    /// The columns for which not all byte patterns are valid ([`is_any_right`]).
+    /// The columns for which not all byte patterns are valid ([`is_always_valid`]).
     checked: Box<[u32]>,
     /// The bytes before the heap in a row of NULLs.
     null_row: Box<[u8]>,
@@ -58,7 +58,7 @@ impl RowLayout {
                 ColumnKind::Variable => VARIABLE_CELL_BYTES,
             };
         }
-        let checked = types.iter().enumerate().filter(|(_, ty)| !is_any_right(ty));
+        let checked = types.iter().enumerate().filter(|(_, ty)| !is_always_valid(ty));
         let mut null_row = vec![0; offset];
         for (byte, columns) in null_row.iter_mut().zip(types.chunks(8)) {
             *byte = u8::MAX >> (8 - columns.len());
@@ -170,7 +170,7 @@ impl RowLayout {
                 place.copy_from_slice(bytes);
                 Ok(())
             }
-            _ => Err(misfit(value, ty)),
+            _ => Err(mismatch(value, ty)),
         }
     }
 
@@ -213,7 +213,7 @@ impl RowLayout {
                 ));
             }
             for (col, ty) in self.types.iter().enumerate() {
-                if !is_any_right(ty) || self.is_null(row, col) {
+                if !is_always_valid(ty) || self.is_null(row, col) {
                     self.validate_column(row, col, &mut heap_end)?;
                 }
             }
@@ -428,7 +428,7 @@ fn decode_nested(bytes: &[u8]) -> Result<Value, CodecError> {
 
 /// Whether all byte patterns of a cell of this type are valid.
 #[inline]
-fn is_any_right(ty: &SqlType) -> bool {
+fn is_always_valid(ty: &SqlType) -> bool {
     *ty != SqlType::Bool && matches!(ty.column_kind(), ColumnKind::Fixed(_))
 }
 
@@ -484,7 +484,7 @@ fn append_variable(value: &Value, heap: &mut Vec<u8>) {
     }
 }
 
-fn misfit(value: &Value, ty: Option<&SqlType>) -> SqlError {
+fn mismatch(value: &Value, ty: Option<&SqlType>) -> SqlError {
     let own = value.sql_type().map_or("null", |ty| ty.base_name());
     let ty = ty.map_or_else(|| "a column that does not exist".to_owned(), SqlType::name);
     SqlError::internal(format!("value of type {own} cannot be stored as {ty}"))
@@ -536,7 +536,7 @@ impl<'a> RowBuilder<'a> {
     pub fn set(&mut self, col: usize, value: &Value) -> Result<(), SqlError> {
         let ty = self.layout.types.get(col);
         if !ty.is_some_and(|ty| value.fits(ty)) {
-            return Err(misfit(value, ty));
+            return Err(mismatch(value, ty));
         }
         if value.is_null() {
             self.set_null(col);

@@ -9,12 +9,12 @@
 use crate::SqlError;
 use crate::interrupt::Pace;
 
-/// The positions of `part` in `text`, without overlaps, from left to right. An empty part has none.
+/// The positions of `needle` in `text`, without overlaps, from left to right. An empty needle has none.
 #[must_use]
-pub fn found<'t>(text: &'t [u8], part: &'t [u8]) -> Found<'t> {
-    Found {
+pub fn positions<'t>(text: &'t [u8], needle: &'t [u8]) -> Positions<'t> {
+    Positions {
         text,
-        part,
+        needle,
         cut: None,
         at: 0,
         pace: Pace::default(),
@@ -23,7 +23,7 @@ pub fn found<'t>(text: &'t [u8], part: &'t [u8]) -> Found<'t> {
 
 /// The pieces of `text` between occurrences of the nonempty `separator`.
 pub fn parts<'t>(text: &'t str, separator: &'t str) -> impl Iterator<Item = Result<&'t str, SqlError>> {
-    let mut places = found(text.as_bytes(), separator.as_bytes());
+    let mut places = positions(text.as_bytes(), separator.as_bytes());
     let mut from = Some(0);
     std::iter::from_fn(move || {
         let begin = from?;
@@ -58,69 +58,69 @@ struct Cut {
     bytes: u64,
 }
 
-/// The positions of a part.
+/// The positions of a needle.
 #[derive(Debug)]
-pub struct Found<'t> {
+pub struct Positions<'t> {
     text: &'t [u8],
-    part: &'t [u8],
+    needle: &'t [u8],
     /// Computed on first use.
     cut: Option<Cut>,
     at: usize,
     pace: Pace,
 }
 
-impl Found<'_> {
+impl Positions<'_> {
     fn find(&mut self) -> Result<Option<usize>, SqlError> {
-        let (text, part) = (self.text, self.part);
-        if part.is_empty() || part.len() > text.len() - self.at.min(text.len()) {
+        let (text, needle) = (self.text, self.needle);
+        if needle.is_empty() || needle.len() > text.len() - self.at.min(text.len()) {
             return Ok(None);
         }
         let cut = match self.cut {
             Some(cut) => cut,
-            None => *self.cut.insert(Cut::of(part, &mut self.pace)?),
+            None => *self.cut.insert(Cut::of(needle, &mut self.pace)?),
         };
         // The number of leading bytes that are known to match.
         let mut known = 0;
-        while let Some(window) = text.get(self.at..self.at + part.len()) {
+        while let Some(window) = text.get(self.at..self.at + needle.len()) {
             let is_there = window
                 .last()
                 .is_some_and(|last| cut.bytes >> (last & 63) & 1 == 1);
             if !is_there {
                 self.pace.step(1)?;
-                self.at += part.len();
+                self.at += needle.len();
                 known = 0;
                 continue;
             }
             let begin = cut.at.max(known);
             let fits = self.alike(begin, window)?;
-            if begin + fits < part.len() {
+            if begin + fits < needle.len() {
                 self.at += begin + fits + 1 - cut.at;
                 known = 0;
                 continue;
             }
-            let before = part.iter().zip(window).take(cut.at).skip(known);
+            let before = needle.iter().zip(window).take(cut.at).skip(known);
             self.pace.step(1 + cut.at.saturating_sub(known) / 8)?;
             if before.rev().all(|(a, b)| a == b) {
                 let at = self.at;
-                self.at += part.len();
+                self.at += needle.len();
                 return Ok(Some(at));
             }
             self.at += cut.period;
-            known = if cut.repeats { part.len() - cut.period } else { 0 };
+            known = if cut.repeats { needle.len() - cut.period } else { 0 };
         }
         Ok(None)
     }
 
     /// The number of matching bytes from `begin`.
     fn alike(&mut self, begin: usize, window: &[u8]) -> Result<usize, SqlError> {
-        let pairs = self.part.iter().zip(window).skip(begin);
+        let pairs = self.needle.iter().zip(window).skip(begin);
         let fits = pairs.take_while(|(a, b)| a == b).count();
         self.pace.step(1 + fits / 8)?;
         Ok(fits)
     }
 }
 
-impl Iterator for Found<'_> {
+impl Iterator for Positions<'_> {
     type Item = Result<usize, SqlError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -129,29 +129,30 @@ impl Iterator for Found<'_> {
 }
 
 impl Cut {
-    fn of(part: &[u8], pace: &mut Pace) -> Result<Cut, SqlError> {
-        let (one, other) = (largest_end(part, false, pace)?, largest_end(part, true, pace)?);
+    fn of(needle: &[u8], pace: &mut Pace) -> Result<Cut, SqlError> {
+        let one = largest_end(needle, false, pace)?;
+        let other = largest_end(needle, true, pace)?;
         let (at, period) = if one.0 > other.0 { one } else { other };
-        let repeats = part
+        let repeats = needle
             .get(period..period + at)
-            .is_some_and(|same| part.starts_with(same));
+            .is_some_and(|same| needle.starts_with(same));
         Ok(Cut {
             at,
             period: match repeats {
                 true => period,
-                false => at.max(part.len() - at) + 1,
+                false => at.max(needle.len() - at) + 1,
             },
             repeats,
-            bytes: part.iter().fold(0, |bytes, byte| bytes | 1 << (byte & 63)),
+            bytes: needle.iter().fold(0, |bytes, byte| bytes | 1 << (byte & 63)),
         })
     }
 }
 
-/// The start of the suffix of `part` that is the maximum in byte order, or in reversed order, and the
+/// The start of the suffix of `needle` that is the maximum in byte order, or in reversed order, and the
 /// period of that suffix.
-fn largest_end(part: &[u8], reversed: bool, pace: &mut Pace) -> Result<(usize, usize), SqlError> {
+fn largest_end(needle: &[u8], reversed: bool, pace: &mut Pace) -> Result<(usize, usize), SqlError> {
     let (mut left, mut right, mut offset, mut period) = (0, 1, 0, 1);
-    while let (Some(new), Some(old)) = (part.get(right + offset), part.get(left + offset)) {
+    while let (Some(new), Some(old)) = (needle.get(right + offset), needle.get(left + offset)) {
         pace.step(1)?;
         if new == old {
             offset += 1;
@@ -179,19 +180,19 @@ mod tests {
 
     use super::*;
 
-    fn places(text: &str, part: &str) -> Vec<usize> {
-        found(text.as_bytes(), part.as_bytes())
+    fn places(text: &str, needle: &str) -> Vec<usize> {
+        positions(text.as_bytes(), needle.as_bytes())
             .map(Result::unwrap)
             .collect()
     }
 
-    fn plainly(text: &str, part: &str) -> Vec<usize> {
-        text.match_indices(part).map(|(at, _)| at).collect()
+    fn plainly(text: &str, needle: &str) -> Vec<usize> {
+        text.match_indices(needle).map(|(at, _)| at).collect()
     }
 
     #[test]
-    fn parts_are_found_where_the_standard_library_finds_them() {
-        for (text, part) in [
+    fn needles_are_found_where_the_standard_library_finds_them() {
+        for (text, needle) in [
             ("", "a"),
             ("a", "a"),
             ("aaaaa", "aa"),
@@ -200,15 +201,15 @@ mod tests {
             ("abaabaabaab", "aabaab"),
             ("xyxyxyz", "xyz"),
         ] {
-            assert_eq!(places(text, part), plainly(text, part), "{part} in {text}");
-            let split: Vec<&str> = parts(text, part).map(Result::unwrap).collect();
-            assert_eq!(split, text.split(part).collect::<Vec<_>>(), "{part} in {text}");
+            assert_eq!(places(text, needle), plainly(text, needle), "{needle} in {text}");
+            let split: Vec<&str> = parts(text, needle).map(Result::unwrap).collect();
+            assert_eq!(split, text.split(needle).collect::<Vec<_>>(), "{needle}: {text}");
         }
         assert_eq!(places("abc", ""), Vec::<usize>::new());
     }
 
     #[test]
-    fn texts_that_are_nearly_alike_take_no_longer() {
+    fn nearly_equal_texts_take_no_longer() {
         let text = "a".repeat(2_000_000);
         assert!(places(&text, &("a".repeat(1_000_000) + "b")).is_empty());
         assert!(places(&text, &("b".to_owned() + &"a".repeat(1_000_000))).is_empty());
@@ -219,15 +220,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_part_of_few_letters_is_found(text in "[ab]{0,60}", part in "[ab]{1,9}") {
-            prop_assert_eq!(places(&text, &part), plainly(&text, &part));
+        fn every_needle_of_few_letters_is_found(text in "[ab]{0,60}", needle in "[ab]{1,9}") {
+            prop_assert_eq!(places(&text, &needle), plainly(&text, &needle));
         }
 
         #[test]
-        fn repeated_parts_are_found(one in "[abc]{1,4}", times in 1_usize..5, text in "[abc]{0,9}", more in 0_usize..9) {
-            let part = one.repeat(times);
+        fn repeated_needles_are_found(one in "[abc]{1,4}", times in 1_usize..5, text in "[abc]{0,9}", more in 0_usize..9) {
+            let needle = one.repeat(times);
             let text = one.repeat(more) + &text + &one.repeat(times + 1) + &text;
-            prop_assert_eq!(places(&text, &part), plainly(&text, &part));
+            prop_assert_eq!(places(&text, &needle), plainly(&text, &needle));
         }
     }
 }

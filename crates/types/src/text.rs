@@ -112,7 +112,7 @@ pub fn format_text(value: &Value, ty: &SqlType, out: &mut String) {
 /// Appends the text form of a value of the type, in UTC, without cancellation; nothing for NULL.
 pub fn format_text_ref(value: &ValueRef<'_>, ty: &SqlType, out: &mut String) {
     // Cancellation is the only possible error.
-    let _ = interrupt::undisturbed(|| format_text_in(value, ty, &TimeZone::UTC, out));
+    let _ = interrupt::masked(|| format_text_in(value, ty, &TimeZone::UTC, out));
 }
 
 /// Appends the text form of a value of the type; a `timestamptz` is shown in `zone`. Nothing for NULL.

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cache_is_bounded_in_bytes_and_tells_zones_apart() {
+    fn the_cache_is_bounded_in_bytes_and_distinguishes_zones() {
         let cache = PlanCache::new(1 << 20);
         let plan = Arc::new(Plan::Empty);
         let version = CatalogVersion::default();

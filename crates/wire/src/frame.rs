@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_whole_however_the_bytes_are_cut() {
+    fn frames_are_complete_however_the_bytes_are_split() {
         let bodies: Vec<Vec<u8>> = (0..200).map(|n| vec![n as u8; (n * n * 7) % 30_000]).collect();
         let stream: Vec<u8> = bodies.iter().flat_map(|body| message(b'd', body)).collect();
         for piece in [1, 2, 5, 4096, 100_000, usize::MAX] {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_nonsense_are_told_apart() {
+    fn limits_and_malformed_messages_are_distinguished() {
         let error = |bytes: &[u8]| FrameReader::new(bytes, 1 << 20).next_frame().unwrap_err();
         assert!(matches!(
             error(b"Q\x7f\xff\xff\xff"),
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_buffer_is_given_back() {
+    fn a_large_buffer_is_freed() {
         let mut stream = message(b'd', &vec![1; 1 << 20]);
         stream.extend_from_slice(&message(b'S', b""));
         let mut reader = FrameReader::new(

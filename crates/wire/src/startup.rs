@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_protocols_and_options_are_told() {
+    fn newer_protocols_and_options_are_reported() {
         let request = session(PROTOCOL + 2, &[("user", "postgres"), ("_pq_.x", "1")]);
         assert!(request.newer_protocol);
         assert_eq!(request.unknown_options, ["_pq_.x"]);

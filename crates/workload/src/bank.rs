@@ -110,7 +110,7 @@ impl TransferSource {
 
 /// The outcome of a transfer, as its client knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum Status {
     /// The commit was acknowledged.
     Acknowledged,
     /// An error was returned: it must not be in the ledger.
@@ -121,30 +121,34 @@ pub enum Fate {
 
 /// All transfers that clients sent, by id.
 #[derive(Debug, Clone, Default)]
-pub struct Memory {
-    sent: HashMap<i64, (Transfer, Fate)>,
+pub struct Journal {
+    sent: HashMap<i64, (Transfer, Status)>,
 }
 
-impl Memory {
-    /// Records a transfer's fate.
-    pub fn note(&mut self, transfer: Transfer, fate: Fate) {
-        self.sent.insert(transfer.id, (transfer, fate));
+impl Journal {
+    /// Records a transfer's status.
+    pub fn note(&mut self, transfer: Transfer, status: Status) {
+        self.sent.insert(transfer.id, (transfer, status));
     }
 
-    /// Merges another client's memory.
-    pub fn absorb(&mut self, other: Memory) {
+    /// Merges another client's journal.
+    pub fn absorb(&mut self, other: Journal) {
         self.sent.extend(other.sent);
     }
 
     /// Resolves every transfer in doubt by the current ledger: those present must stay, the others must
-    /// never appear. Call it after [`Memory::check`] has passed.
+    /// never appear. Call it after [`Journal::check`] has passed.
     pub fn settle(&mut self, ledger: &[Transfer]) {
         let there: HashSet<i64> = ledger.iter().map(|row| row.id).collect();
-        for (transfer, fate) in self.sent.values_mut().filter(|(_, fate)| *fate == Fate::InDoubt) {
-            *fate = if there.contains(&transfer.id) {
-                Fate::Acknowledged
+        for (transfer, status) in self
+            .sent
+            .values_mut()
+            .filter(|(_, status)| *status == Status::InDoubt)
+        {
+            *status = if there.contains(&transfer.id) {
+                Status::Acknowledged
             } else {
-                Fate::Refused
+                Status::Refused
             };
         }
     }
@@ -155,9 +159,9 @@ impl Memory {
     pub fn allow_lost_tail(&mut self, ledger: &[Transfer]) -> Result<(), String> {
         let there: HashSet<i64> = ledger.iter().map(|row| row.id).collect();
         let mut first_lost: HashMap<i64, i64> = HashMap::new();
-        for (transfer, fate) in self.sent.values_mut() {
-            if *fate == Fate::Acknowledged {
-                *fate = Fate::InDoubt;
+        for (transfer, status) in self.sent.values_mut() {
+            if *status == Status::Acknowledged {
+                *status = Status::InDoubt;
                 if !there.contains(&transfer.id) {
                     let lost = first_lost.entry(transfer.id >> 32).or_insert(transfer.id);
                     *lost = transfer.id.min(*lost);
@@ -174,12 +178,12 @@ impl Memory {
         Ok(())
     }
 
-    /// The number of transfers with this fate.
-    pub fn count(&self, fate: Fate) -> usize {
-        self.sent.values().filter(|(_, f)| *f == fate).count()
+    /// The number of transfers with this status.
+    pub fn count(&self, status: Status) -> usize {
+        self.sent.values().filter(|(_, f)| *f == status).count()
     }
 
-    /// Compares the ledger's rows and every account's balance with the memory. Returns how many transfers
+    /// Compares the ledger's rows and every account's balance with the journal. Returns how many transfers
     /// in doubt were found in the ledger, or every disagreement (at most ten).
     pub fn check(&self, ledger: &[Transfer], balances: &BTreeMap<i32, i64>) -> Result<usize, Vec<String>> {
         let mut wrong = Vec::new();
@@ -192,18 +196,18 @@ impl Memory {
             }
             match self.sent.get(&row.id) {
                 None => wrong.push(format!("transfer {} was never sent", row.id)),
-                Some((_, Fate::Refused)) => {
+                Some((_, Status::Refused)) => {
                     wrong.push(format!("transfer {} was refused and is there", row.id))
                 }
                 Some((sent, _)) if sent != row => wrong.push(format!("{sent:?} was sent, {row:?} is there")),
-                Some((_, Fate::InDoubt)) => resolved += 1,
-                Some((_, Fate::Acknowledged)) => {}
+                Some((_, Status::InDoubt)) => resolved += 1,
+                Some((_, Status::Acknowledged)) => {}
             }
             *expected.entry(row.from).or_insert(0) -= row.amount;
             *expected.entry(row.to).or_insert(0) += row.amount;
         }
-        for (transfer, fate) in self.sent.values() {
-            if *fate == Fate::Acknowledged && !seen.contains(&transfer.id) {
+        for (transfer, status) in self.sent.values() {
+            if *status == Status::Acknowledged && !seen.contains(&transfer.id) {
                 wrong.push(format!("transfer {} was acknowledged and is lost", transfer.id));
             }
         }
@@ -240,11 +244,11 @@ mod tests {
         amount: 5,
     };
 
-    fn memory(fate: Fate) -> Memory {
-        let mut memory = Memory::default();
-        memory.note(ONE, Fate::Acknowledged);
-        memory.note(TWO, fate);
-        memory
+    fn journal(status: Status) -> Journal {
+        let mut journal = Journal::default();
+        journal.note(ONE, Status::Acknowledged);
+        journal.note(TWO, status);
+        journal
     }
 
     fn balances(values: [i64; 3]) -> BTreeMap<i32, i64> {
@@ -254,53 +258,53 @@ mod tests {
     #[test]
     fn books_that_agree_pass() {
         assert_eq!(
-            memory(Fate::InDoubt).check(&[ONE, TWO], &balances([990, 1005, 1005])),
+            journal(Status::InDoubt).check(&[ONE, TWO], &balances([990, 1005, 1005])),
             Ok(1)
         );
         assert_eq!(
-            memory(Fate::InDoubt).check(&[ONE], &balances([990, 1010, 1000])),
+            journal(Status::InDoubt).check(&[ONE], &balances([990, 1010, 1000])),
             Ok(0)
         );
         assert_eq!(
-            memory(Fate::Refused).check(&[ONE], &balances([990, 1010, 1000])),
+            journal(Status::Refused).check(&[ONE], &balances([990, 1010, 1000])),
             Ok(0)
         );
     }
 
     #[test]
     fn every_kind_of_disagreement_is_found() {
-        let found = |fate, ledger: &[Transfer], values| {
-            memory(fate)
+        let found = |status, ledger: &[Transfer], values| {
+            journal(status)
                 .check(ledger, &balances(values))
                 .unwrap_err()
                 .join("; ")
         };
-        assert!(found(Fate::InDoubt, &[], [1000; 3]).contains("transfer 1 was acknowledged and is lost"));
-        assert!(found(Fate::Refused, &[ONE, TWO], [990, 1005, 1005]).contains("transfer 2 was refused"));
-        assert!(found(Fate::InDoubt, &[ONE, ONE], [980, 1020, 1000]).contains("twice"));
-        assert!(found(Fate::InDoubt, &[ONE], [980, 1020, 1000]).contains("account 1 should hold 990"));
+        assert!(found(Status::InDoubt, &[], [1000; 3]).contains("transfer 1 was acknowledged and is lost"));
+        assert!(found(Status::Refused, &[ONE, TWO], [990, 1005, 1005]).contains("transfer 2 was refused"));
+        assert!(found(Status::InDoubt, &[ONE, ONE], [980, 1020, 1000]).contains("twice"));
+        assert!(found(Status::InDoubt, &[ONE], [980, 1020, 1000]).contains("account 1 should hold 990"));
         let other = Transfer { amount: 11, ..ONE };
-        assert!(found(Fate::InDoubt, &[other], [989, 1011, 1000]).contains("was sent"));
+        assert!(found(Status::InDoubt, &[other], [989, 1011, 1000]).contains("was sent"));
         let foreign = Transfer { id: 9, ..ONE };
-        assert!(found(Fate::InDoubt, &[ONE, foreign], [980, 1020, 1000]).contains("never sent"));
+        assert!(found(Status::InDoubt, &[ONE, foreign], [980, 1020, 1000]).contains("never sent"));
     }
 
     #[test]
-    fn what_was_in_doubt_is_settled_once() {
-        let mut there = memory(Fate::InDoubt);
+    fn transfers_in_doubt_are_settled_once() {
+        let mut there = journal(Status::InDoubt);
         there.settle(&[ONE, TWO]);
         assert!(there.check(&[ONE], &balances([990, 1010, 1000])).is_err());
-        let mut gone = memory(Fate::InDoubt);
+        let mut gone = journal(Status::InDoubt);
         gone.settle(&[ONE]);
         assert!(gone.check(&[ONE, TWO], &balances([990, 1005, 1005])).is_err());
     }
 
     #[test]
     fn only_a_tail_may_be_lost_without_waiting_for_the_disk() {
-        assert_eq!(memory(Fate::Acknowledged).allow_lost_tail(&[ONE]), Ok(()));
-        assert_eq!(memory(Fate::Acknowledged).allow_lost_tail(&[]), Ok(()));
+        assert_eq!(journal(Status::Acknowledged).allow_lost_tail(&[ONE]), Ok(()));
+        assert_eq!(journal(Status::Acknowledged).allow_lost_tail(&[]), Ok(()));
         assert!(
-            memory(Fate::Acknowledged)
+            journal(Status::Acknowledged)
                 .allow_lost_tail(&[TWO])
                 .unwrap_err()
                 .contains("transfer 1 is lost")

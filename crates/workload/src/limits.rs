@@ -57,7 +57,7 @@ const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
 const WORD_BYTES: usize = size_of::<u64>();
 
 /// An index and the payloads that it refers to.
-pub struct ProbeGround {
+pub struct ProbeTable {
     index: Words,
     payloads: Words,
     record_count: u64,
@@ -98,7 +98,7 @@ struct InFlight {
     is_found: bool,
 }
 
-impl ProbeGround {
+impl ProbeTable {
     /// `record_count` records, rounded up to a power of two, of `payload_bytes` each, rounded up to whole
     /// lines. Uses 32 bytes of index per record. Errors: out of memory.
     pub fn new(record_count: usize, payload_bytes: usize, pages: Pages) -> io::Result<Self> {
@@ -121,7 +121,7 @@ impl ProbeGround {
                 *word = at as u64;
             }
         })?;
-        Ok(ProbeGround {
+        Ok(ProbeTable {
             index,
             payloads,
             record_count: records as u64,
@@ -210,14 +210,14 @@ impl ProbeGround {
     }
 
     #[inline(always)]
-    fn home(&self, key: u64) -> usize {
+    fn home_slot(&self, key: u64) -> usize {
         mix64(key) as usize & (self.index.len / 2 - 1)
     }
 
     /// The payload of a key. Every drawn key exists.
     #[inline(always)]
     fn find(&self, key: u64) -> usize {
-        let (words, mut slot) = (self.index.get(), self.home(key));
+        let (words, mut slot) = (self.index.get(), self.home_slot(key));
         loop {
             if words[slot * 2] == key {
                 return words[slot * 2 + 1] as usize;
@@ -259,7 +259,7 @@ impl ProbeGround {
         for _ in 0..probes.div_ceil(in_flight) {
             for (key, _) in group.iter_mut() {
                 *key = self.draw(keys);
-                self.prefetch_slot(self.home(*key));
+                self.prefetch_slot(self.home_slot(*key));
             }
             for (key, payload) in group.iter_mut() {
                 *payload = self.find(*key);
@@ -298,7 +298,7 @@ impl ProbeGround {
     #[inline(always)]
     fn begin(&self, keys: &mut Prng) -> InFlight {
         let key = self.draw(keys);
-        let place = self.home(key);
+        let place = self.home_slot(key);
         self.prefetch_slot(place);
         InFlight {
             key,
@@ -382,9 +382,9 @@ pub fn probe_rate(
     probes: usize,
     threads: usize,
 ) -> io::Result<f64> {
-    let mut ground = ProbeGround::new(record_count, payload_bytes, Pages::Huge)?;
-    ground.read_only(read_bytes);
-    Ok(ground.best_rate(probes, threads))
+    let mut table = ProbeTable::new(record_count, payload_bytes, Pages::Huge)?;
+    table.read_only(read_bytes);
+    Ok(table.best_rate(probes, threads))
 }
 
 #[cfg(test)]
@@ -393,21 +393,21 @@ mod tests {
 
     /// All access strategies read the same records, so the sums agree.
     #[test]
-    fn all_ways_read_the_same() {
+    fn all_access_kinds_read_the_same_rows() {
         for payload_bytes in [64, 1024] {
-            let ground = ProbeGround::new(1_000, payload_bytes, Pages::Ordinary).unwrap();
+            let table = ProbeTable::new(1_000, payload_bytes, Pages::Ordinary).unwrap();
             assert_eq!(
-                (ground.record_count(), ground.payload_bytes()),
+                (table.record_count(), table.payload_bytes()),
                 (1_024, payload_bytes)
             );
-            let sum = |access| ground.run(access, 960, &mut Prng::new(3));
+            let sum = |access| table.run(access, 960, &mut Prng::new(3));
             let plain = sum(Access::Plain);
             assert_eq!(sum(Access::Group(16)), plain);
             assert_eq!(sum(Access::Group(32)), plain);
             // A single state machine keeps the order; several draw more than they finish.
             assert_eq!(sum(Access::Amac(1)), plain);
             assert_ne!(sum(Access::Amac(24)), 0);
-            let mut part = ProbeGround::new(1_000, payload_bytes, Pages::Ordinary).unwrap();
+            let mut part = ProbeTable::new(1_000, payload_bytes, Pages::Ordinary).unwrap();
             part.read_only(1);
             let less = part.run(Access::Plain, 960, &mut Prng::new(3));
             assert_eq!(less == plain, payload_bytes == 64);
@@ -416,8 +416,8 @@ mod tests {
 
     #[test]
     fn every_record_is_found_once() {
-        let ground = ProbeGround::new(4_096, 64, Pages::Huge).unwrap();
-        let mut payloads: Vec<usize> = (1..=4_096).map(|key| ground.find(key)).collect();
+        let table = ProbeTable::new(4_096, 64, Pages::Huge).unwrap();
+        let mut payloads: Vec<usize> = (1..=4_096).map(|key| table.find(key)).collect();
         payloads.sort_unstable();
         assert_eq!(payloads, (0..4_096).collect::<Vec<_>>());
     }

@@ -1,8 +1,8 @@
 //! Lookups in the store's indexes, compared with the bare limit over as much memory: serial and
 //! interleaved, hash and ordered, reading nothing, one field or all of a record.
 //!
-//! One table of records of equal size, a hash index and an ordered index on its key, and a [`ProbeGround`]
-//! with as many payloads of the same length. The caller alternates between store and ground, so that both
+//! One table of records of equal size, a hash index and an ordered index on its key, and a [`ProbeTable`]
+//! with as many payloads of the same length. The caller alternates between the two, so that both
 //! see the same machine conditions. Keys are uniform. Rates are per second of the thread's processor time,
 //! as in [`crate::limits`], and include drawing and encoding the key. Source: BionicDB 5.4, which measures
 //! its indexes this way.
@@ -19,7 +19,7 @@ use weft_store::{
 };
 use weft_types::{RowLayout, SqlError, SqlType, Value, encode_key_value};
 
-use crate::limits::ProbeGround;
+use crate::limits::ProbeTable;
 
 const TABLE: TableId = TableId(FIRST_OBJECT_ID);
 const HASH: IndexId = IndexId(FIRST_OBJECT_ID + 1);
@@ -88,14 +88,14 @@ impl From<SqlError> for LookupError {
     }
 }
 
-/// The table, and the ground for the limit.
+/// The table, and the probe table for the limit.
 pub struct Lookups {
     store: Arc<Store>,
     layout: Arc<RowLayout>,
     record_count: u64,
     row_bytes: usize,
     load_rate: f64,
-    limit: ProbeGround,
+    limit: ProbeTable,
 }
 
 impl Lookups {
@@ -126,7 +126,7 @@ impl Lookups {
         batch.finish();
         store.publish(BatchId(1));
         let limit =
-            ProbeGround::new(record_count as usize, row.len(), Pages::Huge).map_err(LookupError::Memory)?;
+            ProbeTable::new(record_count as usize, row.len(), Pages::Huge).map_err(LookupError::Memory)?;
         Ok(Lookups {
             store,
             layout: Arc::clone(&def.layout),
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_reads_the_same() {
+    fn every_lookup_method_reads_the_same() {
         let mut lookups = Lookups::new(1_000, 1_024, true).unwrap();
         assert_eq!((lookups.record_count(), lookups.row_bytes()), (1_024, 1_098));
         let snapshot = lookups.store.snapshot();

@@ -53,7 +53,7 @@ impl Record {
     /// The same figure with a baseline of the same metric, given by name and value. Unchanged if there is
     /// none or its value is not positive and finite.
     #[must_use]
-    pub fn beside(mut self, baseline: Option<(&str, f64)>) -> Self {
+    pub fn versus(mut self, baseline: Option<(&str, f64)>) -> Self {
         if let Some((name, against)) = baseline
             && against > 0.0
             && against.is_finite()
@@ -119,7 +119,7 @@ pub fn records(bench: &str, case: &str, config: &str, all: &[Measured], baseline
             let base = base.filter(|base| base.name != measured.name);
             let against = base.map(|base| (base.name.as_str(), figure(base)));
             let record = Record::new(bench, &name, config, metric, figure(measured), unit);
-            records.push(record.beside(against));
+            records.push(record.versus(against));
         }
         records.extend(counter_records(bench, case, config, measured));
     }
@@ -250,16 +250,16 @@ mod tests {
 
     fn record(case: &str, metric: &str, value: f64, ratio: Option<f64>) -> Record {
         let against = ratio.map(|ratio| ("base", value / ratio));
-        Record::new("ycsb", case, "a \"b\"\n", metric, value, "1/s").beside(against)
+        Record::new("ycsb", case, "a \"b\"\n", metric, value, "1/s").versus(against)
     }
 
     #[test]
-    fn a_figure_is_compared_only_with_what_can_be_divided_by() {
+    fn figures_are_compared_only_with_positive_baselines() {
         for against in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let alone = Record::new("b", "c", "s", "m", 3.0, "1");
-            assert_eq!(alone.clone().beside(Some(("base", against))), alone, "{against}");
+            assert_eq!(alone.clone().versus(Some(("base", against))), alone, "{against}");
         }
-        let both = Record::new("b", "c", "s", "m", 3.0, "1").beside(Some(("base", 2.0)));
+        let both = Record::new("b", "c", "s", "m", 3.0, "1").versus(Some(("base", 2.0)));
         assert_eq!((both.baseline.as_deref(), both.ratio), (Some("base"), Some(1.5)));
     }
 
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_for_people() {
+    fn figures_are_readable() {
         let texts = [0.5, 12.34, 123.4, 9999.0, 12_345.0, 1.5e6].map(human);
         assert_eq!(texts, ["0.50", "12.3", "123", "9999", "12.3K", "1.50M"]);
     }

@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn scans_are_as_long_as_asked() {
+    fn scans_have_the_requested_length() {
         let lengths = |scan| {
             let shape = YcsbShape { scan, ..SHAPE };
             let mut source = YcsbSource::new(shape, Mix::E, 0.5, 5);
@@ -676,7 +676,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_accesses_are_remote_as_asked() {
+    fn the_requested_share_of_accesses_is_remote() {
         for (share_permille, wanted) in [(0, 0), (250, 4), (750, 12), (1000, 15)] {
             let shape = YcsbShape {
                 accesses: 16,
@@ -778,7 +778,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_plain_and_as_long_as_asked() {
+    fn text_is_plain_and_has_the_requested_length() {
         let mut random = Prng::new(5);
         for bytes in [0, 1, 7, 8, 100] {
             let text = text(&mut random, bytes);

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_says_nothing_fails() {
+    fn a_meaningless_name_fails() {
         for path in [
             "a/utils.rs",
             "a/helper/b.rs",

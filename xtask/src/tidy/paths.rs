@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_gone_fails() {
+    fn a_missing_path_fails() {
         assert_eq!(missing("`crates/gone/src/lib.rs` and `CHANGELOG.md`").len(), 1);
         assert_eq!(
             missing("[map](docs/gone.md) and [site](https://example.org/a)").len(),

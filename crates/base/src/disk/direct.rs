@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_refuses_says_so() {
+    fn a_disk_that_refuses_reports_it() {
         let disk = SimDisk::new(1);
         disk.create_dir_all(Path::new("/db")).unwrap();
         disk.refuse_direct();
@@ -455,7 +455,7 @@ mod tests {
     /// Power cuts at every write, cut and sync of a file: what was synced is whole, and a cut before that
     /// leaves a file whose bytes nobody may have believed.
     #[test]
-    fn what_was_synced_survives_every_power_cut() {
+    fn synced_data_survives_every_power_cut() {
         let bytes = bytes_of(3 * 4096 + 77);
         let mut outcomes = [0, 0];
         for cut in 1..12 {

@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_written_one_behind_the_other() {
+    fn parts_are_written_one_after_another() {
         let scratch = tempfile::tempdir().unwrap();
         let file = RealDisk
             .open(&scratch.path().join("a"), OpenMode::CreateNew)

@@ -229,7 +229,7 @@ impl Binder<'_> {
         let oid = match (operand.ty, &operand.expr.root().op) {
             (Some(ty), _) => ty.oid(),
             (None, Op::Parameter(number)) => {
-                self.parameters.leave_open(*number);
+                self.parameters.leave_untyped(*number);
                 UNKNOWN_OID
             }
             (None, _) => UNKNOWN_OID,

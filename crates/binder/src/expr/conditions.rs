@@ -33,7 +33,7 @@ impl Binder<'_> {
             // A parameter remains untyped: nothing can be inferred from IS NULL.
             let value = match (operand.ty, &operand.expr.root().op) {
                 (None, Op::Parameter(number)) => {
-                    self.parameters.leave_open(*number);
+                    self.parameters.leave_untyped(*number);
                     operand.expr
                 }
                 _ => self.parameters.settle(operand)?,

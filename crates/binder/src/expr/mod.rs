@@ -196,7 +196,7 @@ impl Binder<'_> {
             Ok(None) if is_default(idents) => {
                 let span = idents
                     .first()
-                    .map_or_else(crate::subquery::nowhere, |ident| ident.span);
+                    .map_or_else(crate::subquery::no_span, |ident| ident.span);
                 return Err(self.at(
                     crate::names::syntax_error("DEFAULT is not allowed in this context"),
                     span,

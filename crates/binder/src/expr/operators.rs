@@ -409,7 +409,7 @@ impl Binder<'_> {
             let arg = takes.get(place).or(takes.last());
             if let (None, Some(Arg::Any), Op::Parameter(number)) = (operand.ty, arg, &operand.expr.root().op)
             {
-                self.parameters.leave_open(*number);
+                self.parameters.leave_untyped(*number);
                 operand.ty = Some(operand.expr.ty());
             }
         }

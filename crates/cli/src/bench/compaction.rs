@@ -161,7 +161,7 @@ fn measure(
         let entries = mid(rates, |rate| rate.entries);
         let mut add = |metric: &str, unit: &str, value: f64, against: Option<f64>| {
             let record = Record::new("compaction", &case(name), &config, metric, value, unit);
-            found.push(record.beside(against.map(|against| ("cpu", against))));
+            found.push(record.versus(against.map(|against| ("cpu", against))));
         };
         add("throughput", "B/s", bytes, against);
         add("entries", "1/s", entries, None);

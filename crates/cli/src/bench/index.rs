@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &IndexArguments) -> Result<(), Failure> {
             for ((_, way_name), (rate, share)) in modes.iter().zip(medians) {
                 let case = format!("{index_name}, {read_name}, {way_name}");
                 let against = (way_name != SERIAL).then_some((SERIAL, serial));
-                found.push(record(&case, &config, "throughput", rate, "1/s").beside(against));
+                found.push(record(&case, &config, "throughput", rate, "1/s").versus(against));
                 found.push(record(&case, &config, "share_of_limit", share, "1"));
             }
         }

@@ -8,7 +8,7 @@
 use weft_base::memory::Pages;
 use weft_workload::Record;
 use weft_workload::driver::median;
-use weft_workload::limits::{Access, ProbeGround, chase_rate, sequential_rate};
+use weft_workload::limits::{Access, ProbeTable, chase_rate, sequential_rate};
 
 use super::print;
 use crate::arguments::LimitsArguments;
@@ -47,9 +47,9 @@ pub(crate) fn run(arguments: &LimitsArguments) -> Result<(), Failure> {
         (large, Pages::Huge),
         (large, Pages::Ordinary),
     ] {
-        let ground = ProbeGround::new(records, payload_bytes, pages).map_err(no_memory)?;
+        let table = ProbeTable::new(records, payload_bytes, pages).map_err(no_memory)?;
         for threads in &arguments.threads {
-            found.extend(probe_records(&ground, pages, probes, *threads, arguments.rounds));
+            found.extend(probe_records(&table, pages, probes, *threads, arguments.rounds));
         }
     }
     let bytes = records * large;
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &LimitsArguments) -> Result<(), Failure> {
 }
 
 fn probe_records(
-    ground: &ProbeGround,
+    table: &ProbeTable,
     pages: Pages,
     probes: usize,
     threads: usize,
@@ -87,25 +87,25 @@ fn probe_records(
             } else {
                 1
             };
-            rates.push(ground.rate(*access, (probes / share).max(1), threads));
+            rates.push(table.rate(*access, (probes / share).max(1), threads));
         }
     }
     let medians = rates.map(median);
     let best = medians.iter().copied().fold(0.0, f64::max);
-    let taken = if pages == Pages::Huge && !ground.is_huge() {
+    let taken = if pages == Pages::Huge && !table.is_huge() {
         "refused"
     } else {
         name(pages)
     };
     let config = format!(
         "records={} payload_bytes={} bytes={} pages={taken} threads={threads} probes={probes} rounds={rounds}",
-        ground.record_count(),
-        ground.payload_bytes(),
-        ground.size_bytes()
+        table.record_count(),
+        table.payload_bytes(),
+        table.size_bytes()
     );
     let mut found = Vec::new();
     for (access, rate) in WAYS.iter().zip(medians) {
-        let case = format!("probe and {} B, {}", ground.payload_bytes(), access.name());
+        let case = format!("probe and {} B, {}", table.payload_bytes(), access.name());
         let share = if best > 0.0 { rate / best } else { 0.0 };
         found.push(record(&case, &config, "throughput", rate, "1/s"));
         found.push(record(&case, &config, "share_of_limit", share, "1"));

@@ -93,7 +93,7 @@ fn measure(
         for (metric, value, unit) in figures {
             let record = Record::new("ycsb", &case, config, metric, value, unit);
             let is_time = metric == "locking_each" && manager != BASELINE;
-            records.push(record.beside(is_time.then_some((BASELINE.name(), baseline))));
+            records.push(record.versus(is_time.then_some((BASELINE.name(), baseline))));
         }
     }
     Ok(records)

@@ -281,8 +281,8 @@ impl<'a> Bench<'a> {
             let at = units.iter().position(|unit| unit.name() == name)?;
             Some((name.to_owned(), rounds.get(at)?))
         };
-        let rival = runs_of("rocksdb").or_else(|| runs_of("cpu"));
-        let calm = runs_of("off");
+        let peer = runs_of("rocksdb").or_else(|| runs_of("cpu"));
+        let idle = runs_of("off");
         let config = self.config();
         for (unit, runs) in units.iter().zip(rounds) {
             let name = format!("{} value={} {}", case.name(), self.value_bytes, unit.name());
@@ -291,16 +291,16 @@ impl<'a> Bench<'a> {
                     continue;
                 };
                 let against = match figure.against {
-                    Against::Nobody => None,
-                    Against::Rival => rival.as_ref(),
-                    // Another engine's calm run is not comparable with its own.
-                    Against::Calm if unit.name() == "rocksdb" => None,
-                    Against::Calm => calm.as_ref(),
+                    Baseline::None => None,
+                    Baseline::Peer => peer.as_ref(),
+                    // Another engine's run without compaction is not comparable with its own.
+                    Baseline::NoCompaction if unit.name() == "rocksdb" => None,
+                    Baseline::NoCompaction => idle.as_ref(),
                 };
                 let against = against.filter(|(name, _)| *name != unit.name());
                 let base = against.and_then(|(name, runs)| Some((name.as_str(), figure.median(runs)?)));
                 let record = Record::new("lsm", &name, &config, figure.metric, value, figure.unit);
-                tables.found.push(record.beside(base));
+                tables.found.push(record.versus(base));
             }
             if let Some(run) = runs.last() {
                 tables.add_series(&name, &config, run);
@@ -311,19 +311,19 @@ impl<'a> Bench<'a> {
 
 /// The baseline of a figure.
 #[derive(Clone, Copy)]
-enum Against {
-    Nobody,
+enum Baseline {
+    None,
     /// RocksDB, or else compaction on the CPU.
-    Rival,
+    Peer,
     /// Compaction off.
-    Calm,
+    NoCompaction,
 }
 
 /// A figure of a run; the median over the rounds is reported.
 struct Figure {
     metric: &'static str,
     unit: &'static str,
-    against: Against,
+    against: Baseline,
     of: fn(&CaseRun) -> Option<f64>,
 }
 
@@ -331,7 +331,7 @@ impl Figure {
     const fn new(
         metric: &'static str,
         unit: &'static str,
-        against: Against,
+        against: Baseline,
         of: fn(&CaseRun) -> Option<f64>,
     ) -> Figure {
         Figure {
@@ -350,25 +350,25 @@ impl Figure {
 }
 
 const FIGURES: [Figure; 9] = [
-    Figure::new("throughput", "1/s", Against::Rival, |run| Some(run.throughput())),
-    Figure::new("jitter", "1", Against::Calm, |run| Some(run.jitter())),
-    Figure::new("latency_p50", "us", Against::Rival, |run| {
+    Figure::new("throughput", "1/s", Baseline::Peer, |run| Some(run.throughput())),
+    Figure::new("jitter", "1", Baseline::NoCompaction, |run| Some(run.jitter())),
+    Figure::new("latency_p50", "us", Baseline::Peer, |run| {
         Some(percentile_us(run, 50.0))
     }),
-    Figure::new("latency_p999", "us", Against::Rival, |run| {
+    Figure::new("latency_p999", "us", Baseline::Peer, |run| {
         Some(percentile_us(run, 99.9))
     }),
-    Figure::new("debt_begin", "B", Against::Nobody, |run| {
+    Figure::new("debt_begin", "B", Baseline::None, |run| {
         Some(run.debt_bytes_begin as f64)
     }),
-    Figure::new("compaction_debt", "B", Against::Nobody, |run| {
+    Figure::new("compaction_debt", "B", Baseline::None, |run| {
         Some(run.debt_bytes_end() as f64)
     }),
-    Figure::new("waited_share", "1", Against::Nobody, |run| run.waited_share),
-    Figure::new("memory_max", "B", Against::Nobody, |run| {
+    Figure::new("waited_share", "1", Baseline::None, |run| run.waited_share),
+    Figure::new("memory_max", "B", Baseline::None, |run| {
         Some(run.memory_bytes_max as f64)
     }),
-    Figure::new("write_throughput", "1/s", Against::Rival, |run| run.writes_beside),
+    Figure::new("write_throughput", "1/s", Baseline::Peer, |run| run.writes_beside),
 ];
 
 fn percentile_us(run: &CaseRun, percentile: f64) -> f64 {

@@ -301,7 +301,7 @@ fn print_protocol(
     );
     let first = throughput.value;
     let against = baseline.as_ref().map(|(name, value)| (name.as_str(), *value));
-    let throughput = throughput.beside(against);
+    let throughput = throughput.versus(against);
     baseline.get_or_insert_with(|| (name.to_owned(), first));
     let planning =
         |report: &RunReport| report.planning.as_secs_f64() / report.elapsed.as_secs_f64().max(1e-9);

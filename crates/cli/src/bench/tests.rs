@@ -43,7 +43,7 @@ fn sizes_of_the_documents_run() {
 }
 
 #[test]
-fn a_share_of_accesses_is_remote_as_asked() {
+fn the_requested_remote_share_is_applied() {
     let words =
         "ycsb --workload c --records 400 --accesses 8 --theta 0 --protocol partitioned-by-owner,waves";
     bench(&format!("{words} --remote-share 0.75")).unwrap();
@@ -135,7 +135,7 @@ fn a_stalled_transaction_is_measured() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_arguments_are_refused() {
     for words in [
         "ycsb --protocol hope",
         "ycsb --workload g",

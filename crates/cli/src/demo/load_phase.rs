@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
-use weft_workload::bank::{ANALYSIS, FIRST_BALANCE, Memory, TransferSource};
+use weft_workload::bank::{ANALYSIS, FIRST_BALANCE, Journal, TransferSource};
 
 use crate::arguments::DemoArguments;
 use crate::bank_client::{self, ClientReport, Shared, Style};
@@ -31,7 +31,7 @@ pub(super) struct LoadPhase<'a> {
 /// The result of a phase.
 pub(super) struct PhaseResult {
     /// Everything that clients sent.
-    pub memory: Memory,
+    pub journal: Journal,
     /// Latencies by name.
     pub latency_ns: Vec<(&'static str, Histogram<u64>)>,
     /// Number of retried attempts.
@@ -124,7 +124,7 @@ impl PhaseThreads {
             self.shared.stop.store(true, Ordering::Relaxed);
         }
         let mut result = PhaseResult {
-            memory: Memory::default(),
+            journal: Journal::default(),
             latency_ns: Vec::new(),
             retries: 0,
             elapsed,
@@ -136,7 +136,7 @@ impl PhaseThreads {
                     if let (Expect::Alive, Some(reason)) = (expect, &report.ended_by) {
                         first_failure.get_or_insert(Failure::Check(format!("a transfer failed: {reason}")));
                     }
-                    result.memory.absorb(report.memory);
+                    result.journal.absorb(report.journal);
                     let name = match report.style {
                         Style::Message => "transfers as one message",
                         Style::Steps => "transfers in five round trips",

@@ -2,7 +2,7 @@
 
 use weft_types::{SqlError, SqlType, Value, ValueRef};
 
-use super::{entry, first, misfit};
+use super::{entry, first, mismatch};
 use crate::context::Context;
 use crate::table::{Accumulator, AggregateEntry, Arg};
 
@@ -63,7 +63,7 @@ impl Accumulator for Bits {
             (Value::Int2(a), ValueRef::Int2(b)) => Value::Int2(fold!(a, b)),
             (Value::Int4(a), ValueRef::Int4(b)) => Value::Int4(fold!(a, b)),
             (Value::Int8(a), ValueRef::Int8(b)) => Value::Int8(fold!(a, b)),
-            _ => return Err(misfit()),
+            _ => return Err(mismatch()),
         };
         Ok(())
     }

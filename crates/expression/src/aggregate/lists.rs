@@ -2,7 +2,7 @@
 
 use weft_types::{ArrayValue, SqlError, SqlState, SqlType, Value, ValueRef};
 
-use super::{bytes_of, entry, first, misfit, whole};
+use super::{bytes_of, entry, first, mismatch, whole};
 use crate::category::element_of;
 use crate::context::Context;
 use crate::table::{Accumulator, AggregateEntry, Arg, Returns};
@@ -50,18 +50,18 @@ const fn joined(
 }
 
 /// The accumulated result: text or bytes.
-trait Appended: Default + Clone + std::fmt::Debug + Send {
+trait Appendable: Default + Clone + std::fmt::Debug + Send {
     fn append(&mut self, value: &ValueRef<'_>) -> Result<(), SqlError>;
     fn into_value(self) -> Value;
     fn length(&self) -> usize;
 }
 
-impl Appended for String {
+impl Appendable for String {
     fn append(&mut self, value: &ValueRef<'_>) -> Result<(), SqlError> {
         match value {
             ValueRef::Null => {}
             ValueRef::Text(text) => self.push_str(text),
-            _ => return Err(misfit()),
+            _ => return Err(mismatch()),
         }
         Ok(())
     }
@@ -75,12 +75,12 @@ impl Appended for String {
     }
 }
 
-impl Appended for Vec<u8> {
+impl Appendable for Vec<u8> {
     fn append(&mut self, value: &ValueRef<'_>) -> Result<(), SqlError> {
         match value {
             ValueRef::Null => {}
             ValueRef::Bytea(bytes) => self.extend_from_slice(bytes),
-            _ => return Err(misfit()),
+            _ => return Err(mismatch()),
         }
         Ok(())
     }
@@ -97,10 +97,10 @@ impl Appended for Vec<u8> {
 #[derive(Debug, Default)]
 struct Joined<T>(Option<T>);
 
-impl<T: Appended> Accumulator for Joined<T> {
+impl<T: Appendable> Accumulator for Joined<T> {
     fn update(&mut self, _: &Context<'_>, arguments: &[ValueRef<'_>]) -> Result<(), SqlError> {
         let [value, separator] = arguments else {
-            return Err(misfit());
+            return Err(mismatch());
         };
         if value.is_null() {
             return Ok(());
@@ -144,7 +144,7 @@ struct Items {
     bytes: usize,
 }
 
-fn mismatch(message: &str) -> SqlError {
+fn bad_array(message: &str) -> SqlError {
     SqlError::new(SqlState::ARRAY_SUBSCRIPT_ERROR, message)
 }
 
@@ -163,12 +163,12 @@ impl Accumulator for Items {
             return Err(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message));
         };
         if array.items.is_empty() {
-            return Err(mismatch("cannot accumulate empty arrays"));
+            return Err(bad_array("cannot accumulate empty arrays"));
         }
         if self.rows == 0 {
             self.dimensions.clone_from(&array.dimensions);
         } else if self.dimensions != array.dimensions {
-            return Err(mismatch("cannot accumulate arrays of different dimensionality"));
+            return Err(bad_array("cannot accumulate arrays of different dimensionality"));
         }
         self.bytes += array.items.iter().map(bytes_of).sum::<usize>();
         self.items.extend(array.items.iter().cloned());
@@ -190,7 +190,7 @@ impl Accumulator for Items {
         }
         let mut array = ArrayValue::of_items(self.element, self.items.clone());
         if self.nested {
-            let rows = i32::try_from(self.rows).map_err(|_| misfit())?;
+            let rows = i32::try_from(self.rows).map_err(|_| mismatch())?;
             array.dimensions = vec![(rows, 1)];
             array.dimensions.extend(self.dimensions.iter().copied());
         }

@@ -56,19 +56,19 @@ const fn entry(
 
 /// The error of a call with arguments of other types, which binding rules out.
 #[cold]
-fn misfit() -> SqlError {
+fn mismatch() -> SqlError {
     SqlError::internal("an aggregate was computed over values of other types")
 }
 
 fn first<'a, 'v>(arguments: &'a [ValueRef<'v>]) -> Result<&'a ValueRef<'v>, SqlError> {
-    arguments.first().ok_or_else(misfit)
+    arguments.first().ok_or_else(mismatch)
 }
 
 fn float(arguments: &[ValueRef<'_>], number: usize) -> Result<f64, SqlError> {
     match arguments.get(number) {
         Some(ValueRef::Float8(value)) => Ok(*value),
         Some(ValueRef::Float4(value)) => Ok(f64::from(*value)),
-        _ => Err(misfit()),
+        _ => Err(mismatch()),
     }
 }
 
@@ -77,7 +77,7 @@ fn integer(arguments: &[ValueRef<'_>], number: usize) -> Result<i64, SqlError> {
         Some(ValueRef::Int2(value)) => Ok(i64::from(*value)),
         Some(ValueRef::Int4(value)) => Ok(i64::from(*value)),
         Some(ValueRef::Int8(value)) => Ok(*value),
-        _ => Err(misfit()),
+        _ => Err(mismatch()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use weft_types::{SqlError, SqlState, SqlType, Value, ValueRef};
 
-use super::{bytes_of, entry, float, misfit, whole};
+use super::{bytes_of, entry, float, mismatch, whole};
 use crate::context::Context;
 use crate::evaluate::arrays::same_item;
 use crate::table::{Accumulator, AggregateEntry, Arg, Returns};
@@ -93,7 +93,7 @@ impl Sorted {
         let place = self.fraction * last as f64;
         let at = |place: f64| match self.values.get(place as usize) {
             Some(Value::Float8(value)) => Ok(*value),
-            _ => Err(misfit()),
+            _ => Err(mismatch()),
         };
         let (low, high) = (at(place.floor())?, at(place.ceil())?);
         if place.floor() == place.ceil() {
@@ -105,7 +105,7 @@ impl Sorted {
 
 impl Accumulator for Sorted {
     fn update(&mut self, _: &Context<'_>, arguments: &[ValueRef<'_>]) -> Result<(), SqlError> {
-        let (value, direct) = arguments.split_last().ok_or_else(misfit)?;
+        let (value, direct) = arguments.split_last().ok_or_else(mismatch)?;
         if self.values.is_empty() && !matches!(self.finish, Finish::Mode) {
             self.fraction = float(direct, 0)?;
             if !(0.0..=1.0).contains(&self.fraction) {

@@ -6,7 +6,7 @@ use weft_types::{SqlError, SqlType, Value, ValueRef};
 use weft_types::range::float_overflow as overflow;
 
 use super::sums::Count;
-use super::{entry, float, misfit};
+use super::{entry, float, mismatch};
 use crate::context::Context;
 use crate::table::{Accumulator, AggregateEntry, Arg};
 
@@ -154,7 +154,7 @@ impl Accumulator for Pairs {
 
     fn merge(&mut self, _: &Context<'_>, state: &[ValueRef<'_>]) -> Result<(), SqlError> {
         if state.len() != STATE.len() {
-            return Err(misfit());
+            return Err(mismatch());
         }
         self.sums.merge(&Sums {
             n: float(state, 0)?,

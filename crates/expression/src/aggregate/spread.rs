@@ -6,7 +6,7 @@ use weft_types::{Numeric, SqlError, SqlType, Value, ValueRef};
 use weft_types::range::float_overflow as overflow;
 
 use super::sums::DecimalSum;
-use super::{entry, first, float, integer, misfit};
+use super::{entry, first, float, integer, mismatch};
 use crate::context::Context;
 use crate::table::{Accumulator, AggregateEntry, Arg};
 
@@ -82,7 +82,7 @@ impl Accumulator for Exact {
 
     fn merge(&mut self, _: &Context<'_>, state: &[ValueRef<'_>]) -> Result<(), SqlError> {
         let [ValueRef::Numeric(sum), ValueRef::Numeric(squares), _] = state else {
-            return Err(misfit());
+            return Err(mismatch());
         };
         self.count += integer(state, 2)?;
         self.squares.add(squares)?;

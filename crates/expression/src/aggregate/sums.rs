@@ -3,7 +3,7 @@
 use weft_types::range::{float_overflow as overflow, out_of_range};
 use weft_types::{Interval, Numeric, SqlError, SqlState, SqlType, Value, ValueRef};
 
-use super::{entry, first, float, integer, misfit};
+use super::{entry, first, float, integer, mismatch};
 use crate::context::Context;
 use crate::table::{Accumulator, AggregateEntry, Arg};
 
@@ -147,7 +147,7 @@ struct SumIntegers {
 
 impl SumIntegers {
     fn sum(&self) -> Result<Numeric, SqlError> {
-        Numeric::from_i128(self.sum, 0).ok_or_else(misfit)
+        Numeric::from_i128(self.sum, 0).ok_or_else(mismatch)
     }
 }
 
@@ -160,7 +160,7 @@ impl Accumulator for SumIntegers {
 
     fn merge(&mut self, _: &Context<'_>, state: &[ValueRef<'_>]) -> Result<(), SqlError> {
         let ValueRef::Numeric(sum) = first(state)? else {
-            return Err(misfit());
+            return Err(mismatch());
         };
         self.sum += sum.to_i128(0)?;
         self.count += integer(state, 1)?;
@@ -221,7 +221,7 @@ impl DecimalSum {
     pub fn total(&self) -> Result<Numeric, SqlError> {
         match Numeric::from_i128(self.near, self.scale) {
             Some(near) => self.far.add(&near),
-            None => Err(misfit()),
+            None => Err(mismatch()),
         }
     }
 }
@@ -236,7 +236,7 @@ struct SumNumerics {
 impl Accumulator for SumNumerics {
     fn update(&mut self, _: &Context<'_>, arguments: &[ValueRef<'_>]) -> Result<(), SqlError> {
         let ValueRef::Numeric(value) = first(arguments)? else {
-            return Err(misfit());
+            return Err(mismatch());
         };
         self.count += 1;
         self.sum.add(value)
@@ -244,7 +244,7 @@ impl Accumulator for SumNumerics {
 
     fn merge(&mut self, _: &Context<'_>, state: &[ValueRef<'_>]) -> Result<(), SqlError> {
         let ValueRef::Numeric(sum) = first(state)? else {
-            return Err(misfit());
+            return Err(mismatch());
         };
         self.count += integer(state, 1)?;
         self.sum.add(sum)
@@ -270,7 +270,7 @@ struct SumFloat4(Option<f32>);
 impl Accumulator for SumFloat4 {
     fn update(&mut self, _: &Context<'_>, arguments: &[ValueRef<'_>]) -> Result<(), SqlError> {
         let ValueRef::Float4(value) = *first(arguments)? else {
-            return Err(misfit());
+            return Err(mismatch());
         };
         let sum = match self.0 {
             Some(sum) => sum + value,
@@ -405,7 +405,7 @@ fn divide(span: Interval, by: f64) -> Result<Interval, SqlError> {
 impl Accumulator for SumIntervals {
     fn update(&mut self, _: &Context<'_>, arguments: &[ValueRef<'_>]) -> Result<(), SqlError> {
         let ValueRef::Interval(value) = first(arguments)? else {
-            return Err(misfit());
+            return Err(mismatch());
         };
         self.months += i64::from(value.months);
         self.days += i64::from(value.days);
@@ -416,7 +416,7 @@ impl Accumulator for SumIntervals {
 
     fn merge(&mut self, _: &Context<'_>, state: &[ValueRef<'_>]) -> Result<(), SqlError> {
         let Some(ValueRef::Numeric(micros)) = state.get(2) else {
-            return Err(misfit());
+            return Err(mismatch());
         };
         self.months += integer(state, 0)?;
         self.days += integer(state, 1)?;
@@ -426,7 +426,7 @@ impl Accumulator for SumIntervals {
     }
 
     fn state(&mut self) -> Result<Vec<Value>, SqlError> {
-        let micros = Numeric::from_i128(self.micros, 0).ok_or_else(misfit)?;
+        let micros = Numeric::from_i128(self.micros, 0).ok_or_else(mismatch)?;
         Ok(vec![
             Value::Int8(self.months),
             Value::Int8(self.days),

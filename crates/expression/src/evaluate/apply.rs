@@ -47,7 +47,7 @@ fn computed(
     Ok(match op {
         Op::Constant(value) => value.clone(),
         Op::Parameter(number) => parameter(context, *number)?.clone(),
-        Op::Column(_) | Op::CaseOperand => return Err(misfit()),
+        Op::Column(_) | Op::CaseOperand => return Err(mismatch()),
         Op::Call(entry) => return call(context, entry, arguments),
         Op::Cast { from, explicit } => {
             let value = first(arguments)?.to_value();
@@ -74,7 +74,7 @@ fn computed(
         Op::Case { operand } => case(arguments, *operand),
         Op::InList { negated } => match arguments.split_first() {
             Some((value, items)) => truth(in_list(value, items).map(|found| found != *negated)),
-            None => return Err(misfit()),
+            None => return Err(mismatch()),
         },
         Op::CompareArray { op, all } => return arrays::compare(*op, *all, arguments),
         Op::Array => return arrays::build(arguments, ty),
@@ -92,12 +92,12 @@ fn record(arguments: &[ValueRef<'_>]) -> Result<Value, SqlError> {
 
 /// The error of an ill-typed tree, which only a bug can build.
 #[cold]
-pub(crate) fn misfit() -> SqlError {
+pub(crate) fn mismatch() -> SqlError {
     SqlError::internal("an expression was computed over values of other types")
 }
 
 fn first<'a, 'v>(arguments: &'a [ValueRef<'v>]) -> Result<&'a ValueRef<'v>, SqlError> {
-    arguments.first().ok_or_else(misfit)
+    arguments.first().ok_or_else(mismatch)
 }
 
 /// The value of `$n`.
@@ -178,14 +178,14 @@ pub fn or(a: Option<bool>, b: Option<bool>) -> Option<bool> {
 
 /// The order of two values that are not NULL.
 fn order(a: &ValueRef<'_>, b: &ValueRef<'_>) -> Result<Ordering, SqlError> {
-    compare_ref(a, b).ok_or_else(misfit)
+    compare_ref(a, b).ok_or_else(mismatch)
 }
 
 fn compare_two(op: CompareOp, arguments: &[ValueRef<'_>]) -> Result<Option<bool>, SqlError> {
     match arguments {
         [ValueRef::Null, _] | [_, ValueRef::Null] => Ok(None),
         [a, b] => Ok(Some(op.holds(order(a, b)?))),
-        _ => Err(misfit()),
+        _ => Err(mismatch()),
     }
 }
 
@@ -194,7 +194,7 @@ fn is_distinct(arguments: &[ValueRef<'_>]) -> Result<bool, SqlError> {
         [ValueRef::Null, ValueRef::Null] => Ok(false),
         [ValueRef::Null, _] | [_, ValueRef::Null] => Ok(true),
         [a, b] => Ok(order(a, b)?.is_ne()),
-        _ => Err(misfit()),
+        _ => Err(mismatch()),
     }
 }
 

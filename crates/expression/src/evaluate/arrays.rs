@@ -4,20 +4,20 @@ use std::cmp::Ordering;
 
 use weft_types::{ArrayValue, SqlError, SqlState, SqlType, Value, ValueRef, compare_ref};
 
-use super::apply::{and, misfit, or, truth};
+use super::apply::{and, mismatch, or, truth};
 use crate::category::element_of;
 use crate::tree::CompareOp;
 
 /// `value op ANY (array)` or ALL.
 pub(super) fn compare(op: CompareOp, all: bool, arguments: &[ValueRef<'_>]) -> Result<Value, SqlError> {
     let [value, array] = arguments else {
-        return Err(misfit());
+        return Err(mismatch());
     };
     let ValueRef::Array(array) = array else {
         return if array.is_null() {
             Ok(Value::Null)
         } else {
-            Err(misfit())
+            Err(mismatch())
         };
     };
     if array.items.is_empty() {
@@ -41,7 +41,7 @@ pub(super) fn compare(op: CompareOp, all: bool, arguments: &[ValueRef<'_>]) -> R
     Ok(truth(result))
 }
 
-fn mismatch() -> SqlError {
+fn dimension_mismatch() -> SqlError {
     SqlError::new(
         SqlState::ARRAY_SUBSCRIPT_ERROR,
         "multidimensional arrays must have array expressions with matching dimensions",
@@ -50,7 +50,7 @@ fn mismatch() -> SqlError {
 
 /// `ARRAY[...]`: of items, or of arrays that all have the same dimensions.
 pub(super) fn build(arguments: &[ValueRef<'_>], ty: &SqlType) -> Result<Value, SqlError> {
-    let element = element_of(ty).ok_or_else(misfit)?;
+    let element = element_of(ty).ok_or_else(mismatch)?;
     let Some(ValueRef::Array(first)) = arguments.iter().find(|value| !value.is_null()) else {
         let items = arguments.iter().map(ValueRef::to_value).collect();
         return Ok(Value::Array(Box::new(ArrayValue::of_items(element, items))));
@@ -61,13 +61,13 @@ pub(super) fn build(arguments: &[ValueRef<'_>], ty: &SqlType) -> Result<Value, S
             ValueRef::Array(array) if array.dimensions == first.dimensions => {
                 items.extend(array.items.iter().cloned());
             }
-            _ => return Err(mismatch()),
+            _ => return Err(dimension_mismatch()),
         }
     }
     if items.is_empty() {
         return Ok(Value::Array(Box::new(ArrayValue::of_items(element, items))));
     }
-    let length = i32::try_from(arguments.len()).map_err(|_| mismatch())?;
+    let length = i32::try_from(arguments.len()).map_err(|_| dimension_mismatch())?;
     let mut dimensions = vec![(length, 1)];
     dimensions.extend(first.dimensions.iter().copied());
     if dimensions.len() > weft_types::array::DIMENSIONS_MAX {
@@ -88,13 +88,13 @@ pub(super) fn build(arguments: &[ValueRef<'_>], ty: &SqlType) -> Result<Value, S
 /// `array[i][j]`: NULL where there is no item.
 pub(super) fn subscript(arguments: &[ValueRef<'_>]) -> Result<Value, SqlError> {
     let Some((array, subscripts)) = arguments.split_first() else {
-        return Err(misfit());
+        return Err(mismatch());
     };
     let ValueRef::Array(array) = array else {
         return if array.is_null() {
             Ok(Value::Null)
         } else {
-            Err(misfit())
+            Err(mismatch())
         };
     };
     if subscripts.len() != array.dimensions.len() {

@@ -18,7 +18,7 @@ use crate::table::Volatility;
 use crate::tree::{Expr, Node, Op};
 
 /// Whether a conversion depends on the session: its time zone, its date style, or names in its catalog.
-fn looks_at_session(from: &SqlType, to: &SqlType) -> bool {
+fn depends_on_session(from: &SqlType, to: &SqlType) -> bool {
     let zoned = |ty: &SqlType| {
         matches!(
             element_of(ty).unwrap_or(*ty),
@@ -54,7 +54,7 @@ pub fn volatility(node: &Node) -> Volatility {
     match &node.op {
         Op::Call(entry) => entry.volatility,
         Op::Parameter(_) => Volatility::Stable,
-        Op::Cast { from, .. } if !is_relabel(from, &node.ty) && looks_at_session(from, &node.ty) => {
+        Op::Cast { from, .. } if !is_relabel(from, &node.ty) && depends_on_session(from, &node.ty) => {
             Volatility::Stable
         }
         _ => Volatility::Immutable,
@@ -74,7 +74,7 @@ pub struct Folded {
     /// The expression, with parameters replaced by their values.
     pub expr: Expr,
     /// Whether the original, evaluated over a row, could evaluate something that this one omits.
-    pub leaves_out: bool,
+    pub omits_parts: bool,
 }
 
 /// Replaces subexpressions that need no row with constants.
@@ -85,15 +85,15 @@ pub fn fold(expr: &Expr, context: &Context<'_>) -> Result<Folded, SqlError> {
     let count = expr.nodes().len();
     let mut folding = Folding {
         expr,
-        places: vec![None; count],
+        positions: vec![None; count],
         states: vec![State::default(); count],
         cases: cases_of_operands(expr),
         out: Vec::with_capacity(count),
         starts: Vec::new(),
-        leaves_out: false,
+        omits_parts: false,
         pace: Pace::default(),
     };
-    folding.assign_places();
+    folding.assign_positions();
     let mut at = 0;
     while let Some(node) = expr.nodes().get(at) {
         folding.finish(at, node, context)?;
@@ -101,13 +101,13 @@ pub fn fold(expr: &Expr, context: &Context<'_>) -> Result<Folded, SqlError> {
     }
     Ok(Folded {
         expr: Expr::from_nodes(folding.out),
-        leaves_out: folding.leaves_out,
+        omits_parts: folding.omits_parts,
     })
 }
 
 /// An argument's position: which argument of which node.
 #[derive(Clone, Copy)]
-struct Place {
+struct Position {
     parent: usize,
     number: usize,
     /// The root of the argument after it.
@@ -130,7 +130,7 @@ struct State {
 struct Folding<'e> {
     expr: &'e Expr,
     /// For the root of each argument of AND, OR, COALESCE and CASE.
-    places: Vec<Option<Place>>,
+    positions: Vec<Option<Position>>,
     /// For each such parent node.
     states: Vec<State>,
     /// The CASE that each operand reference belongs to.
@@ -138,7 +138,7 @@ struct Folding<'e> {
     out: Vec<Node>,
     /// The start in `out` of each finished value that no node has consumed yet.
     starts: Vec<usize>,
-    leaves_out: bool,
+    omits_parts: bool,
     pace: Pace,
 }
 
@@ -159,8 +159,8 @@ fn cases_of_operands(expr: &Expr) -> Vec<usize> {
                 }
             }
             Op::CaseOperand => {
-                if let (Some(place), Some((_, case))) = (cases.get_mut(at), around.last()) {
-                    *place = *case;
+                if let (Some(position), Some((_, case))) = (cases.get_mut(at), around.last()) {
+                    *position = *case;
                 }
             }
             _ => {}
@@ -170,7 +170,7 @@ fn cases_of_operands(expr: &Expr) -> Vec<usize> {
 }
 
 impl Folding<'_> {
-    fn assign_places(&mut self) {
+    fn assign_positions(&mut self) {
         for (parent, node) in self.expr.nodes().iter().enumerate() {
             if !matches!(node.op, Op::And | Op::Or | Op::Coalesce | Op::Case { .. }) {
                 continue;
@@ -178,18 +178,18 @@ impl Folding<'_> {
             let roots = self.expr.argument_roots(parent);
             let behind = roots.iter().skip(1).copied().chain([parent]);
             for (number, (root, next)) in roots.iter().zip(behind).enumerate() {
-                if let Some(place) = self.places.get_mut(*root) {
-                    *place = Some(Place { parent, number, next });
+                if let Some(position) = self.positions.get_mut(*root) {
+                    *position = Some(Position { parent, number, next });
                 }
             }
         }
     }
 
-    /// The finished value `back` places before the last one, if it is a constant.
+    /// The finished value `back` positions before the last one, if it is a constant.
     fn constant(&self, back: usize) -> Option<&Value> {
-        let place = self.starts.len().checked_sub(back + 1)?;
-        let start = *self.starts.get(place)?;
-        let end = self.starts.get(place + 1).copied().unwrap_or(self.out.len());
+        let position = self.starts.len().checked_sub(back + 1)?;
+        let start = *self.starts.get(position)?;
+        let end = self.starts.get(position + 1).copied().unwrap_or(self.out.len());
         match self.out.get(start..end)? {
             [
                 Node {
@@ -203,18 +203,18 @@ impl Folding<'_> {
 
     /// Drops the last `count` finished values.
     fn drop_values(&mut self, count: usize) {
-        let place = self.starts.len().saturating_sub(count);
-        if let Some(start) = self.starts.get(place).copied() {
+        let position = self.starts.len().saturating_sub(count);
+        if let Some(start) = self.starts.get(position).copied() {
             self.out.truncate(start);
         }
-        self.starts.truncate(place);
+        self.starts.truncate(position);
     }
 
     /// Combines the last `arity` values into one.
     fn push(&mut self, op: Op, ty: SqlType, arity: usize) {
-        let place = self.starts.len().saturating_sub(arity);
-        let start = self.starts.get(place).copied().unwrap_or(self.out.len());
-        self.starts.truncate(place);
+        let position = self.starts.len().saturating_sub(arity);
+        let start = self.starts.get(position).copied().unwrap_or(self.out.len());
+        self.starts.truncate(position);
         self.starts.push(start);
         self.out.push(Node {
             op,
@@ -296,7 +296,7 @@ impl Folding<'_> {
                     self.push(Op::Case { operand }, ty, kept);
                 }
                 _ => {
-                    self.leaves_out |= end > start + 1;
+                    self.omits_parts |= end > start + 1;
                     self.out.drain(start..end);
                     self.starts.pop();
                 }
@@ -316,7 +316,7 @@ impl Folding<'_> {
         let any_null = || (0..arity).any(|back| self.constant(back) == Some(&Value::Null));
         if constants > 0 && is_strict(&node.op) && any_null() {
             let nodes = self.out.len() - self.starts.get(self.starts.len() - arity).copied().unwrap_or(0);
-            self.leaves_out |= constants < arity && nodes > arity;
+            self.omits_parts |= constants < arity && nodes > arity;
             self.replace(arity, Value::Null, node.ty);
             return Ok(());
         }
@@ -352,10 +352,10 @@ impl Folding<'_> {
 
     /// The node to visit after the finished one at `at`, skipping irrelevant ones.
     fn next(&mut self, at: usize) -> usize {
-        let Some(place) = self.places.get(at).copied().flatten() else {
+        let Some(position) = self.positions.get(at).copied().flatten() else {
             return at + 1;
         };
-        let Place { parent, number, .. } = place;
+        let Position { parent, number, .. } = position;
         let Some(node) = self.expr.nodes().get(parent) else {
             return at + 1;
         };
@@ -392,7 +392,7 @@ impl Folding<'_> {
                 let is_condition =
                     (number + usize::from(operand)).is_multiple_of(2) && number + 1 < node.arity as usize;
                 if is_condition {
-                    return self.next_of_condition(at, place, constant.is_some(), truth);
+                    return self.next_of_condition(at, position, constant.is_some(), truth);
                 }
                 self.keep(parent);
                 let last = self.states.get(parent).and_then(|state| state.last);
@@ -419,7 +419,7 @@ impl Folding<'_> {
             return at + 1;
         }
         let kept = self.states.get(parent).map_or(0, |state| state.kept);
-        self.leaves_out |= kept > 0;
+        self.omits_parts |= kept > 0;
         self.replace(kept + 1, Value::Bool(decides), SqlType::Bool);
         if let Some(state) = self.states.get_mut(parent) {
             state.decided = true;
@@ -431,25 +431,25 @@ impl Folding<'_> {
     fn next_of_condition(
         &mut self,
         at: usize,
-        place: Place,
+        position: Position,
         is_constant: bool,
         truth: Option<bool>,
     ) -> usize {
         if !is_constant {
-            self.keep(place.parent);
+            self.keep(position.parent);
             return at + 1;
         }
         self.drop_values(1);
         if truth == Some(true) {
-            if let Some(state) = self.states.get_mut(place.parent) {
-                state.last = Some(place.number + 1);
+            if let Some(state) = self.states.get_mut(position.parent) {
+                state.last = Some(position.number + 1);
             }
             return at + 1;
         }
         // The value after it is never needed; a subquery whose result it uses need not be computed.
-        let value = self.expr.nodes().get(at + 1..=place.next).unwrap_or_default();
-        self.leaves_out |= value.iter().any(|node| matches!(node.op, Op::Column(_)));
-        place.next + 1
+        let value = self.expr.nodes().get(at + 1..=position.next).unwrap_or_default();
+        self.omits_parts |= value.iter().any(|node| matches!(node.op, Op::Column(_)));
+        position.next + 1
     }
 }
 

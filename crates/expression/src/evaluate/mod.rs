@@ -30,7 +30,7 @@ pub use fold::{Folded, fold, is_strict, volatility, volatility_of};
 
 use crate::context::Context;
 use crate::tree::{ColumnId, Expr};
-use apply::{as_truth, misfit, parameter, truth};
+use apply::{as_truth, mismatch, parameter, truth};
 use compile::{Set, Step};
 
 /// A value on the stack.
@@ -93,7 +93,7 @@ impl Compiled {
                 }
                 Step::Column(position) => stack.push(Cell::Borrowed(row(*position))),
                 Step::Apply { op, ty, arity } => {
-                    let start = stack.len().checked_sub(*arity).ok_or_else(misfit)?;
+                    let start = stack.len().checked_sub(*arity).ok_or_else(mismatch)?;
                     let value = over(stack.get(start..).unwrap_or(&[]), |arguments| {
                         apply::apply(context, op, ty, arguments)
                     })?;
@@ -102,50 +102,50 @@ impl Compiled {
                 }
                 Step::Jump(target) => at = *target,
                 Step::JumpIfTruth(wanted, target) => {
-                    if stack.last().ok_or_else(misfit)?.truth() == Some(*wanted) {
+                    if stack.last().ok_or_else(mismatch)?.truth() == Some(*wanted) {
                         at = *target;
                     }
                 }
                 Step::JumpIfValue(target) => {
-                    if stack.last().ok_or_else(misfit)?.is_null() {
+                    if stack.last().ok_or_else(mismatch)?.is_null() {
                         stack.pop();
                     } else {
                         at = *target;
                     }
                 }
                 Step::JumpUnlessTrue(target) => {
-                    if stack.pop().ok_or_else(misfit)?.truth() != Some(true) {
+                    if stack.pop().ok_or_else(mismatch)?.truth() != Some(true) {
                         at = *target;
                     }
                 }
                 Step::MergeAnd | Step::MergeOr => {
-                    let b = stack.pop().ok_or_else(misfit)?.truth();
-                    let a = stack.pop().ok_or_else(misfit)?.truth();
+                    let b = stack.pop().ok_or_else(mismatch)?.truth();
+                    let a = stack.pop().ok_or_else(mismatch)?.truth();
                     let merge = if matches!(step, Step::MergeAnd) { and } else { or };
                     stack.push(Cell::Owned(truth(merge(a, b))));
                 }
                 Step::Store(slot) => {
-                    let operand = stack.pop().ok_or_else(misfit)?;
+                    let operand = stack.pop().ok_or_else(mismatch)?;
                     operands.resize(operands.len().max(slot + 1), Cell::Owned(Value::Null));
                     if let Some(place) = operands.get_mut(*slot) {
                         *place = operand;
                     }
                 }
-                Step::Load(slot) => stack.push(operands.get(*slot).ok_or_else(misfit)?.clone()),
+                Step::Load(slot) => stack.push(operands.get(*slot).ok_or_else(mismatch)?.clone()),
                 Step::Record(types) => {
-                    let start = stack.len().checked_sub(types.len()).ok_or_else(misfit)?;
+                    let start = stack.len().checked_sub(types.len()).ok_or_else(mismatch)?;
                     let fields = stack.drain(start..).map(Cell::into_value);
                     let record = types.iter().copied().zip(fields).collect();
                     stack.push(Cell::Owned(Value::record(record)?));
                 }
                 Step::InSet { set, negated } => {
-                    let value = stack.pop().ok_or_else(misfit)?;
+                    let value = stack.pop().ok_or_else(mismatch)?;
                     let found = set.contains(&value.as_ref());
                     stack.push(Cell::Owned(truth(found.map(|found| found != *negated))));
                 }
             }
         }
-        stack.pop().map(Cell::into_value).ok_or_else(misfit)
+        stack.pop().map(Cell::into_value).ok_or_else(mismatch)
     }
 }
 

@@ -8,7 +8,7 @@ pub type Arguments<'a, 'v> = &'a [ValueRef<'v>];
 /// The error of a call with arguments of other types, which binding rules out.
 #[cold]
 #[must_use]
-pub fn misfit() -> SqlError {
+pub fn mismatch() -> SqlError {
     SqlError::internal("a function was called with values of other types")
 }
 
@@ -22,7 +22,7 @@ macro_rules! readers {
         pub fn $name(arguments: Arguments<'_, '_>, number: usize) -> Result<$ty, SqlError> {
             match arguments.get(number) {
                 Some(ValueRef::$variant(value)) => Ok(*value),
-                _ => Err(misfit()),
+                _ => Err(mismatch()),
             }
         })+
     };
@@ -50,7 +50,7 @@ readers! {
 pub fn numeric<'a>(arguments: Arguments<'a, '_>, number: usize) -> Result<&'a Numeric, SqlError> {
     match arguments.get(number) {
         Some(ValueRef::Numeric(value)) => Ok(value),
-        _ => Err(misfit()),
+        _ => Err(mismatch()),
     }
 }
 
@@ -61,7 +61,7 @@ pub fn numeric<'a>(arguments: Arguments<'a, '_>, number: usize) -> Result<&'a Nu
 pub fn text<'v>(arguments: Arguments<'_, 'v>, number: usize) -> Result<&'v str, SqlError> {
     match arguments.get(number) {
         Some(ValueRef::Text(text)) => Ok(text),
-        _ => Err(misfit()),
+        _ => Err(mismatch()),
     }
 }
 

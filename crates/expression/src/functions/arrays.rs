@@ -192,7 +192,7 @@ fn same(a: &Value, b: &Value) -> bool {
 /// The element type of an array built from `item`.
 fn element_type(item: &Value) -> Result<SqlType, SqlError> {
     let ty = item.sql_type();
-    ty.ok_or_else(|| SqlError::unsupported("an array of NULLs alone, its type untold, is not supported"))
+    ty.ok_or_else(|| SqlError::unsupported("an array of only NULLs is not supported without a type"))
 }
 
 fn one_dimension(array: &ArrayValue) -> Result<(), SqlError> {

@@ -82,7 +82,7 @@ fn position(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     if part.is_empty() {
         return counted(1);
     }
-    let at = search::found(whole, part).next().transpose()?;
+    let at = search::positions(whole, part).next().transpose()?;
     counted(at.map_or(0, |at| at + 1))
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use weft_types::{Numeric, SqlError, SqlState, SqlType, Value, ValueRef};
 
-use super::arguments::{self, Arguments, misfit};
+use super::arguments::{self, Arguments, mismatch};
 use crate::context::Context;
 use crate::table::{Arg, ComputeSet, Returns, SetEntry};
 
@@ -162,14 +162,14 @@ fn numeric_series(_: &Context<'_>, arguments: Arguments<'_, '_>, emit: Emit<'_>)
 
 fn unnest(_: &Context<'_>, arguments: Arguments<'_, '_>, emit: Emit<'_>) -> Result<(), SqlError> {
     let [ValueRef::Array(array)] = arguments else {
-        return Err(misfit());
+        return Err(mismatch());
     };
     array.items.iter().try_for_each(|item| emit(vec![item.clone()]))
 }
 
 fn subscripts(_: &Context<'_>, arguments: Arguments<'_, '_>, emit: Emit<'_>) -> Result<(), SqlError> {
     let Some(ValueRef::Array(array)) = arguments.first() else {
-        return Err(misfit());
+        return Err(mismatch());
     };
     let number = arguments::int4(arguments, 1)?;
     let reverse = matches!(arguments.get(2), Some(ValueRef::Bool(true)));

@@ -85,7 +85,7 @@ fn and_and_or_stop_where_they_are_decided() {
 }
 
 #[test]
-fn case_and_coalesce_compute_only_what_they_give() {
+fn case_and_coalesce_compute_only_what_they_return() {
     let null = || Expr::constant(Value::Null, SqlType::Int4);
     let coalesce = Expr::new(Op::Coalesce, SqlType::Int4, vec![null(), number(2), failing()]);
     assert_eq!(value(&coalesce).unwrap(), Value::Int4(2));
@@ -129,7 +129,7 @@ fn failing_with_rows() -> Expr {
 }
 
 #[test]
-fn what_needs_no_row_is_told_before_rows_are_read() {
+fn row_independent_errors_come_before_rows() {
     let of = |expr: &Expr| fold(expr, &context());
     // Before any row is read: column / 0 needs a row, 1 / 0 does not.
     assert_eq!(of(&failing_with_rows()).unwrap().expr, failing_with_rows());
@@ -150,7 +150,7 @@ fn what_needs_no_row_is_told_before_rows_are_read() {
         vec![failing_with_rows(), truth(None), operand(), number(3)],
     );
     let folded = of(&simple).unwrap();
-    assert!(folded.leaves_out);
+    assert!(folded.omits_parts);
     assert_eq!(folded.expr, number(3));
 
     // NULLIF(column / 0, NULL) is its first argument.
@@ -175,10 +175,10 @@ fn what_needs_no_row_is_told_before_rows_are_read() {
         vec![failing_with_rows(), null.clone()],
     );
     let folded = of(&sum).unwrap();
-    assert!(folded.leaves_out);
+    assert!(folded.omits_parts);
     assert_eq!(folded.expr.as_constant(), Some(&Value::Null));
     let plain = Expr::new(Op::Compare(CompareOp::Eq), SqlType::Bool, vec![column(), null]);
-    assert!(!of(&plain).unwrap().leaves_out);
+    assert!(!of(&plain).unwrap().omits_parts);
 
     // A later argument that decides an AND takes precedence; earlier ones are not evaluated.
     let fallible = is(failing_with_rows());
@@ -193,7 +193,7 @@ fn what_needs_no_row_is_told_before_rows_are_read() {
         ],
     );
     let folded = of(&and).unwrap();
-    assert!(folded.leaves_out);
+    assert!(folded.omits_parts);
     assert_eq!(folded.expr, truth(Some(false)));
     let or = Expr::new(Op::Or, SqlType::Bool, vec![truth(Some(false)), fallible.clone()]);
     assert_eq!(of(&or).unwrap().expr, fallible);

@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_is_known_again_and_no_other_is(
+        fn a_value_is_recognised_and_no_other_is(
             number in 0_u64..1 << 40,
             other in 0_u64..1 << 40,
             value_bytes in 0_usize..300,

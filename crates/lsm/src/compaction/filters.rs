@@ -60,10 +60,10 @@ impl<'a> FilterBuilder<'a> {
     /// `Closed` if the engine is being closed.
     pub(crate) fn ask(&self, parts: &[Vec<u64>]) -> Result<PendingFilter, LsmError> {
         let hashes: Arc<[u64]> = parts.iter().flatten().copied().collect();
-        let (tell, answer) = channel();
+        let (sender, answer) = channel();
         let done = move |built| {
             // After a failed compaction nobody receives its filters.
-            let _ = tell.send(built);
+            let _ = sender.send(built);
         };
         let own = Arc::clone(&hashes);
         self.executor

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn level_0_goes_before_what_is_more_too_large_when_writers_are_about_to_be_slowed() {
+    fn level_0_precedes_larger_debts_when_writers_are_about_to_be_slowed() {
         let compactions = CompactionState::default();
         let of = |level0| next(&shape(level0, ("a", "z")), &compactions).map(|(level, _)| level);
         assert_eq!((of(3), of(4), of(5)), (Some(1), Some(1), Some(1)));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_begins_that_level_0_would_have_to_wait_for() {
+    fn no_compaction_starts_that_level_0_would_have_to_wait_for() {
         let version = shape(7, ("a", "h"));
         let (mut compactions, deep) = begun(&version, 1);
         assert_eq!(deep.numbers().collect::<Vec<_>>(), [1]);
@@ -321,14 +321,14 @@ mod tests {
     }
 
     #[test]
-    fn level_0_that_is_not_pressing_stops_nobody() {
+    fn level_0_without_urgency_blocks_no_compaction() {
         let version = shape(4, ("a", "h"));
         let (compactions, _) = begun(&version, 1);
         assert_eq!(next(&version, &compactions), Some((1, vec![2])));
     }
 
     #[test]
-    fn level_0_that_runs_or_rests_keeps_nothing_for_itself() {
+    fn level_0_that_runs_or_backs_off_reserves_nothing() {
         let version = shape(7, ("a", "f"));
         let (mut compactions, level0) = begun(&version, 0);
         assert_eq!(next(&version, &compactions), Some((1, vec![4])));
@@ -341,7 +341,7 @@ mod tests {
 
     /// Level 1 is seven and a half times too large, and not in the way.
     #[test]
-    fn level_0_goes_first_when_it_would_rewrite_nothing() {
+    fn level_0_precedes_when_it_would_rewrite_nothing() {
         let mut tables = shape_of(&[LEVEL1.as_slice(); 3].concat());
         tables.extend(vec![(0, "x", "z"); 13]);
         let (version, compactions) = (version(&tables), CompactionState::default());
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn level_1_goes_first_when_level_0_would_have_to_rewrite_too_much_of_it() {
+    fn level_1_precedes_when_level_0_would_rewrite_too_much_of_it() {
         // Level 1 is two and a half times too large with 5 tables; here it has 15.
         let mut tables = shape_of(&[LEVEL1.as_slice(); 3].concat());
         tables.extend(vec![(0, "a", "z"); 6]);

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_collects_counts_among_those_who_are_not_there_for_level_0() {
+    fn collectors_count_as_threads_not_reserved_for_level_0() {
         let mut compactions = CompactionState::default();
         let deep = || (2, vec![7]);
         assert!(!compactions.last_is_for_level0(2) && compactions.begin_collecting(2));

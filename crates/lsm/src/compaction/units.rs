@@ -22,9 +22,9 @@ impl UnitExecutor {
 }
 
 impl CompactionExecutor for UnitExecutor {
-    fn submit(&self, task: MergeTask, is_given_up: &dyn Fn() -> bool, done: TaskDone) {
+    fn submit(&self, task: MergeTask, is_stopped: &dyn Fn() -> bool, done: TaskDone) {
         self.scheduler
-            .submit_with(Job::merge(task, 0, 0), is_given_up, move |finished| {
+            .submit_with(Job::merge(task, 0, 0), is_stopped, move |finished| {
                 done(match finished.result {
                     Ok(output) => output.into_merge().ok_or_else(not_validated),
                     Err(JobError::Merge(error)) => Err(ExecutorError::Merge(error)),
@@ -43,11 +43,11 @@ impl FilterExecutor for UnitExecutor {
         &self,
         hashes: Arc<[u64]>,
         bits_per_key: u32,
-        is_given_up: &dyn Fn() -> bool,
+        is_stopped: &dyn Fn() -> bool,
         done: FilterDone,
     ) {
         let job = Job::build_filter(hashes, bits_per_key);
-        self.scheduler.submit_with(job, is_given_up, move |finished| {
+        self.scheduler.submit_with(job, is_stopped, move |finished| {
             done(match finished.result {
                 Ok(output) => output.into_filter().ok_or_else(not_validated),
                 Err(error) => Err(ExecutorError::Failed(error.to_string())),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::error::LsmError;
 
 /// How often the waiting thread checks whether the engine is being closed.
-const ASK_AGAIN: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The next answer; `None` if no sender is left.
 ///
@@ -20,7 +20,7 @@ pub(super) fn receive<T>(
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Option<T>, LsmError> {
     loop {
-        match answers.recv_timeout(ASK_AGAIN) {
+        match answers.recv_timeout(POLL_INTERVAL) {
             Ok(answer) => return Ok(Some(answer)),
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
             Err(RecvTimeoutError::Timeout) if is_stopped() => return Err(LsmError::Closed),
@@ -36,14 +36,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_is_there_is_taken_and_none_is_waited_for_at_the_end() {
-        let (tell, answers) = channel();
-        tell.send(7).unwrap();
+    fn ready_answers_are_taken_and_none_is_awaited_at_the_end() {
+        let (sender, answers) = channel();
+        sender.send(7).unwrap();
         assert_eq!(receive(&answers, &|| true).unwrap(), Some(7));
         assert!(matches!(receive(&answers, &|| true), Err(LsmError::Closed)));
         let late = std::thread::spawn(move || {
-            std::thread::sleep(3 * ASK_AGAIN);
-            tell.send(8).unwrap();
+            std::thread::sleep(3 * POLL_INTERVAL);
+            sender.send(8).unwrap();
         });
         assert_eq!(receive(&answers, &|| false).unwrap(), Some(8));
         late.join().unwrap();

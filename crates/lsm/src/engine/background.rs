@@ -38,7 +38,7 @@ pub(super) struct BackgroundStatus {
 }
 
 /// After an error, or without a notification, threads check again after this time.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Errors: the system gives no thread. Threads that were started end with the engine.
 pub(super) fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>, LsmError> {
@@ -117,7 +117,7 @@ impl Engine {
         loop {
             let mut work = self.work.lock();
             while !work.stop && work.changes == seen {
-                if self.work_changed.wait_for(&mut work, LOOK_AGAIN).timed_out() {
+                if self.work_changed.wait_for(&mut work, CHECK_INTERVAL).timed_out() {
                     break;
                 }
             }

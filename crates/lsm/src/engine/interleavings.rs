@@ -398,7 +398,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn whoever_reads_sees_a_moment_in_any_order_of_steps() {
+fn readers_see_one_state_in_any_order_of_steps() {
     let seeds = match number("WEFT_LSM_INTERLEAVING") {
         Some(seed) => seed..seed + 1,
         None => 0..number("WEFT_SEEDS").unwrap_or(250),

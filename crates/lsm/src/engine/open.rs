@@ -55,7 +55,7 @@ impl Engine {
         let locks = lock_dirs(&*disk, dir, &distinct)?;
         settle_manifest(&*disk, dir)?;
         let manifest = read_manifest(&*disk, dir)?;
-        let found = Found::look(&*disk, dir, &distinct)?;
+        let found = Found::scan(&*disk, dir, &distinct)?;
         if manifest.is_none() {
             found.check_new(&*disk, dir)?;
         }
@@ -191,7 +191,7 @@ fn recover_or_clean(
     recover(context, dir, logs, state).map_err(|unwritten| {
         let files = context.files;
         let dirs = files.dirs.iter().collect();
-        if let (false, Ok(found)) = (unwritten.may_count, Found::look(context.disk, dir, &dirs)) {
+        if let (false, Ok(found)) = (unwritten.may_count, Found::scan(context.disk, dir, &dirs)) {
             files.obsolete.add(found.unnamed(dir, state));
             files.obsolete.remove_all();
         }
@@ -282,7 +282,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    pub(crate) fn look(disk: &dyn Disk, dir: &Path, dirs: &BTreeSet<&PathBuf>) -> Result<Self, LsmError> {
+    pub(crate) fn scan(disk: &dyn Disk, dir: &Path, dirs: &BTreeSet<&PathBuf>) -> Result<Self, LsmError> {
         let names = disk.list(dir).map_err(io_error("listing", dir))?;
         let mut logs: Vec<u64> = names.iter().filter_map(|name| log_number(name)).collect();
         logs.sort_unstable();

@@ -92,7 +92,7 @@ impl PagePool {
         kept.or_else(|| PageMemory::new(HUGE_PAGE_BYTES, Pages::Huge).ok())
     }
 
-    fn give_back(&self, memory: PageMemory) {
+    fn release(&self, memory: PageMemory) {
         let mut pages = self.pages.lock();
         if (pages.len() + 1) * HUGE_PAGE_BYTES <= self.bytes_max {
             pages.push(memory);
@@ -176,7 +176,7 @@ impl Drop for Writer {
             let (start, words) = match chunk {
                 Chunk::Boxed(start, words) => (start, words),
                 Chunk::Pages(memory) => {
-                    self.pool.give_back(memory);
+                    self.pool.release(memory);
                     continue;
                 }
             };
@@ -341,7 +341,7 @@ impl SkipList {
         key: &[u8],
         stamp: Stamp,
         height: usize,
-        mut tell: impl FnMut(usize, NonNull<Word>),
+        mut visit: impl FnMut(usize, NonNull<Word>),
     ) -> (NonNull<Word>, Option<NonNull<Word>>) {
         let mut node = self.head;
         // The node that was found not to be before the target, one level up.
@@ -365,7 +365,7 @@ impl SkipList {
                 }
                 node = next;
             }
-            tell(level, node);
+            visit(level, node);
         }
         (node, last)
     }
@@ -429,7 +429,7 @@ mod tests {
 
     /// Pages with another list's entries in them serve as well as fresh ones.
     #[test]
-    fn used_pages_serve_again() {
+    fn used_pages_are_reused() {
         let pool = pool();
         for round in 0..3_u64 {
             let list = SkipList::new(round, Arc::clone(&pool));
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_have_room() {
+    fn long_values_fit() {
         let list = SkipList::new(3, pool());
         for i in 0..20_u64 {
             list.insert(
@@ -550,7 +550,7 @@ mod tests {
 
     /// A reader at a moment never gets what was written after it, however close behind it that comes.
     #[test]
-    fn a_search_never_finds_what_is_newer_than_its_moment() {
+    fn a_search_never_finds_entries_newer_than_its_snapshot() {
         let list = SkipList::new(1, pool());
         let visible = AtomicU64::new(0);
         let done = AtomicBool::new(false);

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_is_given_up_leaves_no_file() {
+    fn an_abandoned_writer_leaves_no_file() {
         let disk = SimDisk::new(1);
         disk.create_dir_all(dir()).unwrap();
         let mut writer = ValueWriter::create(&disk, dir(), 1).unwrap();

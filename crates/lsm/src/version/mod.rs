@@ -228,7 +228,7 @@ mod tests {
 
     /// A reader that holds a version or a table reads large values when newer versions know nothing of them.
     #[test]
-    fn who_holds_a_version_keeps_its_value_files() {
+    fn a_held_version_keeps_its_value_files() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
         let (meta, pointer) = table_with_value(&disk);
         let files = Arc::new(TableFiles::new(disk, dir(), vec![dir().to_owned()], 0));
@@ -257,7 +257,7 @@ mod tests {
 
     /// Whatever a pointer says is an error of its table, before anything is read.
     #[test]
-    fn a_pointer_that_leads_anywhere_is_bad() {
+    fn an_invalid_pointer_is_refused() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
         let (meta, sound) = table_with_value(&disk);
         let files = Arc::new(TableFiles::new(disk, dir(), vec![dir().to_owned()], 0));

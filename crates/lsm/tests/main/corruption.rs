@@ -280,7 +280,7 @@ fn a_lost_compaction_in_the_manifest_removes_nothing() {
 /// One table of many is damaged. It is tried, rests, is tried again after longer and longer times; all others
 /// are compacted meanwhile.
 #[test]
-fn a_compaction_that_fails_rests_and_others_go_on() {
+fn a_failed_compaction_backs_off_and_others_continue() {
     let disk = filled(9);
     let clock = std::sync::Arc::new(ManualClock::new(0));
     // The deepest level: what lies above may go around it.

@@ -101,7 +101,7 @@ fn direct_tables_are_the_same_bytes() {
 
 /// At once, or when it is written to or read.
 #[test]
-fn a_file_system_that_refuses_is_said_and_stops_nothing() {
+fn a_file_system_that_refuses_is_reported_and_blocks_nothing() {
     for refuse in [SimDisk::refuse_direct, SimDisk::refuse_direct_late] {
         let [refusing, plain] = [1, 2].map(SimDisk::new);
         refuse(&refusing);

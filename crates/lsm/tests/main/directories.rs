@@ -185,7 +185,7 @@ fn tables_or_logs_without_a_manifest_are_refused_and_stay() {
 
 /// The very first opening may be cut short anywhere; the next one succeeds.
 #[test]
-fn a_first_opening_that_is_cut_short_is_begun_again() {
+fn an_interrupted_first_opening_is_repeated() {
     for op in 1..30 {
         for seed in 0..20 {
             let disk = SimDisk::new(seed);

@@ -395,7 +395,7 @@ fn the_next_table_is_merged_while_a_filter_is_built() {
 }
 
 #[test]
-fn a_forgotten_task_is_noticed() {
+fn a_forgotten_task_is_detected() {
     let disk = SimDisk::new(1);
     let lsm = filled(&disk, options(Arc::new(Forgetful::default())));
     let error = lsm.compact_all().unwrap_err();

@@ -87,7 +87,7 @@ fn an_opening_that_fails_leaves_nothing_behind() {
 
 /// What openings that were killed have left is removed before anything is written.
 #[test]
-fn an_opening_finds_room_where_one_that_was_killed_left_files() {
+fn an_opening_finds_space_where_a_killed_one_left_files() {
     let mut found_room = 0;
     for op in 1..60 {
         let disk = SimDisk::new(op);
@@ -113,7 +113,7 @@ fn an_opening_finds_room_where_one_that_was_killed_left_files() {
 /// Tables that only a reader kept: when it has gone their room is used, though nothing could be written
 /// before.
 #[test]
-fn room_that_a_reader_gives_back_ends_a_full_disk() {
+fn space_that_a_reader_releases_ends_a_full_disk() {
     for background in [Background::Inline, Background::Threads] {
         let disk = SimDisk::new(1);
         let clock = Arc::new(ManualClock::new(0));
@@ -156,7 +156,7 @@ fn room_that_a_reader_gives_back_ends_a_full_disk() {
 /// There is room for a table and none for the edit that would name it: the table goes at once, and the next
 /// attempt finds the same room.
 #[test]
-fn what_an_edit_without_room_brought_is_removed() {
+fn files_of_an_edit_without_space_are_removed() {
     let mut refused = 0;
     for room in (0..6_000).step_by(32) {
         let disk = SimDisk::new(room);

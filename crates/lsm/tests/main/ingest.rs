@@ -260,7 +260,7 @@ fn an_error_changes_nothing_and_leaves_no_file_for_long() {
 /// Quiet is asked for, and no latch is held meanwhile: writes and ingestions go on and find their places, no
 /// compaction begins, and afterwards all is as ever.
 #[test]
-fn nothing_is_compacted_while_somebody_wants_quiet() {
+fn nothing_is_compacted_while_compactions_are_paused() {
     let lsm = open_with(&SimDisk::new(3), tiny()).unwrap();
     let compactions = |lsm: &Lsm| -> u64 { lsm.stats().levels.iter().map(|level| level.compactions).sum() };
     let fill = |from: u16| {
@@ -307,7 +307,7 @@ impl CompactionExecutor for Gate {
 
 /// A compaction is about to put a table into level 1 around the place that would be free for an ingested one.
 #[test]
-fn what_is_ingested_keeps_out_of_the_way_of_a_running_compaction() {
+fn ingestion_avoids_the_range_of_a_running_compaction() {
     let disk = SimDisk::new(4);
     let ((entered, is_entered), (leave, may_leave)) =
         (std::sync::mpsc::channel(), std::sync::mpsc::channel());

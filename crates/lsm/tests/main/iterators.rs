@@ -54,7 +54,7 @@ fn in_every_place(fill: impl Fn(&Lsm), check: impl Fn(&Lsm)) {
 }
 
 #[test]
-fn beyond_the_ends_there_is_nothing_and_nothing_moves() {
+fn beyond_the_ends_a_cursor_finds_nothing_and_does_not_move() {
     let fill = |lsm: &Lsm| {
         for key in [b"b", b"d", b"f"] {
             put(lsm, FamilyId(5), key, b"v");
@@ -157,7 +157,7 @@ fn the_very_last_key_is_a_key() {
 
 /// Who reads everything once sees what others see and leaves the block cache to them.
 #[test]
-fn what_is_read_once_is_not_kept() {
+fn blocks_read_once_are_not_cached() {
     let disk = SimDisk::new(1);
     let lsm = open_with(&disk, tiny()).unwrap();
     for number in 0..200_u64 {
@@ -183,7 +183,7 @@ fn what_is_read_once_is_not_kept() {
 /// Who reads once reads in pieces, past the cache or through it, whatever the file system says to that, and
 /// sees what everybody sees: from front to back, from back to front, from anywhere, up to any end.
 #[test]
-fn what_is_read_in_pieces_is_what_is_there() {
+fn reading_in_pieces_returns_all_entries() {
     let kind = |refuse: Option<fn(&SimDisk)>, io, compression, value_bytes: usize| {
         let disk = SimDisk::new(1);
         if let Some(refuse) = refuse {
@@ -302,7 +302,7 @@ fn pieces_end_where_the_wanted_keys_end() {
 
 /// Tables that have none of the wanted keys are not read, nor opened.
 #[test]
-fn tables_outside_are_left_alone() {
+fn tables_outside_are_not_read() {
     let disk = SimDisk::new(1);
     let options = LsmOptions {
         level0_tables: 100,
@@ -327,7 +327,7 @@ fn tables_outside_are_left_alone() {
 /// A family is dropped, compacted away and filled again; who reads it meanwhile notices nothing, and when he
 /// is gone the files go.
 #[test]
-fn a_dropped_family_lives_as_long_as_its_readers() {
+fn a_dropped_family_exists_as_long_as_its_readers() {
     let disk = SimDisk::new(1);
     let lsm = open_with(&disk, tiny()).unwrap();
     let family = FamilyId(9);

@@ -271,7 +271,7 @@ fn compactions_carry_pointers() {
 }
 
 #[test]
-fn a_value_file_goes_with_the_last_table_and_the_last_reader() {
+fn a_value_file_is_removed_with_its_last_table_and_reader() {
     let disk = SimDisk::new(3);
     let lsm = open_with(&disk, options()).unwrap();
     for number in 0..5 {
@@ -320,7 +320,7 @@ fn a_value_file_goes_with_the_last_table_and_the_last_reader() {
 }
 
 #[test]
-fn value_files_that_nobody_names_go_at_an_opening() {
+fn unreferenced_value_files_are_removed_at_an_opening() {
     let disk = SimDisk::new(4);
     let lsm = open_with(&disk, options()).unwrap();
     put(&lsm, 1, &value(1, 500));

@@ -16,7 +16,7 @@ const FAMILY: FamilyId = FamilyId(3);
 
 /// Flushes and compactions that fail anywhere leave no file behind, except where the manifest's fate is open.
 #[test]
-fn what_fails_leaves_no_files() {
+fn failures_leave_no_files() {
     for after in 0..60 {
         let disk = SimDisk::new(after);
         let lsm = open_with(&disk, tiny()).unwrap();
@@ -45,7 +45,7 @@ fn what_fails_leaves_no_files() {
 /// An edit that failed before it was written leaves no file; one whose fate is unknown leaves its files until
 /// the next edit, which is without it, is durable.
 #[test]
-fn what_an_edit_that_fails_brought_is_removed() {
+fn files_of_a_failed_edit_are_removed() {
     let (mut at_once, mut doubtful) = (0, 0);
     for nth in 1..70 {
         let disk = SimDisk::new(nth);
@@ -149,7 +149,7 @@ fn writes_without_log_last_when_flushed() {
 }
 
 #[test]
-fn a_checkpoint_is_the_state_of_its_moment() {
+fn a_checkpoint_is_the_state_at_one_moment() {
     let disk = SimDisk::new(1);
     let lsm = open_with(&disk, tiny()).unwrap();
     let put = |number: u64, value: &[u8]| {

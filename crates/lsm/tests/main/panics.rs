@@ -67,9 +67,9 @@ impl Disk for PanickingDisk {
 struct PanickingExecutor(Arc<AtomicBool>);
 
 impl CompactionExecutor for PanickingExecutor {
-    fn submit(&self, task: MergeTask, is_given_up: &dyn Fn() -> bool, done: TaskDone) {
+    fn submit(&self, task: MergeTask, is_stopped: &dyn Fn() -> bool, done: TaskDone) {
         assert!(!self.0.load(Ordering::Relaxed), "this executor panics");
-        InlineExecutor.submit(task, is_given_up, done);
+        InlineExecutor.submit(task, is_stopped, done);
     }
 }
 

@@ -98,7 +98,7 @@ fn no_key_is_lost_on_units_that_fail() {
 }
 
 #[test]
-fn with_all_units_dead_the_engine_goes_on_and_says_so() {
+fn with_all_units_dead_the_engine_continues_and_reports_it() {
     let config = SchedulerConfig::default();
     let dead = failing_models_with(config, 2, params(), 1_000_000, &[Fault::Refused]).unwrap();
     let scheduler = Arc::new(dead);
@@ -203,7 +203,7 @@ impl CompactionExecutor for FiltersOnUnits {
 /// All units hang and their line is full, so that a compaction cannot even hand over its next task, or the
 /// next table's hashes.
 #[test]
-fn closing_does_not_wait_for_a_place_in_line() {
+fn closing_does_not_wait_in_the_queue() {
     for kind in JobKind::ALL {
         let (scheduler, taken) = hanging(kind, 1);
         let units = UnitExecutor::new(Arc::clone(&scheduler));

@@ -68,7 +68,7 @@ impl Done {
         }
     }
 
-    pub(crate) fn tell(mut self, finished: Finished) {
+    pub(crate) fn deliver(mut self, finished: Finished) {
         Self::send(self.sink.take(), finished);
     }
 
@@ -206,7 +206,7 @@ pub(super) const CPU_TRIES_MAX: u32 = 3;
 
 pub(crate) struct Core {
     pub(super) config: SchedulerConfig,
-    look: Validator,
+    validator: Validator,
     pub(super) chance: Prng,
     /// The CPU is the last one.
     pub(super) units: Vec<UnitSlot>,
@@ -223,7 +223,7 @@ pub(crate) struct Core {
     pub(super) hedges_lost_by_cpu: u64,
     pub(super) compared: u64,
     pub(super) errors: u64,
-    pub(super) told: u64,
+    pub(super) delivered: u64,
     /// Jobs, and their bytes, that left the queue since the last step.
     pub(super) dequeued: (usize, u64),
     pub(super) timeline: Timeline,
@@ -244,7 +244,7 @@ pub(crate) struct Step {
 impl Core {
     pub(crate) fn new(
         config: SchedulerConfig,
-        look: Validator,
+        validator: Validator,
         cpu: Box<dyn Unit>,
         units: Vec<Box<dyn Unit>>,
         waker: &Waker,
@@ -263,7 +263,7 @@ impl Core {
         });
         Core {
             config,
-            look,
+            validator,
             chance: Prng::new(config.seed),
             units: slots.collect(),
             waiting: VecDeque::new(),
@@ -279,7 +279,7 @@ impl Core {
             hedges_lost_by_cpu: 0,
             compared: 0,
             errors: 0,
-            told: 0,
+            delivered: 0,
             dequeued: (0, 0),
             timeline: Timeline::new(config.timeline_entries_max),
             finished: Vec::new(),
@@ -288,8 +288,8 @@ impl Core {
     }
 
     /// What looks through answers.
-    pub(crate) fn look(&self) -> Validator {
-        self.look
+    pub(crate) fn validator(&self) -> Validator {
+        self.validator
     }
 
     /// The CPU's index.
@@ -320,7 +320,7 @@ impl Core {
         for answer in answers {
             self.take_answer(answer, gathered_ns);
         }
-        self.give_up_late(gathered_ns);
+        self.abandon_overdue(gathered_ns);
         self.dispatch(now_ns);
         self.hedge(gathered_ns, now_ns);
         Step {
@@ -450,7 +450,7 @@ impl Core {
         });
         Counters {
             submitted: self.next_job,
-            finished: self.told,
+            finished: self.delivered,
             errors: self.errors,
             queue_full: 0,
             waiting: self.waiting.len() as u64,

@@ -35,7 +35,7 @@ impl Core {
     pub(super) fn dispatch(&mut self, now_ns: u64) {
         self.feed_cpu(now_ns);
         let mut at = 0;
-        while at < self.waiting.len() && self.anybody_free() && self.for_cpu_has_room() {
+        while at < self.waiting.len() && self.has_free_executor() && self.for_cpu_has_room() {
             let Some(id) = self.waiting.get(at).copied() else {
                 return;
             };
@@ -50,7 +50,7 @@ impl Core {
         }
     }
 
-    fn anybody_free(&self) -> bool {
+    fn has_free_executor(&self) -> bool {
         self.units.iter().any(|slot| slot.free() > 0)
     }
 

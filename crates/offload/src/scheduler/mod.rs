@@ -78,7 +78,7 @@ struct JobQueue {
 }
 
 /// How often a caller that waits for space checks whether it should give up.
-const ASK_AGAIN: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Wakes the driver.
 #[derive(Default)]
@@ -169,11 +169,11 @@ impl Scheduler {
     pub fn with_cpu(
         config: SchedulerConfig,
         clock: Arc<dyn Clock>,
-        look: Validator,
+        validator: Validator,
         cpu: Box<dyn Unit>,
         units: Vec<Box<dyn Unit>>,
     ) -> io::Result<Scheduler> {
-        let mut scheduler = Scheduler::manual(config, clock, look, cpu, units)?;
+        let mut scheduler = Scheduler::manual(config, clock, validator, cpu, units)?;
         let shared = scheduler.shared.clone();
         let drive = move || {
             let stop = StopOnExit(shared);
@@ -191,7 +191,7 @@ impl Scheduler {
     pub fn manual(
         config: SchedulerConfig,
         clock: Arc<dyn Clock>,
-        look: Validator,
+        validator: Validator,
         cpu: Box<dyn Unit>,
         units: Vec<Box<dyn Unit>>,
     ) -> io::Result<Scheduler> {
@@ -203,7 +203,7 @@ impl Scheduler {
         let woken = signal.clone();
         let waker: Waker = Arc::new(move || woken.wake());
         let specs = units.iter().map(|unit| unit.spec().clone()).collect();
-        let core = Core::new(config, look, cpu, units, &waker);
+        let core = Core::new(config, validator, cpu, units, &waker);
         let shared = Arc::new(Shared {
             config,
             clock,
@@ -235,17 +235,17 @@ impl Scheduler {
         self.put(job, Sink::Queue(queue.clone(), tag));
     }
 
-    /// As [`Scheduler::submit`], but gives up waiting for space once `is_given_up` returns true, which is
+    /// As [`Scheduler::submit`], but gives up waiting for space once `is_stopped` returns true, which is
     /// polled in the meantime: then `done` gets [`crate::JobError::Stopped`] at once. Otherwise it gets the
     /// result, on the thread that drives the units. It must be short and must not submit; a panic in it stops
     /// the scheduler.
     pub fn submit_with(
         &self,
         job: Job,
-        is_given_up: &dyn Fn() -> bool,
+        is_stopped: &dyn Fn() -> bool,
         done: impl FnOnce(Finished) + Send + 'static,
     ) {
-        self.put_unless(job, Sink::Call(Box::new(done)), Some(is_given_up));
+        self.put_unless(job, Sink::Call(Box::new(done)), Some(is_stopped));
     }
 
     /// Queues a job if there is space.
@@ -289,13 +289,13 @@ impl Scheduler {
         self.put_unless(job, sink, None);
     }
 
-    fn put_unless(&self, job: Job, sink: Sink, is_given_up: Option<&dyn Fn() -> bool>) {
+    fn put_unless(&self, job: Job, sink: Sink, is_stopped: Option<&dyn Fn() -> bool>) {
         let arrival = self.shared.seal(job, sink);
         let mut line = self.shared.line.lock();
         if !self.shared.has_room(&line, &arrival.job) {
             line.full += 1;
             let has_place =
-                blocking::section(|| self.shared.wait_for_room(&mut line, &arrival.job, is_given_up));
+                blocking::section(|| self.shared.wait_for_room(&mut line, &arrival.job, is_stopped));
             if !has_place {
                 // Dropped outside of the latch, the job tells its requester.
                 drop(line);
@@ -369,19 +369,19 @@ impl Shared {
         &self,
         line: &mut MutexGuard<'_, JobQueue>,
         job: &Job,
-        is_given_up: Option<&dyn Fn() -> bool>,
+        is_stopped: Option<&dyn Fn() -> bool>,
     ) -> bool {
         while !self.has_room(line, job) && !line.stopped {
-            let Some(is_given_up) = is_given_up else {
+            let Some(is_stopped) = is_stopped else {
                 self.room.wait(line);
                 continue;
             };
             // Called outside of the latch, since it may take others.
-            if MutexGuard::unlocked(line, is_given_up) {
+            if MutexGuard::unlocked(line, is_stopped) {
                 return false;
             }
             if !self.has_room(line, job) && !line.stopped {
-                self.room.wait_for(line, ASK_AGAIN);
+                self.room.wait_for(line, POLL_INTERVAL);
             }
         }
         true
@@ -395,8 +395,8 @@ impl Shared {
         let answers = core.gather(arrived);
         let mut judged = Vec::with_capacity(answers.len());
         if !answers.is_empty() {
-            let look = core.look();
-            let judge = || judged.extend(answers.into_iter().map(|answer| answer.judge(look)));
+            let validator = core.validator();
+            let judge = || judged.extend(answers.into_iter().map(|answer| answer.judge(validator)));
             // Readers of counters do not wait for validation.
             MutexGuard::unlocked(&mut core, judge);
         }
@@ -411,7 +411,7 @@ impl Shared {
             self.room.notify_all();
         }
         for (done, finished) in step.finished {
-            done.tell(finished);
+            done.deliver(finished);
         }
         let now_ns = self.clock.monotonic_nanos();
         step.next_ns

@@ -165,7 +165,7 @@ impl Core {
     }
 
     /// Gives up attempts whose deadline has passed.
-    pub(super) fn give_up_late(&mut self, now_ns: u64) {
+    pub(super) fn abandon_overdue(&mut self, now_ns: u64) {
         let late: Vec<AttemptId> = self
             .attempts
             .iter()
@@ -259,7 +259,7 @@ impl Core {
         else {
             return;
         };
-        self.tell(state, Ok(output), (unit, cycles), compared, now_ns);
+        self.deliver(state, Ok(output), (unit, cycles), compared, now_ns);
     }
 
     /// The CPU's result is final; units that gave another one are to blame. If the CPU failed itself, nothing
@@ -320,7 +320,7 @@ impl Core {
                 slot.probe = slot.probe.filter(|probe| *probe != job);
             }
         }
-        self.tell(state, result, by, compared, now_ns);
+        self.deliver(state, result, by, compared, now_ns);
     }
 
     /// The requester is told without the attempts that units still have. Those not started are withdrawn:
@@ -342,7 +342,7 @@ impl Core {
         }
     }
 
-    fn tell(
+    fn deliver(
         &mut self,
         state: JobState,
         result: Result<Output, JobError>,
@@ -355,7 +355,7 @@ impl Core {
         }
         self.compared += u64::from(compared);
         self.errors += u64::from(result.is_err());
-        self.told += 1;
+        self.delivered += 1;
         let started_ns = state.started_ns.unwrap_or(now_ns);
         let name = self.units.get(unit).map(|slot| slot.counters.name.clone());
         let report = JobReport {

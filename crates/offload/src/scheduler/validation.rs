@@ -47,11 +47,11 @@ pub(crate) struct ValidatedAnswer {
 }
 
 impl PendingAnswer {
-    pub(crate) fn judge(self, look: Validator) -> ValidatedAnswer {
+    pub(crate) fn judge(self, validator: Validator) -> ValidatedAnswer {
         let PendingAnswer { unit, answer, asked } = self;
         let (attempt, bytes_out, cycles) = (answer.attempt, answer.size_bytes(), answer.cycles);
         let (verdict, output) = match asked {
-            Some(asked) => asked.judge(answer, look),
+            Some(asked) => asked.judge(answer, validator),
             // It will be counted as a stray.
             None => (Ok(()), answer.into_output()),
         };
@@ -67,11 +67,11 @@ impl PendingAnswer {
 }
 
 impl AttemptContext {
-    fn judge(&self, answer: Answer, look: Validator) -> (Result<(), Reason>, Output) {
+    fn judge(&self, answer: Answer, validator: Validator) -> (Result<(), Reason>, Output) {
         let whole = self.check(&answer);
         let output = answer.into_output();
         match (whole, output, &self.job) {
-            (Ok(()), Output::Bytes(bytes), Some(job)) => match look(job, bytes) {
+            (Ok(()), Output::Bytes(bytes), Some(job)) => match validator(job, bytes) {
                 Some(output) => (Ok(()), output),
                 None => (Err(Reason::Malformed), Output::Bytes(bytes::Bytes::new())),
             },

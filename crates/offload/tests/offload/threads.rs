@@ -162,10 +162,10 @@ fn submit_waits_at_the_bound_and_a_stopped_scheduler_tells_all() {
     }
     assert!(scheduler.counters().waiting <= 8);
     drop(scheduler);
-    let told: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
-    assert_eq!(told.len(), taken.load(SeqCst));
+    let delivered: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+    assert_eq!(delivered.len(), taken.load(SeqCst));
     assert!(
-        told.iter()
+        delivered.iter()
             .all(|(_, finished)| finished.result == Err(JobError::Stopped))
     );
 }
@@ -311,23 +311,23 @@ fn who_waits_for_a_place_may_give_up() {
     let scheduler = Scheduler::with_cpu(config, clock, accept_all, cpu, vec![Box::new(unit)]).unwrap();
     // Two at the unit, one in line.
     let tickets: Vec<_> = (0..3).map(|_| scheduler.submit(job(b"task"))).collect();
-    let (given_up, told) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let (stopped, delivered) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| {
-            let told = told.clone();
-            let is_given_up = || given_up.load(SeqCst) > 0;
-            scheduler.submit_with(job(b"task"), &is_given_up, move |finished| {
+            let delivered = delivered.clone();
+            let is_stopped = || stopped.load(SeqCst) > 0;
+            scheduler.submit_with(job(b"task"), &is_stopped, move |finished| {
                 assert_eq!(finished.result, Err(JobError::Stopped));
-                told.store(1, SeqCst);
+                delivered.store(1, SeqCst);
             });
         });
         // Whether it comes to wait before or after this, it waits.
         std::thread::sleep(Duration::from_millis(30));
         assert!(!waits.is_finished());
-        given_up.store(1, SeqCst);
+        stopped.store(1, SeqCst);
         assert!(eventually(|| waits.is_finished()));
     });
-    assert_eq!(told.load(SeqCst), 1);
+    assert_eq!(delivered.load(SeqCst), 1);
     let counters = scheduler.counters();
     assert_eq!(
         (counters.submitted, counters.waiting, counters.finished),

@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_panic_leaves_no_pages_behind() {
+    fn a_panic_leaks_no_pages() {
         const PROGRAMS: usize = 1_000;
         let before = code_bytes();
         let program = doubling(translate::PANICS);

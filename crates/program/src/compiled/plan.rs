@@ -176,7 +176,7 @@ pub(super) struct Plan {
 impl Plan {
     /// `None` if machine code would do next to nothing.
     pub fn of(program: &Program) -> Option<Plan> {
-        let steps = Guesses::default().steps(program);
+        let steps = Predictions::default().steps(program);
         let native = steps
             .iter()
             .filter(|step| matches!(step, Step::Registers | Step::Cell(_)));
@@ -219,12 +219,12 @@ impl Plan {
 
 /// The tables of collect registers and row buffers, as far as known.
 #[derive(Default)]
-struct Guesses {
+struct Predictions {
     tables: [Option<u8>; COLLECT_REGISTERS],
     targets: [Option<RowTarget>; ROW_BUFFERS],
 }
 
-impl Guesses {
+impl Predictions {
     fn steps(mut self, program: &Program) -> Vec<Step> {
         let mut steps = Vec::with_capacity(program.instrs.len());
         // Where what is done as one ends.

@@ -233,7 +233,7 @@ impl<A: DataAccess> Machine<'_, A> {
                     .types()
                     .get(column)
                     .map(Class::of)
-                    .ok_or_else(super::row_image::misfit)?;
+                    .ok_or_else(super::row_image::mismatch)?;
                 match registers.bits(b) {
                     Some(bits) => image.set_bits(layout, column, store_bits(class, bits)?)?,
                     None => image.set_null(layout, column)?,

@@ -58,7 +58,7 @@ pub(crate) use data::load;
 pub(crate) use machine_code::{COLLECTED_BYTES, Context, Handler, STATUS_OFFSET, TABLE_OFFSET};
 #[cfg(feature = "compiled")]
 pub(crate) use row_image::RowTarget;
-pub(crate) use row_image::{ROW_BYTES_MAX, misfit, too_big};
+pub(crate) use row_image::{ROW_BYTES_MAX, mismatch, too_big};
 pub use scratch::Scratch;
 pub(crate) use scratch::{Collected, KeyImage};
 

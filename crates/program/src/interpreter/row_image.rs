@@ -78,7 +78,7 @@ pub(crate) struct RowImage {
 }
 
 #[cold]
-pub(crate) fn misfit() -> SqlError {
+pub(crate) fn mismatch() -> SqlError {
     SqlError::internal("a program sets a column that its row buffer does not have")
 }
 
@@ -159,7 +159,7 @@ impl RowImage {
     pub fn set_bits(&mut self, layout: &RowLayout, column: usize, bits: u64) -> Result<(), SqlError> {
         let cell = match layout.column_kind(column) {
             ColumnKind::Fixed(1..=8) => self.cell(layout, column)?,
-            _ => return Err(misfit()),
+            _ => return Err(mismatch()),
         };
         match (cell.len(), bits.to_le_bytes()) {
             (8, bytes) => cell.copy_from_slice(&bytes),
@@ -179,7 +179,7 @@ impl RowImage {
             ColumnKind::Fixed(_) => {
                 let cell = self.cell(layout, column)?;
                 if cell.len() != raw.len() {
-                    return Err(misfit());
+                    return Err(mismatch());
                 }
                 cell.copy_from_slice(raw);
             }
@@ -264,7 +264,7 @@ impl RowImage {
         };
         let (total, end) = (self.bytes.len(), at.saturating_add(old_len));
         if end > total {
-            return Err(misfit());
+            return Err(mismatch());
         }
         if total - old_len + raw.len() > ROW_BYTES_MAX {
             return Err(too_big());
@@ -294,8 +294,8 @@ impl RowImage {
             ColumnKind::Fixed(bytes) => usize::from(bytes),
             ColumnKind::Variable => 8,
         };
-        let start = layout.cell_offset(column).ok_or_else(misfit)?;
-        self.bytes.get_mut(start..start + bytes).ok_or_else(misfit)
+        let start = layout.cell_offset(column).ok_or_else(mismatch)?;
+        self.bytes.get_mut(start..start + bytes).ok_or_else(mismatch)
     }
 
     #[inline]

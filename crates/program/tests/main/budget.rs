@@ -45,7 +45,7 @@ fn comparing_costs_by_the_shorter_value() {
 }
 
 #[test]
-fn putting_texts_together_costs_by_what_is_copied() {
+fn concatenation_costs_by_the_bytes_copied() {
     let join = program(
         "text",
         "  outrow b0, s0\n  setin b0.0, i0\n  cat b0.0, i1\n  emit s0, b0\n",

@@ -427,7 +427,7 @@ fn nulls_are_moved_in_machine_code() {
 
 /// The nearest SEARCH before names another table than the one that control came from.
 #[test]
-fn a_wrong_guess_of_a_rows_table_is_seen() {
+fn a_wrong_prediction_of_a_rows_table_is_detected() {
     let mut database = crate::fixture::Database::new();
     let catalog = database.catalog();
     let [accounts, pairs] = [ACCOUNTS, PAIRS].map(|id| catalog.table_by_id(id).unwrap());

@@ -279,7 +279,7 @@ fn loops_run_in_machine_code() {
 
 #[test]
 #[cfg(feature = "compiled")]
-fn what_is_hot_is_compiled_in_the_background() {
+fn hot_programs_are_compiled_in_the_background() {
     set_compilation(Compilation::Hot);
     let database = Database::new();
     let snapshot = database.snapshot();
@@ -300,7 +300,7 @@ fn what_is_hot_is_compiled_in_the_background() {
 /// What follows an END in its block is not reached and not paid for.
 #[test]
 #[cfg(feature = "compiled")]
-fn nothing_behind_an_end_is_paid_for() {
+fn instructions_after_an_end_cost_nothing() {
     let text = ".program catalog 0\n.logic\n  ldi r0, 1\n  end\n  ldi r1, 2\n  ldi r2, 3\n  end\n.commit\n  commit\n\
         .abort\n  abort\n";
     let program = weft_program::asm::parse(text).unwrap();

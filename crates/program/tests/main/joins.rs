@@ -117,7 +117,7 @@ fn both_ways(program: &Program) -> Vec<Program> {
 }
 
 #[test]
-fn what_is_made_ahead_finds_the_same() {
+fn keys_made_ahead_find_the_same_rows() {
     let plain = join("read_range t1 [i0] [i0]").unresolved();
     let mut found = Vec::new();
     // Nobody's balance changes; that of an account gone by, the present one, or one to come, to another

@@ -178,17 +178,17 @@ fn operands_exist_and_types_fit() {
 #[test]
 fn accesses_fit_their_index() {
     let of_access = |access: &str| refusal(access, "end\n", "commit\n", "abort\n");
-    let misfit = "an access key does not fit its index";
+    let mismatch = "an access key does not fit its index";
     assert_eq!(
         of_access("read_row t0 [i0]\nread_range t0 [i0]\nread_range t0 [] [i0]\ninsert_row t1 []\n"),
         "fine"
     );
-    assert_eq!(of_access("read_row t0 [i1]\n"), misfit);
-    assert_eq!(of_access("read_row t0 []\n"), misfit);
-    assert_eq!(of_access("write_row t1 []\n"), misfit);
-    assert_eq!(of_access("read_table t0 [i0]\n"), misfit);
+    assert_eq!(of_access("read_row t0 [i1]\n"), mismatch);
+    assert_eq!(of_access("read_row t0 []\n"), mismatch);
+    assert_eq!(of_access("write_row t1 []\n"), mismatch);
+    assert_eq!(of_access("read_table t0 [i0]\n"), mismatch);
     assert_eq!(of_access("write_value t0 16386 [c0]\n"), "fine");
-    assert_eq!(of_access("write_value t0 16387 [c0]\n"), misfit);
+    assert_eq!(of_access("write_value t0 16387 [c0]\n"), mismatch);
     assert_eq!(
         of_access("read_table #99\n"),
         "an access names a table that the program does not describe"

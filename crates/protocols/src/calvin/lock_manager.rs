@@ -65,8 +65,8 @@ impl OrderedLockManager {
             let Some(list) = self.requests.get_mut(&need.slot) else {
                 continue;
             };
-            if let Some(place) = list.iter().position(|request| request.job == job) {
-                list.remove(place);
+            if let Some(position) = list.iter().position(|request| request.job == job) {
+                list.remove(position);
             }
             if list.is_empty() {
                 self.spare.extend(self.requests.remove(&need.slot));

@@ -87,7 +87,7 @@ struct Manager<'m> {
 }
 
 /// The manager's ends of the rings to a worker.
-struct Line {
+struct Rings {
     run: Sender<u32>,
     done: Receiver<(u32, bool)>,
 }
@@ -142,14 +142,14 @@ impl Manager<'_> {
     fn run<G: Safeguards, O: Observe>(
         &mut self,
         epoch: Epoch<'_>,
-        lines: &[Line],
+        rings: &[Rings],
         runner: &mut Runner,
         observe: &O,
     ) {
         self.begin();
         let (mut next, mut open, mut turn) = (0, 0, 0);
         let mut idle_since: Option<Instant> = None;
-        let mut looks = 0;
+        let mut polls = 0;
         while next < epoch.jobs.len() || open > 0 {
             let mut progress = false;
             if next < epoch.jobs.len() && open < self.window {
@@ -158,23 +158,23 @@ impl Manager<'_> {
                 progress = true;
             }
             while let Some(n) = self.ready.pop() {
-                if let Some(line) = lines.get(turn % lines.len().max(1)) {
+                if let Some(ring) = rings.get(turn % rings.len().max(1)) {
                     // A ring holds a whole window, so it is never full.
-                    if !line.run.send(n) {
+                    if !ring.run.send(n) {
                         self.ready.push(n);
                         break;
                     }
                     turn += 1;
                 } else if let Some(job) = epoch.jobs.get(n as usize) {
                     let number = epoch.first + n as usize;
-                    let committed = runner.run_alone(epoch.writer, n as usize, job, number, observe);
+                    let committed = runner.run_member(epoch.writer, n as usize, job, number, observe);
                     self.release(n, committed);
                     open -= 1;
                 }
                 progress = true;
             }
-            for line in lines {
-                while let Some((n, committed)) = line.done.receive() {
+            for ring in rings {
+                while let Some((n, committed)) = ring.done.receive() {
                     self.release(n, committed);
                     open -= 1;
                     progress = true;
@@ -182,11 +182,11 @@ impl Manager<'_> {
             }
             if progress {
                 self.idle += idle_since.take().map_or(Duration::ZERO, |since| since.elapsed());
-                looks = 0;
+                polls = 0;
             } else {
                 idle_since.get_or_insert_with(Instant::now);
-                looks += 1;
-                pause(looks);
+                polls += 1;
+                pause(polls);
             }
         }
     }
@@ -200,22 +200,22 @@ fn serve<G: Safeguards, O: Observe>(
     stop: &AtomicBool,
     observe: &O,
 ) {
-    let mut looks = 0;
+    let mut polls = 0;
     loop {
         let Some(n) = run.receive() else {
             if stop.load(Ordering::Acquire) {
                 return;
             }
-            looks += 1;
-            pause(looks);
+            polls += 1;
+            pause(polls);
             continue;
         };
-        looks = 0;
+        polls = 0;
         let Some(job) = epoch.jobs.get(n as usize) else {
             continue;
         };
         G::pause();
-        let committed = runner.run_alone(epoch.writer, n as usize, job, epoch.first + n as usize, observe);
+        let committed = runner.run_member(epoch.writer, n as usize, job, epoch.first + n as usize, observe);
         while !done.send((n, committed)) {
             std::thread::yield_now();
         }
@@ -248,11 +248,11 @@ impl<G: Safeguards> Protocol for Calvin<G> {
             counts: Counts::default(),
             idle: Duration::ZERO,
         };
-        let (mut lines, mut ends) = (Vec::new(), Vec::new());
+        let (mut rings, mut ends) = (Vec::new(), Vec::new());
         for _ in 1..worker_count(workers) {
             let (run, runs) = ring(window);
             let (dones, done) = ring(window);
-            lines.push(Line { run, done });
+            rings.push(Rings { run, done });
             ends.push(((runs, dones), Runner::default()));
         }
         let mut runner = Runner::default();
@@ -265,13 +265,13 @@ impl<G: Safeguards> Protocol for Calvin<G> {
                     scope.spawn(move || serve::<G, O>(epoch, ends, runner, stop, observe));
                 }
                 let start = Instant::now();
-                manager.run::<G, O>(epoch, &lines, &mut runner, observe);
+                manager.run::<G, O>(epoch, &rings, &mut runner, observe);
                 managing += start.elapsed();
                 stop.store(true, Ordering::Release);
             });
         });
         // With one worker the manager's time includes execution, so planning is not reported.
-        if !lines.is_empty() {
+        if !rings.is_empty() {
             report.planning = managing.saturating_sub(manager.idle);
         }
         report.add_counts(&manager.counts);

@@ -86,7 +86,7 @@ impl Observe for Recorder {
         }
     }
 
-    fn given_up(&self, job: usize) {
+    fn aborted(&self, job: usize) {
         if let Some(entry) = self.entries.get(job) {
             entry.lock().installed.clear();
         }

@@ -50,7 +50,7 @@ pub(super) type Found<'b> = Option<(SlotId, &'b [u8])>;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Message<'b> {
     /// Requests permission for an access, and the row.
-    Ask {
+    Request {
         /// Index of the sender's flight, and of the need within it.
         flight: u16,
         need: u16,
@@ -86,7 +86,7 @@ pub(super) struct OwnedWord {
 
 impl OwnedWord {
     /// The visibility check; if true, the access is granted and marked.
-    pub fn ask<G: Safeguards>(&mut self, mode: LockMode, hold: bool, time: u64) -> bool {
+    pub fn mark<G: Safeguards>(&mut self, mode: LockMode, hold: bool, time: u64) -> bool {
         if mode != LockMode::S && self.readers > 0 {
             return false;
         }
@@ -100,12 +100,12 @@ impl OwnedWord {
         }
     }
 
-    /// Removes a mark of [`OwnedWord::ask`].
+    /// Removes a mark of [`OwnedWord::mark`].
     pub fn end(&mut self, mode: LockMode, time: u64, wrote: bool) {
         if mode == LockMode::S {
             self.readers = self.readers.saturating_sub(1);
         } else {
-            self.stamp = self.stamp.left(time, wrote);
+            self.stamp = self.stamp.ended(time, wrote);
         }
     }
 }
@@ -116,17 +116,17 @@ mod tests {
     use crate::Sound;
 
     #[test]
-    fn a_reader_that_stays_keeps_later_writers_away() {
+    fn a_marked_read_refuses_later_writers() {
         let mut word = OwnedWord::default();
-        assert!(word.ask::<Sound>(LockMode::S, true, 5));
-        assert!(!word.ask::<Sound>(LockMode::X, false, 9) && !word.ask::<Sound>(LockMode::IX, false, 9));
-        assert!(word.ask::<Sound>(LockMode::S, false, 4));
+        assert!(word.mark::<Sound>(LockMode::S, true, 5));
+        assert!(!word.mark::<Sound>(LockMode::X, false, 9) && !word.mark::<Sound>(LockMode::IX, false, 9));
+        assert!(word.mark::<Sound>(LockMode::S, false, 4));
         word.end(LockMode::S, 5, false);
-        assert!(!word.ask::<Sound>(LockMode::X, false, 3), "read later");
-        assert!(word.ask::<Sound>(LockMode::X, false, 9));
-        assert!(!word.ask::<Sound>(LockMode::S, false, 10), "dirty");
+        assert!(!word.mark::<Sound>(LockMode::X, false, 3), "read later");
+        assert!(word.mark::<Sound>(LockMode::X, false, 9));
+        assert!(!word.mark::<Sound>(LockMode::S, false, 10), "dirty");
         word.end(LockMode::X, 9, true);
-        assert!(!word.ask::<Sound>(LockMode::S, false, 8) && word.ask::<Sound>(LockMode::S, false, 10));
+        assert!(!word.mark::<Sound>(LockMode::S, false, 8) && word.mark::<Sound>(LockMode::S, false, 10));
     }
 
     #[test]

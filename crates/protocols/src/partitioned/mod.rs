@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   worker a                                     worker b
-//!   +-----------------------+   Ask, End  ---->  +-----------------------+
+//!   +-----------------------+ Request, End --->  +-----------------------+
 //!   | transactions in flight|  ring a -> b       | transactions in flight|
 //!   | words of a's records  |  ring b -> a       | words of b's records  |
 //!   +-----------------------+  <----   Answer    +-----------------------+
@@ -48,7 +48,7 @@ use crate::ring::ring;
 use crate::timestamp::TIMESTAMP_END;
 use crate::{Job, Observe, Protocol, RunReport, Safeguards, Sound};
 use message::OwnedWord;
-use worker::{Lines, State, Worker};
+use worker::{Rings, State, Worker};
 
 /// Capacity of a ring in messages.
 const RING_MESSAGES: usize = 256;
@@ -174,11 +174,11 @@ impl<G: Safeguards> Protocol for Partitioned<G> {
                 let mut all = states.iter_mut().zip(connect(workers)).enumerate();
                 let mine = all.next();
                 let shared = &shared;
-                for (number, (state, lines)) in all {
-                    scope.spawn(move || Worker::new(number, epoch, shared, state, lines, window).run::<G>());
+                for (number, (state, rings)) in all {
+                    scope.spawn(move || Worker::new(number, epoch, shared, state, rings, window).run::<G>());
                 }
-                if let Some((number, (state, lines))) = mine {
-                    Worker::new(number, epoch, shared, state, lines, window).run::<G>();
+                if let Some((number, (state, rings))) = mine {
+                    Worker::new(number, epoch, shared, state, rings, window).run::<G>();
                 }
             });
         });
@@ -188,18 +188,18 @@ impl<G: Safeguards> Protocol for Partitioned<G> {
 }
 
 /// A ring for each ordered pair of workers, as the ends that each worker holds.
-fn connect<'b>(workers: usize) -> Vec<Lines<'b>> {
-    let mut lines: Vec<Lines<'b>> = (0..workers).map(|_| Lines::default()).collect();
+fn connect<'b>(workers: usize) -> Vec<Rings<'b>> {
+    let mut rings: Vec<Rings<'b>> = (0..workers).map(|_| Rings::default()).collect();
     for from in 0..workers {
         for to in 0..workers {
             let (sender, receiver) = ring(RING_MESSAGES);
-            if let Some(line) = lines.get_mut(from) {
-                line.out.push(sender);
+            if let Some(worker) = rings.get_mut(from) {
+                worker.out.push(sender);
             }
-            if let Some(line) = lines.get_mut(to) {
-                line.inbound.push(receiver);
+            if let Some(worker) = rings.get_mut(to) {
+                worker.inbound.push(receiver);
             }
         }
     }
-    lines
+    rings
 }

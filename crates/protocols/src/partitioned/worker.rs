@@ -42,7 +42,7 @@ impl State {
 
 /// A worker's ends of the rings, indexed by the other worker.
 #[derive(Default)]
-pub(super) struct Lines<'b> {
+pub(super) struct Rings<'b> {
     pub out: Vec<Sender<Message<'b>>>,
     pub inbound: Vec<Receiver<Message<'b>>>,
 }
@@ -70,7 +70,7 @@ pub(super) struct Worker<'w, O> {
     epoch: Epoch<'w>,
     shared: &'w Shared<'w, O>,
     state: &'w mut State,
-    lines: Lines<'w>,
+    rings: Rings<'w>,
     /// Messages that did not fit into a ring, by receiver, in order.
     waiting: Vec<VecDeque<Message<'w>>>,
     flights: Vec<Flight<'w>>,
@@ -86,7 +86,7 @@ impl<'w, O: Observe> Worker<'w, O> {
         epoch: Epoch<'w>,
         shared: &'w Shared<'w, O>,
         state: &'w mut State,
-        lines: Lines<'w>,
+        rings: Rings<'w>,
         window: usize,
     ) -> Self {
         Worker {
@@ -94,7 +94,7 @@ impl<'w, O: Observe> Worker<'w, O> {
             epoch,
             shared,
             state,
-            lines,
+            rings,
             waiting: (0..shared.workers).map(|_| VecDeque::new()).collect(),
             flights: (0..window).map(|_| Flight::default()).collect(),
             reader: epoch.writer.member(u32::MAX),
@@ -107,8 +107,8 @@ impl<'w, O: Observe> Worker<'w, O> {
 
     /// Runs until no worker has a transaction left.
     pub fn run<G: Safeguards>(mut self) {
-        let mut said_so = false;
-        let mut looks = 0;
+        let mut has_reported = false;
+        let mut polls = 0;
         loop {
             // Checked before the rings are polled: a finished worker sends nothing more.
             let all_finished = self.shared.finished.load(Ordering::Acquire) == self.shared.workers;
@@ -127,13 +127,13 @@ impl<'w, O: Observe> Worker<'w, O> {
             }
             let idle = !under_way && self.waiting.iter().all(VecDeque::is_empty);
             let is_over = self.shared.runners.is_some() || self.shared.claims.are_taken();
-            if idle && !said_so && self.claimed.is_empty() && is_over {
-                said_so = true;
+            if idle && !has_reported && self.claimed.is_empty() && is_over {
+                has_reported = true;
                 self.shared.finished.fetch_add(1, Ordering::Release);
             }
-            looks = if progress { 0 } else { looks + 1 };
+            polls = if progress { 0 } else { polls + 1 };
             if !progress {
-                pause(looks);
+                pause(polls);
             }
         }
     }
@@ -150,7 +150,7 @@ impl<'w, O: Observe> Worker<'w, O> {
         let Some(waiting) = self.waiting.get_mut(to) else {
             return;
         };
-        let sent = waiting.is_empty() && self.lines.out.get(to).is_some_and(|line| line.send(message));
+        let sent = waiting.is_empty() && self.rings.out.get(to).is_some_and(|ring| ring.send(message));
         if !sent {
             waiting.push_back(message);
         }
@@ -159,9 +159,9 @@ impl<'w, O: Observe> Worker<'w, O> {
     /// Sends queued messages. True if none remain.
     fn flush(&mut self) -> bool {
         let mut flushed = true;
-        for (waiting, line) in self.waiting.iter_mut().zip(&self.lines.out) {
+        for (waiting, ring) in self.waiting.iter_mut().zip(&self.rings.out) {
             while let Some(message) = waiting.front() {
-                if !line.send(*message) {
+                if !ring.send(*message) {
                     flushed = false;
                     break;
                 }
@@ -174,11 +174,11 @@ impl<'w, O: Observe> Worker<'w, O> {
     /// Handles received messages. True if there were any.
     fn receive<G: Safeguards>(&mut self) -> bool {
         let mut progress = false;
-        for from in 0..self.lines.inbound.len() {
-            while let Some(message) = self.lines.inbound.get(from).and_then(Receiver::receive) {
+        for from in 0..self.rings.inbound.len() {
+            while let Some(message) = self.rings.inbound.get(from).and_then(Receiver::receive) {
                 progress = true;
                 match message {
-                    Message::Ask {
+                    Message::Request {
                         flight,
                         need,
                         slot,
@@ -229,7 +229,7 @@ impl<'w, O: Observe> Worker<'w, O> {
     ) -> (bool, Found<'w>) {
         let granted = self
             .word(slot)
-            .is_some_and(|word| word.ask::<G>(mode, hold, time));
+            .is_some_and(|word| word.mark::<G>(mode, hold, time));
         let found = match probe {
             Some(probe) if granted => self
                 .reader
@@ -247,8 +247,8 @@ impl<'w, O: Observe> Worker<'w, O> {
             return;
         };
         flight.pending = flight.pending.saturating_sub(1);
-        if let Some(place) = flight.granted.get_mut(need) {
-            *place = granted;
+        if let Some(entry) = flight.granted.get_mut(need) {
+            *entry = granted;
         }
         if let Some(Some(probed)) = flight.probed.get_mut(need) {
             probed.found = found;
@@ -262,7 +262,7 @@ impl<'w, O: Observe> Worker<'w, O> {
         };
         if flight.job.is_none() {
             return may_begin && flight.pending == 0 && self.begin(at) && {
-                self.ask::<G>(at);
+                self.request::<G>(at);
                 true
             };
         }
@@ -277,7 +277,7 @@ impl<'w, O: Observe> Worker<'w, O> {
         if flight.rest > 0 {
             flight.rest -= 1;
             if flight.rest == 0 {
-                self.ask::<G>(at);
+                self.request::<G>(at);
             }
             return true;
         }
@@ -343,7 +343,7 @@ impl<'w, O: Observe> Worker<'w, O> {
     }
 
     /// Sends requests for all needs to their owners, with a new timestamp; own records are served at once.
-    fn ask<G: Safeguards>(&mut self, at: usize) {
+    fn request<G: Safeguards>(&mut self, at: usize) {
         let time = self.shared.clock.fetch_add(1, Ordering::Relaxed);
         let Some(flight) = self.flights.get_mut(at) else {
             return;
@@ -364,12 +364,12 @@ impl<'w, O: Observe> Worker<'w, O> {
         // Remote requests first, so that their answers are in transit while own records are looked up.
         for own in [false, true] {
             for need in 0..self.flights.get(at).map_or(0, |flight| flight.needs.len()) {
-                self.ask_for::<G>(at, need, own, time);
+                self.request_one::<G>(at, need, own, time);
             }
         }
     }
 
-    fn ask_for<G: Safeguards>(&mut self, at: usize, number: usize, own: bool, time: u64) {
+    fn request_one<G: Safeguards>(&mut self, at: usize, number: usize, own: bool, time: u64) {
         let Some(flight) = self.flights.get(at) else {
             return;
         };
@@ -393,7 +393,7 @@ impl<'w, O: Observe> Worker<'w, O> {
             self.take_answer(at, number, granted, found);
         } else {
             self.state.counts.remote_accesses += 1;
-            let ask = Message::Ask {
+            let request = Message::Request {
                 flight: at as u16,
                 need: number as u16,
                 slot,
@@ -402,7 +402,7 @@ impl<'w, O: Observe> Worker<'w, O> {
                 time,
                 probe,
             };
-            self.send(owner, ask);
+            self.send(owner, request);
         }
     }
 
@@ -517,21 +517,21 @@ impl Flight<'_> {
             let def = epoch.catalog.table_by_id(access.table);
             let index = def.and_then(|def| def.primary_key);
             let probe = index.and_then(|index| Probe::new(access.table, index, key.bytes));
-            let (Some(place), Some(need)) = (probed.get_mut(at), needs.get(at)) else {
+            let (Some(found), Some(need)) = (probed.get_mut(at), needs.get(at)) else {
                 return;
             };
-            match (&*place, probe) {
+            match (&*found, probe) {
                 (Some(known), Some(probe))
                     if known.probe.table == probe.table && known.probe.key() == probe.key() => {}
                 (None, Some(probe)) if holds.get(at) == Some(&false) => {
-                    *place = Some(Probed {
+                    *found = Some(Probed {
                         probe,
                         mode: need.mode,
                         found: None,
                     });
                 }
                 _ => {
-                    *place = None;
+                    *found = None;
                     if let Some(hold) = holds.get_mut(at) {
                         *hold = true;
                     }

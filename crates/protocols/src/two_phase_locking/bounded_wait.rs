@@ -12,21 +12,21 @@ use crate::lock_words::WorkerSet;
 #[derive(Debug, Clone, Copy)]
 pub struct BoundedWait {
     /// Number of polls of a lock before a transaction aborts.
-    pub looks_max: u32,
+    pub polls_max: u32,
 }
 
 impl Default for BoundedWait {
     fn default() -> BoundedWait {
-        BoundedWait { looks_max: 512 }
+        BoundedWait { polls_max: 512 }
     }
 }
 
 impl LockPolicy for BoundedWait {
     const NAME: &'static str = "two-phase-locking-bounded-wait";
 
-    fn decide(&self, _: u32, _: WorkerSet, looks: u32, _: &Workers) -> OnConflict {
-        if looks > self.looks_max {
-            OnConflict::GiveUp
+    fn decide(&self, _: u32, _: WorkerSet, polls: u32, _: &Workers) -> OnConflict {
+        if polls > self.polls_max {
+            OnConflict::Abort
         } else {
             OnConflict::Wait
         }

@@ -16,15 +16,15 @@ use crate::lock_words::WorkerSet;
 pub struct Detection;
 
 /// Polls between two searches for a cycle.
-const LOOKS_PER_SEARCH: u32 = 16;
+const POLLS_PER_SEARCH: u32 = 16;
 
 impl LockPolicy for Detection {
     const NAME: &'static str = "two-phase-locking-detection";
     const PUBLISHES_WAITS: bool = true;
 
-    fn decide(&self, worker: u32, _: WorkerSet, looks: u32, workers: &Workers) -> OnConflict {
-        if looks.is_multiple_of(LOOKS_PER_SEARCH) && is_youngest_of_a_circle(worker, workers) {
-            OnConflict::GiveUp
+    fn decide(&self, worker: u32, _: WorkerSet, polls: u32, workers: &Workers) -> OnConflict {
+        if polls.is_multiple_of(POLLS_PER_SEARCH) && is_youngest_in_cycle(worker, workers) {
+            OnConflict::Abort
         } else {
             OnConflict::Wait
         }
@@ -45,7 +45,7 @@ fn reached(from: u32, workers: &Workers) -> WorkerSet {
     found
 }
 
-fn is_youngest_of_a_circle(worker: u32, workers: &Workers) -> bool {
+fn is_youngest_in_cycle(worker: u32, workers: &Workers) -> bool {
     let ahead = reached(worker, workers);
     if ahead >> worker & 1 == 0 {
         return false;
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_youngest_of_a_circle_gives_up_and_nobody_else() {
+    fn only_the_youngest_in_a_cycle_aborts() {
         let workers = Workers::new();
         for worker in 0..4 {
             workers.set_age(worker, u64::from(worker));
@@ -71,10 +71,10 @@ mod tests {
         workers.set_waits_for(0, 0b0010);
         workers.set_waits_for(1, 0b0100);
         workers.set_waits_for(3, 0b0001);
-        assert!((0..4).all(|worker| !is_youngest_of_a_circle(worker, &workers)));
+        assert!((0..4).all(|worker| !is_youngest_in_cycle(worker, &workers)));
         workers.set_waits_for(2, 0b0001);
         let found: Vec<u32> = (0..4)
-            .filter(|worker| is_youngest_of_a_circle(*worker, &workers))
+            .filter(|worker| is_youngest_in_cycle(*worker, &workers))
             .collect();
         assert_eq!(found, [2]);
     }

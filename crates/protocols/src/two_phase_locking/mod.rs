@@ -94,7 +94,7 @@ pub enum OnConflict {
     /// Poll again.
     Wait,
     /// Release all locks and retry.
-    GiveUp,
+    Abort,
 }
 
 /// A conflict policy for spinning workers.
@@ -106,8 +106,8 @@ pub trait LockPolicy: Send + Sync + Copy + Default + 'static {
     /// Whether waiting workers publish whom they wait for.
     const PUBLISHES_WAITS: bool = false;
 
-    /// Decides for `worker` after each unsuccessful poll; there have been `looks` so far.
-    fn decide(&self, worker: u32, holders: WorkerSet, looks: u32, workers: &Workers) -> OnConflict;
+    /// Decides for `worker` after each unsuccessful poll; there have been `polls` so far.
+    fn decide(&self, worker: u32, holders: WorkerSet, polls: u32, workers: &Workers) -> OnConflict;
 }
 
 /// Two-phase locking with a policy.
@@ -177,23 +177,23 @@ impl<P: LockPolicy> Shared<'_, P> {
     /// Acquires all locks, or none. Counts one wait for each lock that was not immediately free.
     fn lock_all(&self, worker: u32, needs: &[Need], counts: &mut Counts) -> bool {
         for (n, need) in needs.iter().enumerate() {
-            let mut looks = 0;
+            let mut polls = 0;
             while let Err(holders) = self.locks.try_lock(need.slot, need.mode, worker) {
-                counts.deferrals += u64::from(looks == 0);
-                looks += 1;
+                counts.deferrals += u64::from(polls == 0);
+                polls += 1;
                 if P::PUBLISHES_WAITS {
                     self.workers.set_waits_for(worker, holders);
                 }
-                if self.policy.decide(worker, holders, looks, &self.workers) == OnConflict::GiveUp {
+                if self.policy.decide(worker, holders, polls, &self.workers) == OnConflict::Abort {
                     self.unlock_all(worker, needs.get(..n).unwrap_or_default());
                     if P::PUBLISHES_WAITS {
                         self.workers.set_waits_for(worker, 0);
                     }
                     return false;
                 }
-                pause(looks);
+                pause(polls);
             }
-            if P::PUBLISHES_WAITS && looks > 0 {
+            if P::PUBLISHES_WAITS && polls > 0 {
                 self.workers.set_waits_for(worker, 0);
             }
         }
@@ -206,8 +206,8 @@ impl<P: LockPolicy> Shared<'_, P> {
 }
 
 /// Spins briefly, later yields to another thread.
-pub(crate) fn pause(looks: u32) {
-    if looks < 64 {
+pub(crate) fn pause(polls: u32) {
+    if polls < 64 {
         std::hint::spin_loop();
     } else {
         std::thread::yield_now();
@@ -261,7 +261,7 @@ impl<P: LockPolicy, G: Safeguards> TwoPhaseLocking<P, G> {
                     back_off(attempts, worker.number);
                 }
                 G::pause();
-                let committed = worker.runner.run_alone(epoch.writer, n, job, number, observe);
+                let committed = worker.runner.run_member(epoch.writer, n, job, number, observe);
                 shared.unlock_all(worker.number, &worker.needs);
                 worker.counts.ended(committed);
                 worker.counts.end(start);

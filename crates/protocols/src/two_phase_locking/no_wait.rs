@@ -14,6 +14,6 @@ impl LockPolicy for NoWait {
     const NAME: &'static str = "two-phase-locking-no-wait";
 
     fn decide(&self, _: u32, _: WorkerSet, _: u32, _: &Workers) -> OnConflict {
-        OnConflict::GiveUp
+        OnConflict::Abort
     }
 }

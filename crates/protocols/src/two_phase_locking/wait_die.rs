@@ -21,7 +21,7 @@ impl LockPolicy for WaitDie {
         let age = workers.age(worker);
         let older = |other: u32| holders >> other & 1 == 1 && workers.age(other) < age;
         if (0..WorkerSet::BITS).any(older) {
-            OnConflict::GiveUp
+            OnConflict::Abort
         } else {
             OnConflict::Wait
         }
@@ -39,7 +39,7 @@ mod tests {
         workers.set_age(1, 20);
         workers.set_age(2, 5);
         assert_eq!(WaitDie.decide(0, 0b010, 1, &workers), OnConflict::Wait);
-        assert_eq!(WaitDie.decide(1, 0b001, 1, &workers), OnConflict::GiveUp);
-        assert_eq!(WaitDie.decide(0, 0b110, 1, &workers), OnConflict::GiveUp);
+        assert_eq!(WaitDie.decide(1, 0b001, 1, &workers), OnConflict::Abort);
+        assert_eq!(WaitDie.decide(0, 0b110, 1, &workers), OnConflict::Abort);
     }
 }

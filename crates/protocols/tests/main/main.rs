@@ -109,7 +109,7 @@ fn no_addition_is_lost<P: Protocol>(protocol: &P, workers: usize) -> RunReport {
 
 /// The number of deferrals is known if all transactions access one row, and if none accesses another's.
 #[test]
-fn lock_managers_alone_find_who_stands_behind_whom() {
+fn lock_managers_alone_find_the_order_of_conflicts() {
     let store = bank();
     let add = program(&store, "update account set balance = balance + $2 where id = $1");
     let same: Vec<Job> = (0..600).map(|_| job(&add, &[7, 1])).collect();
@@ -228,7 +228,7 @@ fn batches_are_repeatable() {
 
 /// The last write of an account decides, so a transaction out of order may be detected.
 #[test]
-fn waves_keep_the_streams_order_in_line_and_side_by_side() {
+fn waves_keep_stream_order_serially_and_in_parallel() {
     let (mut random, mut wanted) = (Prng::new(5), vec![1000; ACCOUNTS as usize]);
     for workers in [1, 2] {
         let store = bank();
@@ -321,7 +321,7 @@ fn readers(store: &Arc<Store>, protocol: &Partitioned, workers: usize, remote: u
 
 /// The workers look for a row at the owner that `Partitioned::owner` returns.
 #[test]
-fn what_is_said_to_be_remote_is_remote() {
+fn accesses_reported_as_remote_are_remote() {
     let store = bank();
     let protocol = Partitioned {
         by_owner: true,

@@ -442,8 +442,8 @@ impl Observe for Meeting {
         self.recorder.installed(job, table, old, new);
     }
 
-    fn given_up(&self, job: usize) {
-        self.recorder.given_up(job);
+    fn aborted(&self, job: usize) {
+        self.recorder.aborted(job);
     }
 
     fn pause(&self) {

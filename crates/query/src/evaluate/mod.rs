@@ -108,9 +108,7 @@ impl BatchExpr {
         // DataFusion's planner evaluates expressions over NULLs, whose Arrow type is Null.
         let differs = |(column, expected): (&ArrayRef, &DataType)| column.data_type() != expected;
         if columns.iter().zip(&self.input_types).any(differs) {
-            return Err(SqlError::internal(
-                "a column lies otherwise than its expression expects",
-            ));
+            return Err(SqlError::internal("a column has an unexpected data type"));
         }
         let execution = self.context.execution();
         let once = self.once.of(execution.number);

@@ -290,7 +290,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn columns_give_what_single_values_give(seed in 1_u64.., depth in 1_usize..5, count in 0_usize..12) {
+    fn columns_evaluate_like_single_values(seed in 1_u64.., depth in 1_usize..5, count in 0_usize..12) {
         let mut draw = Draw(seed);
         let ty = TYPES[draw.below(6)];
         let expr = expr(&mut draw, ty, depth);
@@ -320,7 +320,7 @@ fn infix(symbol: &str, left: Expr, right: Expr) -> Expr {
 
 /// An error in a branch that no row takes is never raised, constant or not.
 #[test]
-fn what_is_not_needed_is_not_computed() {
+fn unused_values_are_not_computed() {
     let column = || Expr::column(ColumnId(2), SqlType::Int4);
     let rows: Vec<Vec<Value>> = [0, 1, 2]
         .map(|number| {
@@ -356,7 +356,7 @@ fn what_is_not_needed_is_not_computed() {
 
 /// A chain as deep as memory allows is compiled and evaluated.
 #[test]
-fn depth_costs_no_stack() {
+fn deep_expressions_use_no_stack() {
     let mut sum = Expr::column(ColumnId(2), SqlType::Int4);
     for _ in 0..20_000 {
         sum = infix("+", sum, int(1));

@@ -48,12 +48,12 @@ use weft_expression::{ColumnId, Expr};
 use weft_types::{SqlError, SqlType, Value, interrupt};
 
 use crate::errors::sql_error;
-use crate::once::Once;
 use crate::recursion::WorkingTable;
 use crate::schema::field_name;
 use crate::session::ExecutionContext;
 use crate::slice::StopSignal;
 use crate::source::ReadSource;
+use crate::spool::Spool;
 
 pub use output::final_projection;
 
@@ -94,7 +94,7 @@ pub struct Lowering<'a> {
     /// Whether this is inside the term of a recursive relation, whose plans run many times.
     pub(crate) in_term: bool,
     /// Plans that are computed once, each after those that it contains.
-    pub(crate) onces: Vec<Arc<Once>>,
+    pub(crate) spools: Vec<Arc<Spool>>,
     /// The working tables of recursive relations, by number.
     pub(crate) working: HashMap<usize, Arc<WorkingTable>>,
     /// Whether the plan is valid only for this execution, because it depends on its values.
@@ -129,7 +129,7 @@ impl<'a> Lowering<'a> {
             uses: survey.uses,
             shared: survey.shared.into_iter().map(|count| (count, None)).collect(),
             in_term: false,
-            onces: Vec::new(),
+            spools: Vec::new(),
             working: HashMap::new(),
             only_now: false,
             levels: HashMap::new(),
@@ -141,7 +141,7 @@ impl<'a> Lowering<'a> {
 
     /// Lowers a relation. With a domain, its plan also contains the domain's columns.
     pub fn lower(&mut self, relation: &Relation, domain: Option<&Domain>) -> Result<LogicalPlan, SqlError> {
-        self.stop.verdict(Instant::now())?;
+        self.stop.ensure_running(Instant::now())?;
         if let Some(domain) = domain
             && !walk::names_any(relation, &domain.columns)
         {
@@ -350,7 +350,7 @@ impl<'a> Lowering<'a> {
     fn shared_plan(&mut self, number: usize) -> Result<LogicalPlan, SqlError> {
         let query = self.query;
         let (Some(shared), Some((count, plan))) = (query.shared.get(number), self.shared.get(number)) else {
-            return Err(SqlError::internal("a shared relation that is not there"));
+            return Err(SqlError::internal("a shared relation is missing"));
         };
         // Inside a recursive term a plan runs many times, but a shared relation is computed once even there.
         if let Some(plan) = plan {

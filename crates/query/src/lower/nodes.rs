@@ -8,7 +8,6 @@ use weft_expression::ColumnId;
 use weft_types::{SqlError, SqlType};
 
 use super::Lowering;
-use crate::once::Once;
 use crate::recursion::{Recursion, WorkingTable, recursive, working};
 
 impl Lowering<'_> {
@@ -24,8 +23,8 @@ impl Lowering<'_> {
             return Ok(plan);
         }
         self.only_now = true;
-        let (once, leaf) = Once::new(plan, name)?;
-        self.onces.push(once);
+        let (spool, leaf) = Spool::new(plan, name)?;
+        self.spools.push(spool);
         Ok(leaf)
     }
 
@@ -34,7 +33,7 @@ impl Lowering<'_> {
         number: usize,
         columns: &[(ColumnId, ColumnId, SqlType)],
     ) -> Result<LogicalPlan, SqlError> {
-        let missing = || SqlError::internal("a recursive relation that is not there");
+        let missing = || SqlError::internal("a recursive relation is missing");
         let table = Arc::clone(self.working.get(&number).ok_or_else(missing)?);
         let shared = self.query.shared.get(number).ok_or_else(missing)?;
         let mut read = Vec::with_capacity(columns.len());
@@ -55,7 +54,7 @@ impl Lowering<'_> {
         columns: &[(ColumnId, ColumnId)],
     ) -> Result<LogicalPlan, SqlError> {
         let Some(shared) = self.query.shared.get(number) else {
-            return Err(SqlError::internal("a recursive relation that is not there"));
+            return Err(SqlError::internal("a recursive relation is missing"));
         };
         self.only_now = true;
         let table = Arc::new(WorkingTable::default());

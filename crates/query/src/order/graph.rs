@@ -7,7 +7,7 @@
 use weft_expression::{ColumnId, CompareOp, Expr, Op};
 use weft_types::SqlType;
 
-use super::guess::Guess;
+use super::cardinality::Estimate;
 
 /// A set of relations as a bit mask.
 pub(crate) type Set = u64;
@@ -29,7 +29,7 @@ const CONDITION_SHARE: f64 = 1.0 / 3.0;
 
 /// One relation.
 pub(crate) struct Member {
-    pub(crate) guess: Guess,
+    pub(crate) estimate: Estimate,
     /// For a relation that an outer join adds: the relations that must be joined before it.
     pub(crate) attached: Option<Set>,
 }
@@ -82,13 +82,13 @@ impl Graph {
             let columns: Vec<(usize, ColumnId)> = class.sides.iter().filter_map(single).collect();
             let values = columns
                 .iter()
-                .filter_map(|(at, id)| self.members.get(*at)?.guess.key_values(*id));
+                .filter_map(|(at, id)| self.members.get(*at)?.estimate.key_values(*id));
             let Some(least) = values.reduce(f64::min) else {
                 continue;
             };
             for (at, id) in columns {
                 if let Some(member) = self.members.get_mut(at) {
-                    member.guess.limit(id, least);
+                    member.estimate.limit(id, least);
                 }
             }
         }
@@ -96,11 +96,11 @@ impl Graph {
 
     /// A single relation.
     pub(crate) fn alone(&self, at: usize) -> Option<Joined> {
-        let guess = &self.members.get(at)?.guess;
+        let estimate = &self.members.get(at)?.estimate;
         Some(Joined {
             set: 1 << at,
-            rows: guess.rows(),
-            cost: guess.cost(),
+            rows: estimate.rows(),
+            cost: estimate.cost(),
         })
     }
 
@@ -175,7 +175,7 @@ impl Graph {
         }
         let member = self.members.get(probe.set.trailing_zeros() as usize)?;
         let columns = self.columns_met(probe.set, build.set);
-        let each = member.guess.looked_up(&columns)?;
+        let each = member.estimate.looked_up(&columns)?;
         Some(build.rows * (LOOKUP_COST + each))
     }
 
@@ -233,7 +233,7 @@ impl Graph {
                     false
                 }
             });
-            values *= member.guess.values(&columns);
+            values *= member.estimate.values(&columns);
             if open.len() == before {
                 return values;
             }

@@ -3,7 +3,7 @@
 //! ```text
 //!   Join and Filter     flattened: relations, and the conditions over them         (mod)
 //!   conditions          classes of equal columns, and all other conditions          (graph)
-//!   rows                estimated from row counts and declared keys                 (guess)
+//!   rows                estimated from row counts and declared keys                 (cardinality)
 //!   order               exhaustive for a few relations, greedy for many             (search)
 //!   plan                joins in that order, every condition as deep as possible    (plan)
 //! ```
@@ -14,8 +14,8 @@
 //! a subquery (see [`crate::lower`]), one of the relations provides these columns; if none does, the domain
 //! itself is added.
 
+mod cardinality;
 mod graph;
-mod guess;
 mod plan;
 mod search;
 #[cfg(test)]
@@ -32,10 +32,10 @@ use crate::lower::expression::all_of;
 use crate::lower::predicate::conjuncts;
 use crate::lower::walk::{columns_made, is_fallible, is_volatile, names_any};
 use crate::lower::{Domain, Lowering};
-pub(crate) use guess::fixed_column;
+pub(crate) use cardinality::fixed_column;
 
+use cardinality::Estimate;
 use graph::{Class, Graph, Member, Set, Side, bits, equality};
-use guess::Guess;
 
 /// Maximum number of relations that are ordered together; beyond it joins stay as written.
 const TOGETHER_MAX: usize = 60;
@@ -126,11 +126,11 @@ impl Lowering<'_> {
     ) -> Graph {
         let mut members = Vec::with_capacity(flat.leaves.len());
         for (at, leaf) in flat.leaves.iter().enumerate() {
-            let mut guess = match leaf.relation {
-                Some(relation) => self.guess(relation),
-                None => Guess::of(DOMAIN_ROWS, Vec::new()),
+            let mut estimate = match leaf.relation {
+                Some(relation) => self.estimate(relation),
+                None => Estimate::of(DOMAIN_ROWS, Vec::new()),
             };
-            leaf.own.iter().for_each(|conjunct| guess.restrict(conjunct));
+            leaf.own.iter().for_each(|conjunct| estimate.restrict(conjunct));
             let attached = leaf.outer.as_ref().map(|on| {
                 let needs = on.iter().map(|conjunct| set_of(conjunct, holders));
                 needs.fold(0, |all, set| all | set) & !(1 << at)
@@ -142,7 +142,7 @@ impl Lowering<'_> {
                     of_outer: true,
                 }));
             }
-            members.push(Member { guess, attached });
+            members.push(Member { estimate, attached });
         }
         let mut graph = Graph {
             members,

@@ -59,7 +59,7 @@ impl<'b> Builder<'b> {
 
     fn leaf(&mut self, lowering: &mut Lowering<'_>, at: usize) -> Result<LogicalPlan, SqlError> {
         let Some(leaf) = self.flat.leaves.get_mut(at) else {
-            return Err(SqlError::internal("a relation that is not there"));
+            return Err(SqlError::internal("a relation is missing"));
         };
         let own = guarded(std::mem::take(&mut leaf.own), &self.guards);
         let domain = self.domain.filter(|_| leaf.depends);

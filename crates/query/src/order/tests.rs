@@ -3,8 +3,8 @@
 use weft_expression::{ColumnId, Expr};
 use weft_types::SqlType;
 
+use super::cardinality::Estimate;
 use super::graph::{Class, Graph, Member, Side};
-use super::guess::Guess;
 use super::search::{Tree, order};
 
 fn column(id: u32) -> Expr {
@@ -14,7 +14,7 @@ fn column(id: u32) -> Expr {
 /// A table whose first column, numbered `key`, is its key.
 fn table(rows: f64, key: u32) -> Member {
     Member {
-        guess: Guess::of(rows, vec![vec![ColumnId(key)]]),
+        estimate: Estimate::of(rows, vec![vec![ColumnId(key)]]),
         attached: None,
     }
 }
@@ -47,7 +47,7 @@ fn a_small_table_that_is_named_last_is_joined_first() {
         &column(31),
         &Expr::constant(weft_types::Value::Int4(1), SqlType::Int4),
     );
-    country.guess.restrict(&wanted);
+    country.estimate.restrict(&wanted);
     let graph = Graph {
         members: vec![table(1e6, 10), table(1e4, 20), country],
         classes: vec![class(&[(0, 11), (1, 20)]), class(&[(1, 21), (2, 30)])],
@@ -74,7 +74,7 @@ fn equal_columns_join_without_a_condition_of_their_own() {
 }
 
 #[test]
-fn what_nothing_ties_is_joined_last() {
+fn relations_without_conditions_are_joined_last() {
     let graph = Graph {
         members: vec![table(3.0, 10), table(1e5, 20), table(2.0, 30), table(1e5, 40)],
         classes: vec![class(&[(1, 21), (3, 40)])],
@@ -85,7 +85,7 @@ fn what_nothing_ties_is_joined_last() {
 }
 
 #[test]
-fn an_outer_join_waits_for_what_its_condition_names() {
+fn an_outer_join_follows_the_relations_of_its_condition() {
     let mut added = table(5.0, 30);
     added.attached = Some(0b10);
     let mut on = class(&[(1, 21), (2, 30)]);
@@ -122,7 +122,7 @@ fn many_relations_are_ordered_quickly() {
 
 /// More relations than are ordered together, or than a set has bits.
 #[test]
-fn relations_beyond_those_ordered_together_stay_as_they_are_written() {
+fn too_many_relations_are_joined_as_written() {
     use crate::fixture::{eq, filter, icol, query, scan, sorted};
     use weft_binder::relation::{JoinKind, Relation};
     for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Right] {

@@ -102,7 +102,7 @@ impl Lowering<'_> {
         let mut items: Vec<PlanExpr> = own.iter().map(|id| column(*id)).collect();
         for (output, value, ty) in columns {
             let value = above.values.get(value).cloned();
-            let value = value.ok_or_else(|| SqlError::internal("a subquery's column is not there"))?;
+            let value = value.ok_or_else(|| SqlError::internal("a subquery's column is missing"))?;
             let value = match all_of(above.conditions.clone()) {
                 None => value,
                 Some(condition) => {

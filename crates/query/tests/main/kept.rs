@@ -89,7 +89,7 @@ fn parameters_are_those_of_the_execution() {
 }
 
 #[test]
-fn operators_that_tell_each_other_begin_anew() {
+fn operators_with_shared_state_are_reset() {
     gives(
         "SELECT owner, b FROM accounts JOIN lines ON a = id WHERE id >= $1 ORDER BY id, b",
         SqlType::Int4,
@@ -127,7 +127,7 @@ fn operators_that_tell_each_other_begin_anew() {
 }
 
 #[test]
-fn an_error_is_one_of_the_execution() {
+fn errors_are_those_of_the_execution() {
     let db = bank();
     let query = db
         .query("SELECT 10 / $1 FROM lines WHERE a = 1", &[Some(SqlType::Int4)])
@@ -140,7 +140,7 @@ fn an_error_is_one_of_the_execution() {
 }
 
 #[test]
-fn what_the_plan_was_made_by_is_seen_again() {
+fn plans_that_depend_on_parameters_are_correct() {
     let db = bank();
     let limited = db
         .query(
@@ -195,7 +195,7 @@ fn rows_and_zone_are_those_of_the_execution() {
 }
 
 #[test]
-fn executions_at_one_time_do_not_meet() {
+fn concurrent_executions_do_not_interfere() {
     let db = bank();
     let query = db
         .query(

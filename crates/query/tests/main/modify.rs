@@ -125,7 +125,7 @@ fn updates_copy_what_they_do_not_set() {
 }
 
 #[test]
-fn deletes_name_their_rows() {
+fn deletes_identify_their_rows() {
     let db = bank();
     assert_eq!(
         changed(&db, "DELETE FROM accounts WHERE balance > 5"),
@@ -271,7 +271,7 @@ fn returning_sees_the_written_rows() {
 }
 
 #[test]
-fn for_update_names_rows_to_lock() {
+fn for_update_returns_the_rows_to_lock() {
     let db = bank();
     let lock = |sql: &str| {
         let locking = db.locking(sql).unwrap();

@@ -131,7 +131,7 @@ fn other_aggregates_and_constants() {
 }
 
 #[test]
-fn columns_beside_a_star_that_has_them_too() {
+fn columns_repeated_next_to_a_star() {
     gives(&[
         ("SELECT *, a FROM lines ORDER BY 1, 2 LIMIT 1", "a|b|a", "1|1|1"),
         (

@@ -183,7 +183,7 @@ fn answer(client: &mut TcpStream) -> u8 {
 }
 
 #[test]
-fn neither_waits_nor_work_of_some_stop_the_others() {
+fn waits_and_work_of_some_do_not_stop_the_others() {
     let bench = Bench::new();
     let mut others: Vec<TcpStream> = (0..8).map(|_| bench.client()).collect();
     let mut here = bench.client();
@@ -231,17 +231,17 @@ fn replies_leave_whatever_the_others_do(kind: u8) {
 }
 
 #[test]
-fn replies_that_wait_for_the_log_leave_whatever_the_others_do() {
+fn replies_waiting_for_the_log_are_sent_whatever_the_others_do() {
     replies_leave_whatever_the_others_do(b's');
 }
 
 #[test]
-fn replies_that_leave_together_leave_whatever_the_others_do() {
+fn replies_released_together_are_sent_whatever_the_others_do() {
     replies_leave_whatever_the_others_do(b'h');
 }
 
 #[test]
-fn what_comes_while_a_reply_is_held_is_answered_too() {
+fn messages_that_arrive_while_a_reply_is_held_are_answered() {
     let bench = Bench::new();
     let mut clients: Vec<TcpStream> = (0..3).map(|_| bench.client()).collect();
     for round in 0..300 {
@@ -265,7 +265,7 @@ fn what_comes_while_a_reply_is_held_is_answered_too() {
 }
 
 #[test]
-fn what_the_socket_does_not_take_is_sent_when_the_connection_is_served_again() {
+fn bytes_the_socket_did_not_take_are_sent_at_the_next_service() {
     let bench = Bench::new();
     let (mut one, mut other) = (bench.client(), bench.client());
     for _ in 0..200 {
@@ -310,7 +310,7 @@ fn a_waker_has_a_connection_served_from_any_thread() {
 }
 
 #[test]
-fn a_limit_ends_a_silent_wait_and_only_that() {
+fn a_timeout_ends_only_an_idle_wait() {
     let bench = Bench::new();
     let mut client = bench.client();
     // Longer than the watch stays awake without work.

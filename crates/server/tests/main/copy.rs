@@ -114,7 +114,7 @@ fn copy_out_sends_lines() {
 }
 
 #[test]
-fn a_client_that_falls_silent_in_a_copy_is_sent_away() {
+fn an_idle_client_in_a_copy_is_disconnected() {
     let bench = Bench::new();
     *bench.fake.idle_limit.lock().unwrap() = Some(Duration::from_millis(60));
     let mut client = bench.client();

@@ -433,7 +433,7 @@ fn a_long_pipeline_waits_once_for_the_disk() {
 }
 
 #[test]
-fn an_error_is_told_before_sync_and_the_rest_is_skipped() {
+fn an_error_is_reported_before_sync_and_the_rest_is_skipped() {
     let bench = Bench::new();
     let mut client = bench.client();
     client.send(&[bind("", "nobody", &[]), execute("", 0), flush()].concat());

@@ -47,7 +47,7 @@ fn a_running_statement_is_cancelled_by_its_key_alone() {
 }
 
 #[test]
-fn an_idle_client_is_sent_away() {
+fn an_idle_client_is_disconnected() {
     let bench = Bench::new();
     let mut client = bench.client();
     client.query("begin");
@@ -87,7 +87,7 @@ fn a_panic_ends_its_own_connection_only() {
 }
 
 #[test]
-fn nothing_is_told_that_will_never_be_durable() {
+fn nothing_is_acknowledged_that_will_never_be_durable() {
     let bench = Bench::new();
     let mut client = bench.client();
     bench.fake.gate.broken.store(true, Ordering::SeqCst);
@@ -99,7 +99,7 @@ fn nothing_is_told_that_will_never_be_durable() {
 }
 
 #[test]
-fn a_client_that_leaves_takes_its_session_along() {
+fn a_session_ends_when_its_client_disconnects() {
     let bench = Bench::new();
     let mut polite = bench.client();
     polite.send(&message(b'X', b""));
@@ -128,7 +128,7 @@ fn a_client_that_stops_reading_stops_its_own_query_only() {
 
 /// Reading a little now and then is not enough.
 #[test]
-fn a_client_that_reads_too_slowly_is_sent_away() {
+fn a_client_that_reads_too_slowly_is_disconnected() {
     let bench = Bench::with(|config| config.write_timeout = Some(Duration::from_millis(300)));
     let mut slow = bench.client();
     // What is read makes room at once.
@@ -210,7 +210,7 @@ fn a_reply_does_not_wait_for_the_next_message_of_its_client() {
 }
 
 #[test]
-fn stopping_tells_everybody_and_interrupts_what_runs() {
+fn stopping_informs_all_clients_and_interrupts_running_statements() {
     let bench = Bench::new();
     let mut idle = bench.client();
     let mut busy = bench.client();
@@ -233,7 +233,7 @@ fn stopping_tells_everybody_and_interrupts_what_runs() {
 }
 
 #[test]
-fn a_parked_statement_takes_no_thread_and_no_turn_of_others() {
+fn a_parked_statement_occupies_no_thread() {
     let bench = Bench::new();
     let mut parked: Vec<_> = (0..12).map(|_| bench.client()).collect();
     for client in &mut parked {

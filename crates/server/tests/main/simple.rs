@@ -44,7 +44,7 @@ fn an_error_ends_the_message_and_its_implicit_transaction() {
 }
 
 #[test]
-fn ready_for_query_tells_the_state_of_the_transaction() {
+fn ready_for_query_reports_the_transaction_state() {
     let bench = Bench::new();
     let mut client = bench.client();
     assert_eq!(client.query("begin"), ["C BEGIN", "Z T"]);
@@ -57,7 +57,7 @@ fn ready_for_query_tells_the_state_of_the_transaction() {
 }
 
 #[test]
-fn notices_and_changed_parameters_are_told() {
+fn notices_and_changed_parameters_are_reported() {
     let bench = Bench::new();
     let mut client = bench.client();
     assert_eq!(
@@ -86,7 +86,7 @@ fn queries_may_be_pipelined_and_cut_anywhere() {
 }
 
 #[test]
-fn large_results_leave_in_pieces_behind_the_gate() {
+fn large_results_are_sent_in_pieces_after_the_gate() {
     let bench = Bench::new();
     let mut client = bench.client();
     let before = bench.fake.gate.waits.load(std::sync::atomic::Ordering::SeqCst);

@@ -110,7 +110,7 @@ fn refusals_name_their_reason() {
 }
 
 #[test]
-fn too_many_clients_are_refused_and_places_come_back() {
+fn too_many_clients_are_refused_until_one_disconnects() {
     let bench = Bench::with(|config| config.connections_max = 2);
     let first = bench.client();
     let _second = bench.client();

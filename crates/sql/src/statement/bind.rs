@@ -188,7 +188,7 @@ impl Names for Scope<'_> {
         })
     }
 
-    fn reads_late(&self) -> bool {
+    fn converts_late(&self) -> bool {
         self.variables.is_some_and(Variables::converts_late)
     }
 }
@@ -196,8 +196,8 @@ impl Names for Scope<'_> {
 /// How the binder's errors are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Errors {
-    /// They are reported.
-    Told,
+    /// They are raised.
+    Raise,
     /// The statement is planned in general form, which reports them.
     General,
 }
@@ -243,9 +243,9 @@ impl Binder<'_> {
         self.binder.into_parameters()
     }
 
-    fn told<T>(&self, bound: Result<T, SqlError>) -> BindResult<T> {
+    fn handled<T>(&self, bound: Result<T, SqlError>) -> BindResult<T> {
         bound.map_err(|error| match self.errors {
-            Errors::Told if error.state != SqlState::FEATURE_NOT_SUPPORTED => Refusal::Error(error),
+            Errors::Raise if error.state != SqlState::FEATURE_NOT_SUPPORTED => Refusal::Error(error),
             _ => Refusal::General,
         })
     }
@@ -253,7 +253,7 @@ impl Binder<'_> {
     /// Binds an expression.
     pub(crate) fn bind(&mut self, expr: &ast::Expr) -> BindResult<Operand> {
         let bound = self.binder.bind(expr);
-        self.told(bound)
+        self.handled(bound)
     }
 
     /// An already computed value.
@@ -269,7 +269,7 @@ impl Binder<'_> {
     /// The expression as in a select list, where unknown becomes text.
     pub(crate) fn settle(&mut self, operand: Operand) -> BindResult<(Scalar, SqlType)> {
         let settled = self.binder.settle(operand);
-        let settled = self.told(settled)?;
+        let settled = self.handled(settled)?;
         Ok((self.scalar(&settled)?, settled.ty()))
     }
 
@@ -282,13 +282,13 @@ impl Binder<'_> {
     /// The same, before conversion to a scalar, for [`Binder::scalar_over`].
     pub(crate) fn condition_over_rows(&mut self, operand: Operand, place: &str) -> BindResult<Expr> {
         let condition = self.binder.condition(operand, place);
-        self.told(condition)
+        self.handled(condition)
     }
 
     /// The expression coerced to a type, as on assignment.
     pub(crate) fn coerce(&mut self, operand: Operand, to: SqlType) -> BindResult<Scalar> {
         let coerced = self.binder.coerce(operand, to, CastContext::Assignment);
-        let coerced = self.told(coerced)?;
+        let coerced = self.handled(coerced)?;
         self.scalar(&coerced)
     }
 
@@ -301,13 +301,13 @@ impl Binder<'_> {
     /// The same, before conversion to a scalar, for [`Binder::scalar_over`].
     pub(crate) fn assign_over_rows(&mut self, operand: Operand, column: &ColumnDef) -> BindResult<Expr> {
         let assigned = self.binder.assign(operand, &column.name, column.ty);
-        self.told(assigned)
+        self.handled(assigned)
     }
 
     /// `left = right`
     pub(crate) fn equal(&mut self, left: Operand, right: Operand) -> BindResult<Scalar> {
         let equal = self.binder.equal(left, right);
-        let equal = self.told(equal)?;
+        let equal = self.handled(equal)?;
         self.scalar(&equal)
     }
 

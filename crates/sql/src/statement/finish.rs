@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn further_columns_are_not_given() {
+    fn extra_columns_are_not_returned() {
         let layout = RowLayout::new(&[SqlType::Text, SqlType::Int4, SqlType::Int8]);
         let rows: Vec<Vec<u8>> = [("b", 1), ("a", 3), ("c", 2)]
             .into_iter()

@@ -254,7 +254,7 @@ fn point_program(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Result<Op
 /// INSERT .. ON CONFLICT has no general form, so its errors are reported here.
 fn errors_of(statement: &ast::Statement) -> Errors {
     match statement {
-        ast::Statement::Insert(insert) if insert.on.is_some() => Errors::Told,
+        ast::Statement::Insert(insert) if insert.on.is_some() => Errors::Raise,
         _ => Errors::General,
     }
 }
@@ -457,7 +457,7 @@ fn argument(text: &str, ctx: &PlanContext<'_>) -> Result<(Scalar, Option<SqlType
     let expr = weft_syntax::parse_expression(text)?;
     let mut params = Params::new(&[], ctx.zone);
     let scope = Scope::default();
-    let bound = with_binder(ctx.catalog, "", &scope, &mut params, Errors::Told, |binder| {
+    let bound = with_binder(ctx.catalog, "", &scope, &mut params, Errors::Raise, |binder| {
         let operand = binder.bind(&expr)?;
         let ty = operand.ty;
         Ok((binder.raw(&operand)?, ty))

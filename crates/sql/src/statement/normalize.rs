@@ -110,7 +110,7 @@ impl Literal {
     }
 }
 
-/// A text without its literals. Reusable: [`Normalized::read`] overwrites it.
+/// A text without its literals. Reusable: [`Normalized::normalize`] overwrites it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Normalized {
     /// Kinds of the literals, `|`, the text with `$n`.
@@ -122,7 +122,7 @@ pub struct Normalized {
 /// Normalises a text; `None` if it must be planned unchanged.
 pub fn normalize(sql: &str) -> Option<Normalized> {
     let mut normalized = Normalized::default();
-    normalized.read(sql).then_some(normalized)
+    normalized.normalize(sql).then_some(normalized)
 }
 
 impl Normalized {
@@ -147,7 +147,7 @@ impl Normalized {
 
     /// Normalises a text. False if it must be planned unchanged; the contents of `self` are then
     /// meaningless.
-    pub fn read(&mut self, sql: &str) -> bool {
+    pub fn normalize(&mut self, sql: &str) -> bool {
         self.key.clear();
         self.literals.clear();
         sql.len() <= TEXT_BYTES_MAX && find_literals(sql, &mut self.literals) && self.write_key(sql)
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn literals_that_must_stay_stay() {
+    fn literals_that_must_not_be_lifted_are_kept() {
         for (sql, expected) in [
             (
                 "SELECT a FROM t WHERE id > 1 ORDER BY 1 LIMIT 10",

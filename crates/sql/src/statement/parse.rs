@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_that_hold_others_hold_none_of_their_kind() {
+    fn statements_do_not_nest_in_their_own_kind() {
         assert_eq!(
             fails("explain explain select 1"),
             ("syntax error at or near \"explain\"".into(), Some(9))
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_knows_what_stands_before_it() {
+    fn a_part_knows_what_precedes_it() {
         let ParsedAst::Sql(sql) = parse_one("select 1").unwrap().after(8) else {
             panic!("not a statement of the grammar");
         };

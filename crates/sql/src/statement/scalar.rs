@@ -455,12 +455,12 @@ fn negate(value: Value) -> Result<Value, SqlError> {
         Value::Int8(v) => int8::neg(v).map(Value::Int8),
         Value::Float4(v) => Ok(Value::Float4(-v)),
         Value::Float8(v) => Ok(Value::Float8(-v)),
-        _ => Err(misfit()),
+        _ => Err(mismatch()),
     }
 }
 
 #[cold]
-fn misfit() -> SqlError {
+fn mismatch() -> SqlError {
     SqlError::internal("arithmetic was computed over values of other types")
 }
 
@@ -484,12 +484,12 @@ fn arithmetic(op: ArithmeticOp, left: Value, right: Value) -> Result<Value, SqlE
         (Value::Int4(l), Value::Int4(r)) => operate!(int4, op, l, r, int4::rem).map(Value::Int4),
         (Value::Int8(l), Value::Int8(r)) => operate!(int8, op, l, r, int8::rem).map(Value::Int8),
         (Value::Float4(l), Value::Float4(r)) => {
-            operate!(float4, op, l, r, |_, _| Err(misfit())).map(Value::Float4)
+            operate!(float4, op, l, r, |_, _| Err(mismatch())).map(Value::Float4)
         }
         (Value::Float8(l), Value::Float8(r)) => {
-            operate!(float8, op, l, r, |_, _| Err(misfit())).map(Value::Float8)
+            operate!(float8, op, l, r, |_, _| Err(mismatch())).map(Value::Float8)
         }
-        _ => Err(misfit()),
+        _ => Err(mismatch()),
     }
 }
 

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn parentheses_stand_where_they_must() {
+    fn parentheses_are_printed_where_needed() {
         let sum = |left, right| Scalar::Arithmetic(ArithmeticOp::Add, left, right);
         let less = |left, right| Scalar::Arithmetic(ArithmeticOp::Subtract, left, right);
         let times = |left, right| Scalar::Arithmetic(ArithmeticOp::Multiply, left, right);

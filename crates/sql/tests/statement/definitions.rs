@@ -106,7 +106,7 @@ fn constraints_and_their_names() {
 
 /// A default is stored as text: whatever its quoting, parsing it again yields the same value.
 #[test]
-fn quotes_in_defaults_stay_what_they_are() {
+fn quotes_in_defaults_are_unchanged() {
     let mut db = Db::with(&[
         r"CREATE TABLE q (id int PRIMARY KEY, a text DEFAULT 'x''''y', b text DEFAULT 'z\\''', c text DEFAULT '''')",
         "INSERT INTO q (id) VALUES (1)",
@@ -324,7 +324,7 @@ fn raising(name: &str, code: &str) -> String {
 /// The bound applies to new codes: existing procedures can be called, however many codes the process has
 /// kept since it started.
 #[test]
-fn codes_of_their_own_are_counted_when_procedures_are_created() {
+fn user_defined_codes_are_counted_when_procedures_are_created() {
     let mut db = Db::with(&[&raising("before", "ZA000")]);
     for number in 0..OWN_STATES_MAX {
         let _ = SqlState::interned(&format!("Z{number:04}"));

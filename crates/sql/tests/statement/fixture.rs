@@ -184,7 +184,7 @@ impl Db {
     /// Runs a text as the simple protocol does with a statement cache; `None` if it is run unchanged.
     pub fn run_normalized(&mut self, sql: &str) -> Option<Result<Vec<String>, SqlError>> {
         let mut normalized = Normalized::default();
-        if !normalized.read(sql) {
+        if !normalized.normalize(sql) {
             return None;
         }
         let text = normalized.text().trim_end_matches(';').to_owned();

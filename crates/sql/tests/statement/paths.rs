@@ -95,7 +95,7 @@ fn several_keys_are_changed_and_removed() {
 }
 
 #[test]
-fn a_page_begins_behind_the_last_row_of_the_one_before() {
+fn a_page_begins_after_the_last_row_of_the_previous_one() {
     let mut db = orders();
     let sql = "SELECT d, id FROM o WHERE w = 1 AND (d > $1 OR (d = $1 AND id > $2)) ORDER BY d, id LIMIT 3";
     assert_eq!(count(&db, sql, Op::Scan), 1);

@@ -219,7 +219,7 @@ fn modify_knows_what_it_reads() {
 /// A `char(n)` is stored in another form than a text: conversions between them are computed, or
 /// planned in general form.
 #[test]
-fn texts_and_char_are_unlike_in_programs() {
+fn text_and_char_differ_in_programs() {
     let db = Db::with(&[
         "CREATE TABLE k (p int, q text, c char(5), PRIMARY KEY (p, q))",
         "INSERT INTO k VALUES (1, 'ab', 'cd')",

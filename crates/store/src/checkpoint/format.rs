@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn row_keys_go_both_ways_and_keep_the_order(one: (u64, u32, u32), other: (u64, u32, u32)) {
+        fn row_keys_round_trip_and_keep_the_order(one: (u64, u32, u32), other: (u64, u32, u32)) {
             let id = |(batch, member, ordinal)| RowId { batch: BatchId(batch), member, ordinal };
             let (one, other) = (id(one), id(other));
             prop_assert_eq!(row_id(&row_key(one)), Some(one));
@@ -111,7 +111,7 @@ mod tests {
         }
 
         #[test]
-        fn row_values_go_both_ways(batch: u64, row: Vec<u8>) {
+        fn row_values_round_trip(batch: u64, row: Vec<u8>) {
             let mut value = vec![1, 2, 3];
             row_value(&mut value, BatchId(batch), &row);
             prop_assert_eq!(split_row_value(&value), Ok((BatchId(batch), row.as_slice())));

@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_stands_twice_is_found_wherever_it_stands() {
+    fn a_duplicate_key_is_found_at_any_position() {
         for twin in [1, 300, ROWS / 2, ROWS - 1] {
             let loader = loader(true, |number| {
                 let number = if number == twin { 0 } else { number };

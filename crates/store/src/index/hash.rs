@@ -322,7 +322,7 @@ impl HashIndex {
         unsafe {
             self.memory
                 .arena
-                .give_back(Kind::IndexLines, old.lines.cast(), old.size_bytes());
+                .deallocate(Kind::IndexLines, old.lines.cast(), old.size_bytes());
         }
         new
     }
@@ -437,7 +437,7 @@ impl Drop for HashIndex {
             unsafe {
                 self.memory
                     .arena
-                    .give_back(Kind::IndexLines, table.lines.cast(), table.size_bytes());
+                    .deallocate(Kind::IndexLines, table.lines.cast(), table.size_bytes());
             }
         }
     }

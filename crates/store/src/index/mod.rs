@@ -218,7 +218,7 @@ mod tests {
 
     /// A million NULLs must not become a run of equal entries that every neighbour has to walk.
     #[test]
-    fn nulls_of_a_unique_index_stand_in_order_alone() {
+    fn nulls_of_a_unique_index_are_ordered_separately() {
         let types = [SqlType::Int4, SqlType::Text];
         let layout = RowLayout::new(&types);
         for columns in [vec![0], vec![0, 1]] {

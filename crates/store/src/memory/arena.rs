@@ -113,7 +113,7 @@ impl Arena {
     /// # Safety
     /// It came from [`Arena::take`] with this kind and size and is not used any more, except that readers may
     /// still access index lines by atomics.
-    pub(crate) unsafe fn give_back(&self, kind: Kind, block: NonNull<u8>, bytes: usize) {
+    pub(crate) unsafe fn deallocate(&self, kind: Kind, block: NonNull<u8>, bytes: usize) {
         let key = (kind, rounded(bytes));
         self.state
             .lock()
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_zero_apart_and_come_again() {
+    fn blocks_are_zeroed_disjoint_and_reused() {
         let arena = Arena::default();
         let mut blocks: Vec<NonNull<u8>> = (0..100).map(|_| arena.take(Kind::Slots, 100_000)).collect();
         blocks.sort();
@@ -237,7 +237,7 @@ mod tests {
             // SAFETY: 128 bytes, ours.
             unsafe { block.write_bytes(7, 128) };
             // SAFETY: taken just now with this kind and size, not used below.
-            unsafe { arena.give_back(kind, block, 128) };
+            unsafe { arena.deallocate(kind, block, 128) };
             assert_ne!(arena.take(Kind::Versions, 128), block, "another kind");
             let again = arena.take(kind, 128);
             assert_eq!(again, block);
@@ -252,7 +252,7 @@ mod tests {
     /// Blocks over several extents are zero, apart, and as many bytes are taken as before: an extent that was
     /// made ahead is the next one that is cut.
     #[test]
-    fn what_was_made_ahead_is_used() {
+    fn memory_prepared_ahead_is_used() {
         let arena = Arena::default();
         let bytes = 1 << 20;
         let mut blocks: Vec<NonNull<u8>> = (0..200).map(|_| arena.take(Kind::Slots, bytes)).collect();
@@ -276,7 +276,7 @@ mod tests {
     /// What will be cut next has its pages before anybody touches it; nothing far behind it has.
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
-    fn what_is_cut_next_has_its_pages() {
+    fn the_next_block_has_resident_pages() {
         let arena = Arena::default();
         let mut taken = 0;
         // Into the first extent that is large enough, by less than what is had ahead.

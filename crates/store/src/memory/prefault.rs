@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_refuses_is_counted() {
+    fn refusals_of_the_system_are_counted() {
         let no_memory = PrefaultedPages {
             refused: 2,
             ..PrefaultedPages::default()
@@ -185,7 +185,7 @@ mod tests {
     /// What was given counts, not what was asked for.
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
-    fn what_the_system_gives_is_counted() {
+    fn memory_of_the_system_is_counted() {
         let given = |bytes: usize, refused| PrefaultedPages {
             bytes: bytes as u64,
             refused,
@@ -209,7 +209,7 @@ mod tests {
 
     /// What is asked for comes, or the counts say why not.
     #[test]
-    fn what_is_asked_for_comes_or_it_is_told_why_not() {
+    fn requested_memory_is_returned_or_an_error() {
         let extent = Arc::new(PageMemory::new(8 * MB, Pages::Huge).unwrap());
         let mut ahead = Prefaulter::default();
         assert!(ahead.ask(&extent, 0..8 * MB));

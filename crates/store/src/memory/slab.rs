@@ -130,7 +130,7 @@ impl RowMemory {
     ///
     /// # Safety
     /// It came from [`RowMemory::take`] with this size, and nobody uses it any more.
-    pub(super) unsafe fn give_back(&self, block: NonNull<u8>, bytes: usize) {
+    pub(super) unsafe fn deallocate(&self, block: NonNull<u8>, bytes: usize) {
         match class_of(bytes).and_then(|class| Some((class, self.classes.get(class)?))) {
             Some((_, class)) => {
                 let mut class = class.lock();
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_fit_closely() {
+    fn size_classes_fit_closely() {
         let mut before = 0;
         for class in 0..CLASSES {
             let bytes = class_bytes(class);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_come_again() {
+    fn blocks_are_reused() {
         let memory = RowMemory::default();
         for bytes in [1, 24, 100, 1_000, BLOCK_BYTES_MAX, BLOCK_BYTES_MAX + 1, 1 << 20] {
             let blocks: Vec<NonNull<u8>> = (0..100).map(|_| memory.take(bytes)).collect();
@@ -226,7 +226,7 @@ mod tests {
                 unsafe {
                     let bytes_of_block = std::slice::from_raw_parts(block.as_ptr(), bytes);
                     assert!(bytes_of_block.iter().all(|byte| *byte == at as u8));
-                    memory.give_back(block, bytes);
+                    memory.deallocate(block, bytes);
                 }
             }
             assert_eq!(memory.block_bytes(), 0);

@@ -347,7 +347,7 @@ impl SlotArena {
 
     /// Up to `count` consecutive slots, at least one, for rows that are stored one after another, the first
     /// of this many bytes. Each row's length is to be reported when it is known ([`SlotArena::note`]), and
-    /// what is left over to be returned ([`SlotArena::give_back`]). Any thread.
+    /// what is left over to be returned ([`SlotArena::put_back`]). Any thread.
     pub(crate) fn reserve_run(&self, count: u32, row_bytes: usize) -> Range<u64> {
         self.note_longest(row_bytes);
         self.take_slots(count.max(1))
@@ -360,7 +360,7 @@ impl SlotArena {
     }
 
     /// Takes back the unused end of a run.
-    pub(crate) fn give_back(&self, rest: Range<u64>) {
+    pub(crate) fn put_back(&self, rest: Range<u64>) {
         if rest.is_empty() {
             return;
         }
@@ -510,7 +510,7 @@ impl Drop for SlotArena {
         for region in (0..self.region_count()).filter_map(|number| self.region(number)) {
             let bytes = region.slots as usize * region.stride as usize;
             // SAFETY: taken in `grow` with this size; the table is gone.
-            unsafe { self.memory.arena.give_back(Kind::Slots, region.base, bytes) };
+            unsafe { self.memory.arena.deallocate(Kind::Slots, region.base, bytes) };
         }
     }
 }
@@ -614,16 +614,16 @@ mod tests {
         let arena = arena();
         let first = arena.reserve_run(100, 8);
         assert_eq!(first, 0..100);
-        arena.give_back(40..100);
+        arena.put_back(40..100);
         assert_eq!((arena.reserve_run(100, 8), arena.free_len()), (40..140, 0));
         assert_eq!(arena.reserve(8), SlotId(140));
-        arena.give_back(130..140);
+        arena.put_back(130..140);
         assert_eq!(arena.free_len(), 10, "not the last ones");
-        arena.give_back(5..5);
+        arena.put_back(5..5);
         let taken: std::collections::BTreeSet<u64> = (0..10).map(|_| arena.reserve(8).0).collect();
         assert!(taken.into_iter().eq(130..140));
         assert_eq!(arena.reserve_run(200, 8), 141..256, "a region's end");
-        arena.give_back(200..256);
+        arena.put_back(200..256);
         assert_eq!(arena.free_len(), 56, "the count has run past the region's end");
         let mut runs = std::thread::scope(|scope| {
             let run = |_| scope.spawn(|| (0..50).map(|_| arena.reserve_run(300, 8)).collect::<Vec<_>>());
@@ -645,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn released_slots_come_again_when_their_inline_space_is_free() {
+    fn released_slots_are_reused_when_their_inline_space_is_free() {
         let arena = arena();
         let slots: Vec<SlotId> = (0..1_000).map(|_| arena.reserve(8)).collect();
         assert_eq!((slots[255], slots[256]), (SlotId(255), SlotId(4_096)));
@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_stand_for_slots_until_they_are_taken() {
+    fn marks_represent_slots_until_they_are_taken() {
         let arena = arena();
         let slots: Vec<SlotId> = (0..2_000).map(|_| arena.reserve(8)).collect();
         let written = [0, 63, 64, 255, 256, 300, 1_999];

@@ -380,7 +380,7 @@ pub(super) unsafe fn free_version(version: NonNull<Version>, memory: &RowMemory)
     unsafe {
         if version.as_ref().flags.load(Ordering::Relaxed) & INLINE == 0 {
             let bytes = size_of_row(version.as_ref().len as usize);
-            memory.give_back(version.cast(), bytes);
+            memory.deallocate(version.cast(), bytes);
         }
     }
 }

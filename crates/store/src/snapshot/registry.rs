@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_grow_and_are_used_again() {
+    fn cells_grow_and_are_reused() {
         let registry = ReaderRegistry::new();
         let ids: Vec<CellId> = (0..500).map(|n| registry.claim(n).unwrap().0).collect();
         let mut numbers: Vec<usize> = ids.iter().map(|id| id.0).collect();

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_shows() {
+    fn a_flipped_bit_is_detected() {
         let good = three_rows();
         for bit in [0, 8, 13, 71] {
             // Row 1 is written next: its old term comes from the damaged bytes, so the digest differs from
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_or_is_undone_leaves_no_entries() {
+    fn failed_or_undone_writes_leave_no_entries() {
         let store = indexed();
         let batch = store.begin_batch(BatchId(2));
         let mut member = batch.member(0);

@@ -69,9 +69,9 @@ pub(super) fn run(workers: usize, task: &(dyn Fn(usize) + Sync)) {
     let lasting = Task(unsafe {
         std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(task)
     });
-    POOL.invite(workers - 1, lasting);
+    POOL.request_helpers(workers - 1, lasting);
     let own = catch_unwind(AssertUnwindSafe(|| task(0)));
-    let others = POOL.call_off();
+    let others = POOL.withdraw();
     if let Err(panic) = own {
         resume_unwind(panic);
     }
@@ -81,7 +81,7 @@ pub(super) fn run(workers: usize, task: &(dyn Fn(usize) + Sync)) {
 }
 
 impl Pool {
-    fn invite(&'static self, helpers: usize, task: Task) {
+    fn request_helpers(&'static self, helpers: usize, task: Task) {
         let mut state = self.state.lock();
         while state.threads < helpers {
             let thread = std::thread::Builder::new().name(format!("weft-worker-{}", state.threads + 1));
@@ -102,7 +102,7 @@ impl Pool {
     }
 
     /// Ends the wave: no helper joins any more, and those that joined are waited for.
-    fn call_off(&self) -> Option<Box<dyn Any + Send>> {
+    fn withdraw(&self) -> Option<Box<dyn Any + Send>> {
         let mut state = self.state.lock();
         state.wanted = 0;
         while state.active > 0 {
@@ -145,7 +145,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn helpers_work_on_the_callers_data_and_are_gone_afterwards() {
+    fn helpers_use_the_callers_data_and_end_before_it_returns() {
         for round in 0..200 {
             let left = AtomicUsize::new(1000 + round);
             let calls = AtomicUsize::new(0);

@@ -129,19 +129,19 @@ fn explore(test: impl Fn() + Send + Sync + Copy + 'static) {
 }
 
 #[test]
-fn who_brings_work_gets_its_answer() {
+fn every_caller_gets_its_answer() {
     explore(|| all_are_answered(3, usize::MAX, None));
 }
 
 #[test]
-fn the_relief_does_what_callers_leave() {
+fn the_background_sequencer_runs_what_callers_leave() {
     for time_slice in [1, 2] {
         explore(move || all_are_answered(2, time_slice, None));
     }
 }
 
 #[test]
-fn a_turn_that_loses_its_requests_leaves_nobody_waiting() {
+fn lost_requests_leave_no_caller_waiting() {
     explore(|| all_are_answered(2, 2, Some(0)));
     explore(|| all_are_answered(2, usize::MAX, Some(2)));
 }

@@ -110,7 +110,7 @@ fn members_allocate_nothing() {
 /// A statement's frame, the images it holds, and what a transaction keeps of its writes and locks serve the
 /// next one: what is left is what has to outlive the statement.
 #[test]
-fn interactive_transactions_use_memory_again() {
+fn interactive_transactions_reuse_memory() {
     let bank = Bank::fresh(quiet(), 8);
     let mut counted = 0;
     for round in 0..20 {

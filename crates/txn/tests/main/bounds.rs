@@ -70,7 +70,7 @@ fn a_statement_that_no_record_can_hold_is_refused_before_it_waits() {
 }
 
 #[test]
-fn who_finds_the_queue_full_waits_and_is_then_refused() {
+fn callers_wait_at_a_full_queue_and_are_then_refused() {
     let config = EngineConfig {
         queue_bytes: 10_000,
         queue_wait: Duration::from_millis(50),
@@ -106,7 +106,7 @@ fn who_finds_the_queue_full_waits_and_is_then_refused() {
 }
 
 #[test]
-fn who_waits_for_room_in_the_queue_gets_it() {
+fn callers_waiting_for_queue_space_get_it() {
     let config = EngineConfig {
         queue_bytes: 1,
         queue_wait: Duration::from_secs(60),
@@ -133,7 +133,7 @@ fn who_waits_for_room_in_the_queue_gets_it() {
 
 /// A transaction that reads one snapshot and falls silent, while others write.
 #[test]
-fn a_snapshot_that_keeps_too_much_is_given_up() {
+fn a_snapshot_that_keeps_too_much_is_dropped() {
     const BYTES: u64 = 20_000;
     let config = EngineConfig {
         snapshot_bytes_max: BYTES,
@@ -175,7 +175,7 @@ fn a_snapshot_that_keeps_too_much_is_given_up() {
 }
 
 #[test]
-fn a_snapshot_that_is_too_old_is_given_up_when_others_write() {
+fn a_snapshot_that_is_too_old_is_dropped_when_others_write() {
     let config = EngineConfig {
         snapshot_age_max: Duration::ZERO,
         ..quiet()

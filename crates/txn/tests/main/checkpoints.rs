@@ -139,7 +139,7 @@ fn with_batches_behind(count: i64) -> SimDisk {
 /// All batches behind the checkpoint were counted, and no others: neither those before it, nor those of
 /// another database that is opened with the same settings.
 #[test]
-fn opening_tells_its_caller_how_far_it_has_come() {
+fn opening_reports_its_progress() {
     let config = quiet();
     let opened = [7, 3].map(|count| {
         let (disk, progress) = (with_batches_behind(count), Progress::default());

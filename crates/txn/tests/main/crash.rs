@@ -22,9 +22,9 @@ use crate::seed_count;
 
 const ACCOUNTS: i64 = 12;
 
-/// What the driver was told.
+/// What the driver knows.
 #[derive(Default)]
-struct Told {
+struct Known {
     /// Transactions that committed, with their batches.
     committed: BTreeMap<i64, BatchId>,
     /// Transactions that were refused for good reason: they must not be there.
@@ -33,7 +33,7 @@ struct Told {
     durable: BatchId,
 }
 
-impl Told {
+impl Known {
     fn note(&mut self, txid: i64, step: &Step<weft_txn::Committed>) {
         match step {
             Ok(committed) => {
@@ -64,7 +64,7 @@ fn transfer(prng: &mut Prng, txid: i64) -> [i64; 4] {
 struct Run {
     disk: SimDisk,
     prng: Prng,
-    told: Told,
+    known: Known,
     next_txid: i64,
     config: EngineConfig,
 }
@@ -89,7 +89,7 @@ impl Run {
         Run {
             disk,
             prng,
-            told: Told::default(),
+            known: Known::default(),
             next_txid: 1,
             config,
         }
@@ -140,16 +140,16 @@ impl Run {
                     let (session, txids) = sessions.swap_remove(n);
                     if self.prng.chance(1, 5) {
                         session.txn.rollback();
-                        self.told.refused.extend(txids);
+                        self.known.refused.extend(txids);
                     } else {
                         let step = session.commit();
-                        txids.iter().for_each(|txid| self.told.note(*txid, &step));
+                        txids.iter().for_each(|txid| self.known.note(*txid, &step));
                     }
                 }
                 16 | 17 => {
                     let batch = bank.engine.boundary();
                     if bank.engine.wait_durable(batch).is_ok() {
-                        self.told.durable = self.told.durable.max(batch);
+                        self.known.durable = self.known.durable.max(batch);
                     }
                 }
                 // Long runs make few checkpoints, so that each has many segments to retire.
@@ -158,19 +158,19 @@ impl Run {
                         self.set_fault(24);
                     }
                     if let Ok(batch) = bank.engine.checkpoint() {
-                        self.told.durable = self.told.durable.max(batch);
+                        self.known.durable = self.known.durable.max(batch);
                     }
                 }
                 _ => {}
             }
-            self.told.durable = self.told.durable.max(bank.engine.durable());
+            self.known.durable = self.known.durable.max(bank.engine.durable());
         }
         for (session, txids) in sessions {
             session.txn.rollback();
-            self.told.refused.extend(txids);
+            self.known.refused.extend(txids);
         }
         for (txid, ticket) in tickets {
-            self.told.note(txid, &ticket.wait());
+            self.known.note(txid, &ticket.wait());
         }
         // What is visible must hold together at any time, durable or not.
         self.check(bank, bank.engine.boundary())
@@ -182,7 +182,7 @@ impl Run {
         let program = &bank.programs.transfer;
         match bank.engine.submit(program, inputs(program, &values)) {
             Ok(ticket) => tickets.push((values[0], ticket)),
-            Err(_) => self.told.refused.push(values[0]),
+            Err(_) => self.known.refused.push(values[0]),
         }
     }
 
@@ -194,12 +194,12 @@ impl Run {
         match session.run(&program, &values) {
             Ok(_) => txids.push(values[0]),
             // Too little money: the statement took itself back, the transaction may go on.
-            Err(error) if error.state.0 == "P0001" => self.told.refused.push(values[0]),
+            Err(error) if error.state.0 == "P0001" => self.known.refused.push(values[0]),
             Err(_) => {
                 let (session, txids) = sessions.swap_remove(n);
                 session.txn.rollback();
-                self.told.refused.extend(txids);
-                self.told.refused.push(values[0]);
+                self.known.refused.extend(txids);
+                self.known.refused.push(values[0]);
             }
         }
     }
@@ -208,13 +208,13 @@ impl Run {
     fn check(&self, bank: &Bank, boundary: BatchId) -> Outcome {
         let snapshot = bank.engine.snapshot();
         let journal = journal_rows(&snapshot);
-        if boundary < self.told.durable {
+        if boundary < self.known.durable {
             return Err(format!(
                 "batch {} was durable; the state ends with {}",
-                self.told.durable.0, boundary.0
+                self.known.durable.0, boundary.0
             ));
         }
-        for (txid, batch) in &self.told.committed {
+        for (txid, batch) in &self.known.committed {
             if journal.contains_key(txid) != (*batch <= boundary) {
                 let is = if journal.contains_key(txid) {
                     "there"
@@ -227,7 +227,7 @@ impl Run {
                 ));
             }
         }
-        if let Some(txid) = self.told.refused.iter().find(|txid| journal.contains_key(txid)) {
+        if let Some(txid) = self.known.refused.iter().find(|txid| journal.contains_key(txid)) {
             return Err(format!("transaction {txid} was refused and is there"));
         }
         let balances = balances(&snapshot);
@@ -252,8 +252,8 @@ impl Run {
         for record in LogReader::open(disk, Path::new(DIR)).map_err(|error| error.to_string())? {
             record.map_err(|error| format!("reading the log: {error}"))?;
         }
-        self.told.committed.retain(|_, batch| *batch <= boundary);
-        self.told.durable = boundary;
+        self.known.committed.retain(|_, batch| *batch <= boundary);
+        self.known.durable = boundary;
         Ok(())
     }
 
@@ -380,10 +380,10 @@ fn a_cut_under_threads_keeps_what_was_acknowledged() {
                 })
                 .collect();
             for thread in threads {
-                let told = thread.join().unwrap();
-                run.told.durable = run.told.durable.max(told.durable);
-                run.told.committed.extend(told.committed);
-                run.told.refused.extend(told.refused);
+                let known = thread.join().unwrap();
+                run.known.durable = run.known.durable.max(known.durable);
+                run.known.committed.extend(known.committed);
+                run.known.refused.extend(known.refused);
             }
         });
         drop(bank);
@@ -395,8 +395,8 @@ fn a_cut_under_threads_keeps_what_was_acknowledged() {
 }
 
 /// One client, until something fails or it has done enough.
-fn client(bank: &Bank, txids: &AtomicI64, prng: &mut Prng) -> Told {
-    let mut told = Told::default();
+fn client(bank: &Bank, txids: &AtomicI64, prng: &mut Prng) -> Known {
+    let mut known = Known::default();
     for _ in 0..60 {
         let values = transfer(prng, txids.fetch_add(1, Ordering::Relaxed));
         let step = if prng.chance(1, 4) {
@@ -412,14 +412,14 @@ fn client(bank: &Bank, txids: &AtomicI64, prng: &mut Prng) -> Told {
         } else {
             bank.execute(&bank.programs.transfer, &values)
         };
-        told.note(values[0], &step);
+        known.note(values[0], &step);
         if prng.chance(1, 3) {
             let batch = batch_of(&step);
             match bank.engine.wait_durable(batch) {
-                Ok(()) => told.durable = told.durable.max(batch),
-                Err(_) => return told,
+                Ok(()) => known.durable = known.durable.max(batch),
+                Err(_) => return known,
             }
         }
     }
-    told
+    known
 }

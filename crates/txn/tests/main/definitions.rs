@@ -82,7 +82,7 @@ fn reopen(disk: &SimDisk, bank: Bank) -> Bank {
 }
 
 #[test]
-fn savepoints_take_back_what_came_after_them() {
+fn savepoints_undo_later_writes() {
     let bank = Bank::fresh(quiet(), 4);
     let mut session = bank.begin(Isolation::ReadCommitted);
     session.add(1, 1).unwrap();
@@ -117,7 +117,7 @@ fn savepoints_take_back_what_came_after_them() {
 }
 
 #[test]
-fn a_failed_statement_takes_itself_back_and_leaves_the_rest() {
+fn a_failed_statement_undoes_only_its_own_writes() {
     let bank = Bank::fresh(quiet(), 4);
     let mut session = bank.begin(Isolation::ReadCommitted);
     session.open(60, 1).unwrap();
@@ -269,7 +269,7 @@ fn an_index_made_in_a_transaction_is_used_by_it() {
 }
 
 #[test]
-fn a_refused_definition_leaves_nothing_behind() {
+fn a_refused_definition_has_no_effect() {
     let disk = SimDisk::new(1);
     let bank = Bank::open(&disk, quiet(), 4).unwrap();
     let (boundary, digest) = (bank.engine.boundary(), bank.engine.snapshot().digest());

@@ -53,7 +53,7 @@ fn a_real_directory_is_made_and_opened_once_at_a_time() {
 }
 
 #[test]
-fn an_existing_empty_directory_becomes_ours() {
+fn an_existing_empty_directory_is_adopted() {
     let scratch = Scratch::new();
     std::fs::create_dir(&scratch.0).unwrap();
     drop(scratch.open().unwrap());
@@ -61,7 +61,7 @@ fn an_existing_empty_directory_becomes_ours() {
 }
 
 #[test]
-fn a_foreign_directory_is_refused_and_left_alone() {
+fn a_foreign_directory_is_refused_and_unchanged() {
     let scratch = Scratch::new();
     std::fs::create_dir(&scratch.0).unwrap();
     std::fs::write(scratch.0.join("thesis.tex"), "all I have").unwrap();
@@ -72,7 +72,7 @@ fn a_foreign_directory_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_directory_of_somebody_elses_folders_is_refused_and_left_alone() {
+fn a_directory_with_foreign_folders_is_refused_and_unchanged() {
     let scratch = Scratch::new();
     std::fs::create_dir_all(scratch.0.join("share")).unwrap();
     let error = scratch.open().unwrap_err();
@@ -99,7 +99,7 @@ fn another_marker_is_refused() {
 }
 
 #[test]
-fn a_directory_with_checkpoints_of_old_is_refused_in_words() {
+fn a_directory_with_old_checkpoints_is_refused_with_an_explanation() {
     let disk = SimDisk::new(1);
     write_file(&disk, "WEFT", b"weft database 1\n");
     write_file(&disk, "checkpoint-00000000000000000007.weft", b"WEFTCKPT");
@@ -119,7 +119,7 @@ fn an_unfinished_marker_is_no_marker() {
 }
 
 #[test]
-fn a_log_that_is_gone_is_noticed() {
+fn a_missing_log_is_detected() {
     let disk = SimDisk::new(1);
     let bank = Bank::open(&disk, quiet(), 4).unwrap();
     bank.set(1, 5);

@@ -12,7 +12,7 @@ use crate::bank::{ACCOUNTS, Bank, JOURNAL, inputs, quiet};
 const IO_ERROR: &str = "58030";
 
 #[test]
-fn a_failed_log_ends_writing_and_nothing_else() {
+fn a_failed_log_stops_only_writes() {
     for kind in [FaultKind::Io, FaultKind::StorageFull] {
         let disk = SimDisk::new(5);
         let bank = Bank::open(&disk, quiet(), 4).unwrap();
@@ -66,7 +66,7 @@ fn a_failed_log_ends_writing_and_nothing_else() {
 }
 
 #[test]
-fn a_transaction_held_back_for_a_program_is_not_forgotten_when_the_log_fails() {
+fn a_transaction_waiting_for_a_program_gets_an_answer_when_the_log_fails() {
     let disk = SimDisk::new(6);
     let bank = Bank::open(&disk, quiet(), 4).unwrap();
     let mut holder = bank.begin(Isolation::ReadCommitted);
@@ -90,7 +90,7 @@ fn a_transaction_held_back_for_a_program_is_not_forgotten_when_the_log_fails() {
 /// A bit of a row flips in memory, and the row is then replaced: a replay would find another state. So
 /// nothing of that batch is logged or told, and opening again recovers what was.
 #[test]
-fn a_damaged_row_ends_writing_before_it_is_logged() {
+fn a_damaged_row_stops_writes_before_it_is_logged() {
     type Write = fn(&Bank) -> Result<(), Box<Refused>>;
     let drop_accounts = |bank: &Bank| {
         let mut session = bank.begin(Isolation::ReadCommitted);
@@ -143,7 +143,7 @@ fn a_damaged_row_ends_writing_before_it_is_logged() {
 
 /// A row that is damaged and that nobody replaces is found before long.
 #[test]
-fn damage_of_a_row_that_is_left_alone_ends_writing() {
+fn damage_of_an_unmodified_row_stops_writes() {
     let config = EngineConfig {
         checkpoint_every_bytes: u64::MAX,
         scrub_pause: Duration::ZERO,
@@ -165,7 +165,7 @@ fn damage_of_a_row_that_is_left_alone_ends_writing() {
 /// The sequencer's role panics behind the executor: everybody who waits gets an error, and nobody writes any
 /// more.
 #[test]
-fn a_panic_in_the_sequencers_role_leaves_nobody_waiting() {
+fn a_panic_of_the_sequencer_leaves_no_caller_waiting() {
     for at in [PanicAt::Finish, PanicAt::Collect] {
         let disk = SimDisk::new(8);
         let bank = Bank::open(&disk, quiet(), 4).unwrap();
@@ -217,7 +217,7 @@ fn waiting_for_a_batch_that_does_not_exist_is_an_error_of_the_caller_alone() {
 
 /// What a refusal saw is durable before the refusal may be told.
 #[test]
-fn a_refusal_says_what_it_observed() {
+fn a_refusal_reports_what_it_observed() {
     let bank = Bank::fresh(quiet(), 4);
     bank.execute(&bank.programs.open, &[77, 0]).unwrap();
     let boundary = bank.engine.boundary();
@@ -255,7 +255,7 @@ fn a_refusal_says_what_it_observed() {
 /// A checkpoint panics, asked for or by itself: writing ends and says so, reading goes on, and the log brings
 /// everything back.
 #[test]
-fn a_panic_in_a_checkpoint_ends_writing() {
+fn a_panic_in_a_checkpoint_stops_writes() {
     for is_asked_for in [true, false] {
         let disk = SimDisk::new(9);
         let config = EngineConfig {

@@ -94,7 +94,7 @@ fn a_disk_that_the_log_has_filled_is_freed_by_a_checkpoint() {
 
 /// Nothing is logged any more that would call for the next one.
 #[test]
-fn a_checkpoint_that_found_no_space_is_tried_again() {
+fn a_checkpoint_without_disk_space_is_retried() {
     let disk = SimDisk::new(3);
     let config = EngineConfig {
         checkpoint_every_bytes: 1,

@@ -233,7 +233,7 @@ fn waves(store: &Arc<Store>, calls: Vec<Call>, members_max: usize) -> Vec<Vec<Ca
     let mut waves = Vec::new();
     while !left.is_empty() {
         planner.begin();
-        let (mut wave, mut put_off) = (Vec::new(), VecDeque::new());
+        let (mut wave, mut deferred) = (Vec::new(), VecDeque::new());
         while let Some((program, inputs)) = left.pop_front() {
             let scope = LockScope::ReadsAndWrites;
             match program_locks(&program, &inputs, &catalog, scope, &mut scratch) {
@@ -241,11 +241,11 @@ fn waves(store: &Arc<Store>, calls: Vec<Call>, members_max: usize) -> Vec<Vec<Ca
                 Ok(requests) if wave.len() < members_max && planner.place(&requests) == Some(0) => {
                     wave.push((program, inputs));
                 }
-                Ok(_) => put_off.push_back((program, inputs)),
+                Ok(_) => deferred.push_back((program, inputs)),
             }
         }
         waves.push(wave);
-        left = put_off;
+        left = deferred;
     }
     waves
 }

@@ -52,7 +52,7 @@ fn join(thread: JoinHandle<(Session, &'static str)>) -> (Session, &'static str) 
 }
 
 #[test]
-fn a_deadlock_ends_one_and_lets_the_other_go_on() {
+fn a_deadlock_aborts_one_transaction_and_the_other_continues() {
     let bank = Bank::fresh(quiet(), 4);
     let [mut first, mut second] = <[Session; 2]>::try_from(sessions(&bank, 2)).ok().unwrap();
     first.add(1, 1).unwrap();
@@ -71,7 +71,7 @@ fn a_deadlock_ends_one_and_lets_the_other_go_on() {
 
 /// The circle closes when a waiter gets its first lock and asks for its next one, with no call of its own.
 #[test]
-fn a_deadlock_after_a_wait_is_told_to_its_victim() {
+fn a_deadlock_after_a_wait_is_reported_to_its_victim() {
     let bank = Bank::fresh(quiet(), 4);
     let [mut first, mut second, mut third] = <[Session; 3]>::try_from(sessions(&bank, 3)).ok().unwrap();
     first.add(0, 1).unwrap();
@@ -171,7 +171,7 @@ fn a_program_can_be_cancelled_until_it_is_admitted() {
 }
 
 #[test]
-fn a_deferred_program_runs_when_the_lock_goes() {
+fn a_deferred_program_runs_when_the_lock_is_released() {
     let bank = Bank::fresh(quiet(), 4);
     for commits in [true, false] {
         bank.set(1, 100);
@@ -357,7 +357,7 @@ fn many_row_locks_become_a_table_lock() {
 
 /// With nothing but NOWAIT in front of a program that locks put off again and again.
 #[test]
-fn a_request_that_will_not_wait_is_not_held_back() {
+fn a_no_wait_request_is_not_deferred() {
     let bank = Bank::fresh(quiet(), 4);
     let mut holder = bank.begin(Isolation::ReadCommitted);
     holder.add(1, 1).unwrap();
@@ -472,7 +472,7 @@ fn a_parked_statement_ends_by_deadlock_cancel_and_timeout() {
 
 /// What a parked statement wished is not taken for what another one wishes, and stands in nobody's way.
 #[test]
-fn a_parked_statement_can_be_given_up_for_another_one() {
+fn a_parked_statement_can_be_replaced_by_another() {
     let bank = Bank::fresh(quiet(), 4);
     let [mut first, mut second, mut third] = <[Session; 3]>::try_from(sessions(&bank, 3)).ok().unwrap();
     let (_, waker) = calls();

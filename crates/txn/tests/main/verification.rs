@@ -109,7 +109,7 @@ fn a_stopped_database_is_sound_and_an_open_one_is_refused() {
 
 /// Damage in every kind of file at once: each is named, none hides another.
 #[test]
-fn everything_that_is_wrong_is_listed() {
+fn every_error_is_listed() {
     let scratch = database();
     assert_eq!(damage(&scratch.path().join("side"), "table-", |_| 40), 1);
     // Behind the header of 512 bytes, in the first record.
@@ -135,7 +135,7 @@ fn everything_that_is_wrong_is_listed() {
 
 /// What is missing as a whole is missed.
 #[test]
-fn a_log_or_a_marker_that_is_gone_is_missed() {
+fn a_missing_log_or_marker_is_reported() {
     let scratch = database();
     std::fs::remove_file(scratch.path().join("WEFT")).unwrap();
     let lines =
@@ -172,7 +172,7 @@ fn files(dir: &Path, beginning: &str) -> Vec<PathBuf> {
 
 /// A file that cannot be read is listed, and hides nothing that is wrong elsewhere.
 #[test]
-fn what_cannot_be_read_is_listed_and_the_rest_is_checked() {
+fn unreadable_files_are_listed_and_the_rest_is_checked() {
     for (folder, beginning) in [
         (".", "log-"),
         ("rows", "table-"),
@@ -206,7 +206,7 @@ fn what_cannot_be_read_is_listed_and_the_rest_is_checked() {
 /// Nothing untrue is said of a log whose last segment cannot be read: where it ends is not known, and that a
 /// checkpoint lies beyond the segment before is no sign that batches are missing.
 #[test]
-fn a_log_whose_end_cannot_be_read_is_not_said_to_end_before_it() {
+fn an_unreadable_log_end_is_not_reported_as_the_end() {
     for readable in [true, false] {
         let scratch = database();
         let dir = scratch.path();

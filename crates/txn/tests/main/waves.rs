@@ -258,7 +258,7 @@ fn a_parked_program_waits_for_all_holders() {
 
 /// Freed programs find room one by one; the session that waits for the same row comes after them all.
 #[test]
-fn freed_programs_without_room_keep_their_turn() {
+fn unblocked_programs_that_do_not_fit_keep_their_position() {
     let bank = Bank::fresh(config(1, 1), ACCOUNTS);
     let mut holder = bank.begin(Isolation::ReadCommitted);
     holder.add(1, 1).unwrap();

@@ -407,7 +407,7 @@ fn push_decimal(out: &mut String, negative: bool, digits: &str, scale: usize) {
 impl fmt::Display for Numeric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
-        interrupt::undisturbed(|| self.format(&mut text)).map_err(|_| fmt::Error)?;
+        interrupt::masked(|| self.format(&mut text)).map_err(|_| fmt::Error)?;
         f.write_str(&text)
     }
 }

@@ -161,7 +161,7 @@ fn what_depends_on_the_clock_is_refused_clearly() {
 }
 
 #[test]
-fn records_lie_in_each_other_only_so_deep_as_they_can_be_read_back() {
+fn records_nest_only_as_deep_as_they_can_be_read_back() {
     let mut value = Value::Int4(1);
     let mut levels = 0;
     let refused = loop {

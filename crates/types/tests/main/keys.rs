@@ -78,7 +78,7 @@ proptest! {
     /// Resolving the columns once per layout gives the same results as reading every column, for
     /// all rows, including short and damaged ones.
     #[test]
-    fn key_columns_are_the_general_way(
+    fn key_columns_encode_like_the_general_encoder(
         (types, rows) in prop_oneof![
             9 => typed_rows(1..14, 2), 9 => integer_rows(1..14, 2), 1 => integer_rows(60..80, 2)
         ],

@@ -21,7 +21,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn rows_give_back_their_values((types, rows) in typed_rows(0..20, 2), order: u64) {
+    fn row_values_read_back((types, rows) in typed_rows(0..20, 2), order: u64) {
         let layout = RowLayout::new(&types);
         for values in &rows {
             let row = layout.encode(values).unwrap();
@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_rows_are_noticed_or_decode(
+    fn damaged_rows_are_detected_or_decode(
         (types, rows) in typed_rows(1..12, 1),
         at: prop::sample::Index,
         bit in 0_u8..8,
@@ -141,7 +141,7 @@ fn the_format_is_the_documented_one() {
 }
 
 #[test]
-fn misfits_are_refused() {
+fn mismatched_values_are_refused() {
     let layout = RowLayout::new(&[SqlType::Int4, SqlType::Text]);
     assert!(layout.encode(&[Value::Int8(1), Value::Null]).is_err());
     assert!(layout.encode(&[Value::Null]).is_err());

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn fetch_walks_as_postgresql_does() {
+    fn fetch_moves_as_in_postgresql() {
         let mut cursor = cursor(5);
         assert_eq!(cursor.advance(FetchDirection::Forward(2)), (0..2, false));
         assert_eq!(cursor.advance(FetchDirection::Forward(0)), (1..2, false));

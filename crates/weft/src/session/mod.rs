@@ -456,7 +456,7 @@ impl Session {
         if matches!(&result, Err(error) if weft_txn::is_parked(error)) {
             return result;
         }
-        self.give_up_parked();
+        self.abandon_parked();
         if result.is_err() {
             self.fail();
         }
@@ -499,7 +499,7 @@ impl Session {
     }
 
     /// Ends a parked statement that was given up or has succeeded.
-    fn give_up_parked(&mut self) {
+    fn abandon_parked(&mut self) {
         self.parked = None;
         if let Some(open) = &mut self.open {
             open.txn.withdraw();
@@ -525,7 +525,7 @@ impl Session {
     /// Runs a part of a statement, which is interrupted with 57014 when the client cancels it or the
     /// statement times out.
     pub(crate) fn interruptible<T>(&mut self, work: impl FnOnce(&mut Session) -> T) -> T {
-        interrupt::under(self.cancel.token.interrupt(), || work(self))
+        interrupt::with(self.cancel.token.interrupt(), || work(self))
     }
 
     /// The end of a pipeline (Sync) or of a simple message: commits the implicit transaction if one is open.
@@ -542,7 +542,7 @@ impl Session {
 
     /// The pipeline failed: rolls back an implicit transaction, makes an explicit one failed.
     pub fn fail(&mut self) {
-        self.give_up_parked();
+        self.abandon_parked();
         match self.open.take() {
             Some(open) if open.explicit => {
                 self.open = Some(open);

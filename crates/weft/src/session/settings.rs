@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_is_refused_and_what_makes_no_sense_too() {
+    fn unsupported_and_invalid_settings_are_refused() {
         let mut settings = Settings::new("ann", true);
         for (name, value, state) in [
             ("datestyle", "German", "0A000"),
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn reset_gives_the_first_value_back() {
+    fn reset_restores_the_first_value() {
         let first = Settings::new("ann", true);
         let mut settings = first.clone();
         settings.set("synchronous_commit", "off").unwrap();

@@ -33,7 +33,7 @@ impl Session {
 
     fn run_message(&mut self, sql: &str, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
         let mut normalized = std::mem::take(&mut self.normalized);
-        let lifted = normalized.read(sql);
+        let lifted = normalized.normalize(sql);
         let result = self.run_normalized(sql, lifted.then_some(&normalized), sink);
         self.normalized = normalized;
         result

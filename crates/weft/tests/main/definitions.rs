@@ -3,7 +3,7 @@
 use crate::client::{Client, database, in_thread, moment};
 
 #[test]
-fn a_table_lives_and_dies_with_its_transaction() {
+fn a_table_exists_only_if_its_transaction_commits() {
     let db = database();
     let mut c = Client::new(&db);
     c.ok("begin");
@@ -43,7 +43,7 @@ fn truncate_copy_commit() {
 }
 
 #[test]
-fn an_index_made_in_a_transaction_knows_its_rows() {
+fn an_index_made_in_a_transaction_contains_its_rows() {
     let db = database();
     let mut c = Client::with(&db, "create table t (id int primary key, v int)");
     c.ok("insert into t values (1, 1), (2, 2), (3, 2)");

@@ -225,7 +225,7 @@ fn scales_are_postgresqls() {
 
 /// A row read by its key and read by the query engine: the same values.
 #[test]
-fn expressions_mean_the_same_in_both() {
+fn expressions_have_the_same_value_in_both() {
     let db = database();
     let mut client = Client::with(
         &db,
@@ -266,7 +266,7 @@ fn expressions_mean_the_same_in_both() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
     #[test]
-    fn all_ways_give_the_same_rows(statements in prop::collection::vec(statement(), 1..30)) {
+    fn all_execution_paths_return_the_same_rows(statements in prop::collection::vec(statement(), 1..30)) {
         let db = database();
         let tables = ["program", "general", "program_in", "general_in"];
         let mut clients: Vec<Client> = tables.iter().map(|table| {

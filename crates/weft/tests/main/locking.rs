@@ -307,7 +307,7 @@ fn a_parked_statement_keeps_its_inputs() {
 
 /// A statement that was given up while it was parked stands in nobody's way.
 #[test]
-fn a_parked_statement_that_fails_wishes_nothing_any_more() {
+fn a_failed_parked_statement_requests_no_locks() {
     let (db, mut a, mut c) = table();
     let mut b = db.session();
     b.run("begin; savepoint s").unwrap();

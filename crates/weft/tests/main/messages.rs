@@ -6,7 +6,7 @@ use weft::sink::TxnStatus::{Failed, Idle, InTransaction};
 const ACCOUNTS: &str = "create table a (id int primary key, v int not null)";
 
 #[test]
-fn statements_of_a_message_stand_or_fall_together() {
+fn statements_of_a_message_commit_or_abort_together() {
     let db = database();
     let mut c = Client::with(&db, ACCOUNTS);
     assert_eq!(

@@ -14,7 +14,7 @@ fn ways(expression: &str) -> [String; 2] {
 }
 
 #[test]
-fn values_do_not_depend_on_the_way() {
+fn values_do_not_depend_on_the_execution_path() {
     let mut client = Client::with(&database(), TABLE);
     for (expression, expected) in [
         // A real and a numeric meet in double precision.
@@ -60,7 +60,7 @@ fn values_do_not_depend_on_the_way() {
 }
 
 #[test]
-fn errors_do_not_depend_on_the_way() {
+fn errors_do_not_depend_on_the_execution_path() {
     let mut client = Client::with(&database(), TABLE);
     for (expression, state, message) in [
         ("f / 0", "22012", "division by zero"),

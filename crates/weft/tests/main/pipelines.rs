@@ -56,7 +56,7 @@ fn a_block_is_one_program_or_nothing() {
 }
 
 #[test]
-fn a_block_that_waits_ends_when_it_is_told_to_and_is_not_run_again() {
+fn a_cancelled_waiting_block_ends_and_is_not_retried() {
     let db = database();
     let setup = "CREATE TABLE n (id int PRIMARY KEY, v int); INSERT INTO n VALUES (1, 10)";
     let mut client = Client::with(&db, setup);

@@ -153,7 +153,7 @@ fn a_pipeline_is_one_transaction() {
 }
 
 #[test]
-fn parameters_are_brought_to_their_types() {
+fn parameters_are_converted_to_their_types() {
     let db = database();
     let mut c = Client::with(&db, "create table t (id bigint primary key, v varchar(3))");
     let insert = c.0.prepare("insert into t values ($1, $2)", &[]).unwrap();

@@ -40,7 +40,7 @@ fn smallbank_runs() {
 }
 
 #[test]
-fn raise_takes_everything_back() {
+fn raise_undoes_everything() {
     let mut client = bank();
     let error = client.fails("CALL transact_savings(1, -1001)", "P0001");
     assert_eq!(error.message, "customer 1 cannot take 1001 from savings");
@@ -244,7 +244,7 @@ fn procedure(client: &mut Client, params: &str, body: &str) {
 }
 
 #[test]
-fn a_loop_without_end_is_stopped_and_takes_nothing_with_it() {
+fn an_endless_loop_is_stopped_without_side_effects() {
     let (db, mut client) = numbers();
     procedure(
         &mut client,
@@ -297,7 +297,7 @@ fn an_error_rolls_back_its_own_transaction_alone() {
 }
 
 #[test]
-fn what_fails_on_a_path_not_taken_does_not_fail() {
+fn errors_on_paths_not_taken_are_not_raised() {
     let (_db, mut client) = numbers();
     procedure(
         &mut client,

@@ -28,7 +28,7 @@ fn set_show_and_reset() {
 }
 
 #[test]
-fn a_rollback_takes_settings_back() {
+fn a_rollback_undoes_settings() {
     let db = database();
     let mut c = Client::with(&db, "set application_name = 'first'");
     c.ok("begin");
@@ -50,7 +50,7 @@ fn a_rollback_takes_settings_back() {
 
 /// Who holds locks may not be silent for ever, whatever it has set or not set.
 #[test]
-fn a_silent_client_is_bounded_while_it_holds_locks() {
+fn an_idle_client_that_holds_locks_has_a_timeout() {
     let bounded = |limit| {
         let options = Options {
             idle_with_locks_timeout: limit,
@@ -127,7 +127,7 @@ fn isolation_levels_are_set_in_every_way() {
 }
 
 #[test]
-fn timeouts_inside_transactions_are_heeded_at_once() {
+fn timeouts_set_inside_transactions_apply_at_once() {
     let db = database();
     let mut holder = Client::with(&db, "create table t (id int primary key, v int)");
     holder.ok("insert into t values (1, 1)");

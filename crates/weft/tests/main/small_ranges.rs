@@ -144,7 +144,7 @@ fn is_program(client: &mut Client, sql: &str) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
     #[test]
-    fn both_ways_give_the_same_rows(
+    fn both_execution_paths_return_the_same_rows(
         rows in prop::collection::vec(row(), 0..14),
         low in 0..8_i32,
         width in -1..14_i32,
@@ -367,7 +367,7 @@ fn one_message_and_one_pipeline() {
 
 /// Beyond the instruction budget, and beyond the widest range of a program, the query engine answers.
 #[test]
-fn what_is_too_much_goes_to_the_query_engine() {
+fn oversized_statements_go_to_the_query_engine() {
     let db = database();
     let mut client = Client::with(&db, "create table w (g int, id int, v int, primary key (g, id))");
     client.ok("insert into w select 1, n, n % 7 from generate_series(1, 200000) as s(n)");

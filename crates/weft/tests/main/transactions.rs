@@ -9,7 +9,7 @@ use weft_base::SimDisk;
 const TABLE: &str = "create table t (id int primary key, v int)";
 
 #[test]
-fn a_failed_transaction_takes_only_its_end() {
+fn a_failed_transaction_accepts_only_its_end() {
     let db = database();
     let mut c = Client::with(&db, TABLE);
     c.ok("begin");
@@ -84,7 +84,7 @@ fn chains() {
 }
 
 #[test]
-fn cursors_end_with_what_declared_them() {
+fn cursors_end_with_the_transaction_that_declared_them() {
     let db = database();
     let mut c = Client::with(&db, TABLE);
     c.ok("insert into t values (1, 1), (2, 2), (3, 3)");

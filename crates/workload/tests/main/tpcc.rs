@@ -137,7 +137,7 @@ fn each_condition_can_fail() {
 }
 
 #[test]
-fn a_dropped_lock_is_refused_before_it_does_harm() {
+fn a_dropped_lock_is_refused_before_any_damage() {
     let fixture = open(1, false);
     let business = loaded(&fixture, TpccMix::NewOrderPayment);
     let seed = StreamSeed {
@@ -201,7 +201,7 @@ fn number(value: &Value) -> i64 {
 }
 
 #[test]
-fn an_order_is_what_sql_finds_of_it() {
+fn an_order_reads_back_through_sql() {
     let fixture = open(1, false);
     let business = loaded(&fixture, TpccMix::Full);
     for order in drawn(&business, 0, 12) {
@@ -344,7 +344,7 @@ fn a_payment_of_bad_credit_is_noted_in_front() {
 }
 
 #[test]
-fn streams_repeat_by_seed_and_roll_back_one_order_in_a_hundred() {
+fn streams_repeat_by_seed_and_roll_back_one_percent_of_orders() {
     let fixture = open(1, false);
     let business = loaded(&fixture, TpccMix::Full);
     let draw = |seed| {

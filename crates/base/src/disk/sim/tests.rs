@@ -37,7 +37,7 @@ fn outcomes<T: Ord>(set_up: &SimDisk, look: impl Fn(&SimDisk) -> T) -> BTreeSet<
 }
 
 #[test]
-fn a_bounded_disk_refuses_what_does_not_fit_and_has_room_again_when_a_file_goes() {
+fn a_bounded_disk_refuses_what_does_not_fit_until_a_file_is_removed() {
     let disk = SimDisk::new(1);
     let [first, second] = ["/first", "/second"].map(Path::new);
     let create = |path: &Path| disk.open(path, OpenMode::CreateNew).unwrap();

@@ -71,7 +71,7 @@ fn scaled(mantissa: i128, scale: u16) -> Result<Value, SqlError> {
     let number = Numeric::from_i128(mantissa, scale);
     number
         .map(Value::Numeric)
-        .ok_or_else(crate::functions::arguments::misfit)
+        .ok_or_else(crate::functions::arguments::mismatch)
 }
 
 fn exact(found: Found) -> Result<Value, SqlError> {

@@ -12,7 +12,7 @@ use super::values::{
     date, function, interval, interval_out_of_range, invalid, is_infinite, micros, out_of_range, stable,
 };
 use crate::context::Context;
-use crate::functions::arguments::{Arguments, misfit};
+use crate::functions::arguments::{Arguments, mismatch};
 use crate::table::{Arg, Entry, Returns, SetEntry};
 
 use Arg::Is;
@@ -219,7 +219,7 @@ fn end_of(context: &Context<'_>, start: &ValueRef<'_>, end: &ValueRef<'_>) -> Re
 /// SQL's OVERLAPS, which may be decidable even if one end of a period is unknown.
 fn overlaps(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value, SqlError> {
     let [first, first_end, second, second_end] = arguments else {
-        return Err(misfit());
+        return Err(mismatch());
     };
     let ends = (
         end_of(context, first, first_end)?,

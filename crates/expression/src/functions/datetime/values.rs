@@ -2,7 +2,7 @@
 
 use weft_types::{Interval, SqlError, SqlState, SqlType, ValueRef};
 
-use crate::functions::arguments::{Arguments, misfit};
+use crate::functions::arguments::{Arguments, mismatch};
 use crate::table::{Arg, Compute, Entry, Kernel, Kind, Returns, Volatility};
 
 macro_rules! readers {
@@ -10,7 +10,7 @@ macro_rules! readers {
         $(pub(super) fn $name(arguments: Arguments<'_, '_>, number: usize) -> Result<$ty, SqlError> {
             match arguments.get(number) {
                 Some(ValueRef::$variant(value)) => Ok(*value),
-                _ => Err(misfit()),
+                _ => Err(mismatch()),
             }
         })+
     };
@@ -26,7 +26,7 @@ readers! {
 pub(super) fn micros(arguments: Arguments<'_, '_>, number: usize) -> Result<i64, SqlError> {
     match arguments.get(number) {
         Some(ValueRef::Timestamp(value) | ValueRef::TimestampTz(value)) => Ok(*value),
-        _ => Err(misfit()),
+        _ => Err(mismatch()),
     }
 }
 
@@ -99,6 +99,6 @@ pub(super) const fn infix(
 pub(super) fn swapped<'v>(arguments: Arguments<'_, 'v>) -> Result<[ValueRef<'v>; 2], SqlError> {
     match arguments {
         [first, second] => Ok([second.clone(), first.clone()]),
-        _ => Err(misfit()),
+        _ => Err(mismatch()),
     }
 }

@@ -1,6 +1,6 @@
 //! Formatting a number's digits by a template.
 
-use super::picture::{Picture, Place, Token};
+use super::template::{Place, Template, Token};
 
 /// A number prepared for formatting.
 pub(super) struct Digits {
@@ -13,7 +13,7 @@ pub(super) struct Digits {
 
 /// The state of formatting one number.
 struct Layout<'a> {
-    picture: &'a Picture,
+    template: &'a Template,
     digits: &'a Digits,
     out: String,
     /// Index of the next digit.
@@ -30,9 +30,9 @@ struct Layout<'a> {
 }
 
 /// Formats a number.
-pub(super) fn lay_out(picture: &Picture, digits: &Digits) -> String {
-    let mut layout = Layout::new(picture, digits);
-    for token in &picture.tokens {
+pub(super) fn lay_out(template: &Template, digits: &Digits) -> String {
+    let mut layout = Layout::new(template, digits);
+    for token in &template.tokens {
         layout.token(*token);
     }
     // PostgreSQL writes a NUL, which ends its string, after the last digit.
@@ -43,29 +43,29 @@ pub(super) fn lay_out(picture: &Picture, digits: &Digits) -> String {
 }
 
 impl<'a> Layout<'a> {
-    fn new(picture: &'a Picture, digits: &'a Digits) -> Layout<'a> {
-        let mut sign_place = picture.sign_place;
-        let mut brackets = picture.brackets;
-        let sign_written = if picture.plus || picture.minus {
-            picture.minus
+    fn new(template: &'a Template, digits: &'a Digits) -> Layout<'a> {
+        let mut sign_place = template.sign_place;
+        let mut brackets = template.brackets;
+        let sign_written = if template.plus || template.minus {
+            template.minus
         } else {
-            brackets &= digits.negative || !picture.fill;
-            if sign_place == Some(Place::Front) && picture.pre == picture.pre_sign {
+            brackets &= digits.negative || !template.fill;
+            if sign_place == Some(Place::Front) && template.pre == template.pre_sign {
                 sign_place = Some(Place::Behind);
             }
-            !digits.negative && picture.fill && !picture.sign
+            !digits.negative && template.fill && !template.sign
         };
-        let last = (picture.fill && picture.point)
-            .then(|| last_relevant(picture, digits))
+        let last = (template.fill && template.point)
+            .then(|| last_relevant(template, digits))
             .flatten();
         let own = usize::from(!sign_written && digits.missing == 0);
         Layout {
-            picture,
+            template,
             digits,
             out: String::new(),
             next: 0,
             place: 0,
-            place_count: picture.post + picture.pre + own,
+            place_count: template.post + template.pre + own,
             last,
             sign_place,
             brackets,
@@ -84,11 +84,11 @@ impl<'a> Layout<'a> {
 
     /// A single 0 before the point, which is not shown.
     fn hidden_zero(&self) -> bool {
-        !self.picture.zero && self.next == 0 && self.digit(0) == b'0' && self.picture.post != 0
+        !self.template.zero && self.next == 0 && self.digit(0) == b'0' && self.template.post != 0
     }
 
     fn blank(&mut self) {
-        if !self.picture.fill {
+        if !self.template.fill {
             self.out.push(' ');
         }
     }
@@ -100,7 +100,7 @@ impl<'a> Layout<'a> {
             Token::Comma | Token::Group if self.in_number => self.out.push(','),
             Token::Comma | Token::Group => self.blank(),
             Token::Currency => self.out.push(' '),
-            Token::Ordinal(capital) if self.digit(0) != b'#' && !negative && !self.picture.point => {
+            Token::Ordinal(capital) if self.digit(0) != b'#' && !negative && !self.template.point => {
                 let ending = ordinal(&self.digits.text);
                 match capital {
                     true => self.out.push_str(&ending.to_ascii_uppercase()),
@@ -118,7 +118,7 @@ impl<'a> Layout<'a> {
 
     fn sign(&mut self) {
         let negative = self.digits.negative;
-        if self.picture.sign {
+        if self.template.sign {
             if self.sign_place == Some(Place::Front) {
                 self.out.push(if negative { '-' } else { '+' });
                 self.sign_written = true;
@@ -138,12 +138,12 @@ impl<'a> Layout<'a> {
     /// A digit or the point.
     fn part(&mut self, token: Token) {
         self.in_number = false;
-        let (zero, missing) = (self.picture.zero, self.digits.missing);
-        let begins = self.place >= missing || (zero && self.picture.zero_start == self.place);
+        let (zero, missing) = (self.template.zero, self.digits.missing);
+        let begins = self.place >= missing || (zero && self.template.zero_start == self.place);
         if !self.sign_written && begins && (!self.hidden_zero() || self.last_is_point()) {
             self.sign();
         }
-        if self.place < missing && (!zero || self.picture.zero_start > self.place) {
+        if self.place < missing && (!zero || self.template.zero_start > self.place) {
             self.blank();
         } else if self.place < missing {
             self.out.push('0');
@@ -155,7 +155,7 @@ impl<'a> Layout<'a> {
             } else if self.last.is_some_and(|last| self.next > last) && token != Token::Zero {
                 // A trailing zero, which is not shown.
             } else if self.hidden_zero() {
-                match self.picture.fill {
+                match self.template.fill {
                     false => self.out.push(' '),
                     true if self.last_is_point() => self.out.push('0'),
                     true => {}
@@ -173,7 +173,7 @@ impl<'a> Layout<'a> {
     /// Writes what follows the last digit.
     fn ending(&mut self) {
         // Offset by one, to avoid underflow.
-        let extra = usize::from(self.digits.missing > 0) + usize::from(self.picture.point);
+        let extra = usize::from(self.digits.missing > 0) + usize::from(self.template.point);
         let mut end = self.place_count + extra;
         if self.last == Some(self.next) {
             end = self.place + 1;
@@ -184,18 +184,18 @@ impl<'a> Layout<'a> {
         let negative = self.digits.negative;
         if self.sign_written && self.brackets {
             self.out.push(if negative { '>' } else { ' ' });
-        } else if self.picture.sign && self.sign_place == Some(Place::Behind) {
+        } else if self.template.sign && self.sign_place == Some(Place::Behind) {
             self.out.push(if negative { '-' } else { '+' });
         }
     }
 }
 
-fn last_relevant(picture: &Picture, digits: &Digits) -> Option<usize> {
+fn last_relevant(template: &Template, digits: &Digits) -> Option<usize> {
     let point = digits.text.iter().position(|byte| *byte == b'.')?;
     let behind = digits.text.iter().rposition(|byte| *byte != b'0');
     let mut last = behind.map_or(point, |at| at.max(point));
-    if picture.zero_end > digits.missing {
-        let shown = (digits.text.len() - 1).min(picture.zero_end - digits.missing);
+    if template.zero_end > digits.missing {
+        let shown = (digits.text.len() - 1).min(template.zero_end - digits.missing);
         last = last.max(shown);
     }
     Some(last)

@@ -1,10 +1,10 @@
 //! Reading a number by a template: `to_number`.
 
-use super::picture::{Picture, Place, Token};
+use super::template::{Place, Template, Token};
 
 /// The state of reading a text.
 struct Reading<'a> {
-    picture: &'a Picture,
+    template: &'a Template,
     text: &'a [u8],
     at: usize,
     sign: u8,
@@ -15,9 +15,9 @@ struct Reading<'a> {
 }
 
 /// The number in a text, as a numeric literal, and its count of digits after the point.
-pub(super) fn read(text: &str, picture: &Picture) -> (String, usize) {
+pub(super) fn read(text: &str, template: &Template) -> (String, usize) {
     let mut reading = Reading {
-        picture,
+        template,
         text: text.as_bytes(),
         at: 0,
         sign: b' ',
@@ -26,7 +26,7 @@ pub(super) fn read(text: &str, picture: &Picture) -> (String, usize) {
         post: 0,
         point: false,
     };
-    for token in &picture.tokens {
+    for token in &template.tokens {
         if reading.at >= reading.text.len() {
             break;
         }
@@ -75,9 +75,9 @@ impl Reading<'_> {
             }
             // Under `FM`, PostgreSQL skips a separator before the number, and `num_in` is never set
             // while reading.
-            Token::Comma | Token::Group if !self.picture.fill && self.peek() == b',' => self.at += 1,
+            Token::Comma | Token::Group if !self.template.fill && self.peek() == b',' => self.at += 1,
             Token::Currency => self.skip_other(1),
-            Token::Ordinal(_) if !self.picture.point => self.skip_other(2),
+            Token::Ordinal(_) if !self.template.point => self.skip_other(2),
             Token::Minus => self.sign_or_other(b"-"),
             Token::Plus => self.sign_or_other(b"+"),
             Token::AnySign => self.sign_or_other(b"-+"),
@@ -104,12 +104,12 @@ impl Reading<'_> {
         if self.ended() {
             return;
         }
-        let picture = self.picture;
+        let template = self.template;
         if self.sign == b' ' && token != Token::Point && self.pre + self.post == 0 {
-            let front = picture.sign && picture.sign_place == Some(Place::Front);
+            let front = template.sign && template.sign_place == Some(Place::Front);
             let sign = match self.peek() {
                 b'-' => b'-',
-                b'<' if !front && picture.brackets => b'-',
+                b'<' if !front && template.brackets => b'-',
                 b'+' => b'+',
                 _ => b' ',
             };
@@ -123,7 +123,7 @@ impl Reading<'_> {
         }
         let mut taken = false;
         if self.peek().is_ascii_digit() {
-            if self.point && self.post == picture.post {
+            if self.point && self.post == template.post {
                 return;
             }
             self.digits.push(self.peek());
@@ -132,7 +132,7 @@ impl Reading<'_> {
                 false => self.pre += 1,
             }
             taken = true;
-        } else if picture.point && !self.point && self.peek() == b'.' {
+        } else if template.point && !self.point && self.peek() == b'.' {
             self.digits.push(b'.');
             self.point = true;
             taken = true;
@@ -140,14 +140,14 @@ impl Reading<'_> {
         if self.sign != b' ' || self.pre + self.post == 0 {
             return;
         }
-        if picture.sign && taken {
+        if template.sign && taken {
             // A sign right after what was just read.
             if let Some(sign @ (b'-' | b'+')) = self.text.get(self.at + 1) {
                 self.sign = *sign;
                 self.at += 1;
             }
-        } else if let (false, sign @ (b'-' | b'+')) = (taken || picture.sign, self.peek())
-            && (picture.plus || picture.minus)
+        } else if let (false, sign @ (b'-' | b'+')) = (taken || template.sign, self.peek())
+            && (template.plus || template.minus)
         {
             self.sign = sign;
         }

@@ -7,8 +7,8 @@ use super::super::shape::{
     made, text,
 };
 use super::number::{Digits, lay_out};
-use super::picture::{Picture, Token};
 use super::read::read;
+use super::template::{Template, Token};
 use crate::context::Context;
 use crate::table::Entry;
 
@@ -33,53 +33,53 @@ fn to_char(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
         return made("");
     }
     let value = arguments.first().ok_or_else(foreign)?;
-    let mut picture = Picture::read(format)?;
-    if picture.roman {
-        return made(lay_out_roman(&picture, &roman(value)?));
+    let mut template = Template::read(format)?;
+    if template.roman {
+        return made(lay_out_roman(&template, &roman(value)?));
     }
-    if picture.scientific {
-        return made(lay_out_scientific(&picture, value)?);
+    if template.scientific {
+        return made(lay_out_scientific(&template, value)?);
     }
     let shown = match value {
-        ValueRef::Float4(v) => float_digits(f64::from(*v), 6, true, &mut picture),
-        ValueRef::Float8(v) => float_digits(*v, 15, false, &mut picture),
-        ValueRef::Int4(v) => integer_digits(&Value::Int4(*v), &mut picture)?,
-        ValueRef::Int8(v) => integer_digits(&Value::Int8(*v), &mut picture)?,
-        ValueRef::Numeric(v) => numeric_digits(v, &mut picture)?,
+        ValueRef::Float4(v) => float_digits(f64::from(*v), 6, true, &mut template),
+        ValueRef::Float8(v) => float_digits(*v, 15, false, &mut template),
+        ValueRef::Int4(v) => integer_digits(&Value::Int4(*v), &mut template)?,
+        ValueRef::Int8(v) => integer_digits(&Value::Int8(*v), &mut template)?,
+        ValueRef::Numeric(v) => numeric_digits(v, &mut template)?,
         _ => return Err(foreign()),
     };
-    let digits = fitted(&shown, &picture);
-    let has_ending = picture
+    let digits = fitted(&shown, &template);
+    let has_ending = template
         .tokens
         .iter()
         .any(|token| matches!(token, Token::Ordinal(_)));
-    if has_ending && picture.pre == 0 && !picture.point && !digits.negative {
+    if has_ending && template.pre == 0 && !template.point && !digits.negative {
         return Err(SqlError::new(
             SqlState::INVALID_TEXT_REPRESENTATION,
             "\".\" is not a number",
         ));
     }
-    made(lay_out(&picture, &digits))
+    made(lay_out(&template, &digits))
 }
 
 /// A number's digits, or `#` if there are too many for the template.
-fn fitted(shown: &str, picture: &Picture) -> Digits {
+fn fitted(shown: &str, template: &Template) -> Digits {
     let (negative, digits) = match shown.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, shown),
     };
     let pre = digits.find('.').unwrap_or(digits.len());
     let mut text = digits.as_bytes().to_vec();
-    if pre > picture.pre {
-        text = vec![b'#'; picture.pre + picture.post + 1];
-        if let Some(point) = text.get_mut(picture.pre) {
+    if pre > template.pre {
+        text = vec![b'#'; template.pre + template.post + 1];
+        if let Some(point) = text.get_mut(template.pre) {
             *point = b'.';
         }
     }
     Digits {
         text,
         negative,
-        missing: picture.pre.saturating_sub(pre),
+        missing: template.pre.saturating_sub(pre),
     }
 }
 
@@ -88,20 +88,20 @@ fn power_of_ten(exponent: i64) -> Result<Numeric, SqlError> {
     Numeric::parse(&format!("1e{exponent}"))
 }
 
-fn numeric_digits(value: &Numeric, picture: &mut Picture) -> Result<String, SqlError> {
-    let shifted = match picture.shifts {
-        true => value.mul(&power_of_ten(picture.shift as i64)?)?,
+fn numeric_digits(value: &Numeric, template: &mut Template) -> Result<String, SqlError> {
+    let shifted = match template.shifts {
+        true => value.mul(&power_of_ten(template.shift as i64)?)?,
         false => value.clone(),
     };
-    picture.pre += picture.shift;
+    template.pre += template.shift;
     let mut shown = String::new();
-    shifted.round(picture.post as i32)?.format(&mut shown)?;
+    shifted.round(template.post as i32)?.format(&mut shown)?;
     Ok(shown)
 }
 
-fn integer_digits(value: &Value, picture: &mut Picture) -> Result<String, SqlError> {
+fn integer_digits(value: &Value, template: &mut Template) -> Result<String, SqlError> {
     let number = value.as_i64().unwrap_or(0);
-    let factor = u32::try_from(picture.shift)
+    let factor = u32::try_from(template.shift)
         .ok()
         .and_then(|power| 10_i64.checked_pow(power));
     let small = matches!(value, Value::Int4(_));
@@ -119,28 +119,28 @@ fn integer_digits(value: &Value, picture: &mut Picture) -> Result<String, SqlErr
         };
         return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
     };
-    picture.pre += picture.shift;
+    template.pre += template.shift;
     let mut shown = shifted.to_string();
-    if picture.post > 0 {
+    if template.post > 0 {
         shown.push('.');
-        shown.extend(std::iter::repeat_n('0', picture.post));
+        shown.extend(std::iter::repeat_n('0', template.post));
     }
     Ok(shown)
 }
 
 /// A float's digits, limited to the significant digits that its type guarantees.
-fn float_digits(value: f64, sure: usize, single: bool, picture: &mut Picture) -> String {
+fn float_digits(value: f64, sure: usize, single: bool, template: &mut Template) -> String {
     let mut shifted = value;
-    if picture.shifts {
-        shifted = value * 10_f64.powi(i32::try_from(picture.shift).unwrap_or(i32::MAX));
+    if template.shifts {
+        shifted = value * 10_f64.powi(i32::try_from(template.shift).unwrap_or(i32::MAX));
         if single {
             shifted = f64::from(shifted as f32);
         }
-        picture.pre += picture.shift;
+        template.pre += template.shift;
     }
     let pre = fixed(shifted.abs(), 0).len();
-    picture.post = picture.post.min(sure.saturating_sub(pre));
-    fixed(shifted, picture.post)
+    template.post = template.post.min(sure.saturating_sub(pre));
+    fixed(shifted, template.post)
 }
 
 fn fixed(value: f64, digits: usize) -> String {
@@ -193,10 +193,10 @@ fn roman(value: &ValueRef<'_>) -> Result<Option<String>, SqlError> {
 /// Width of a Roman numeral.
 const ROMAN_WIDTH: usize = 15;
 
-fn lay_out_roman(picture: &Picture, number: &Option<String>) -> String {
+fn lay_out_roman(template: &Template, number: &Option<String>) -> String {
     let number = number.clone().unwrap_or_else(|| "#".repeat(ROMAN_WIDTH));
     let mut out = String::new();
-    for token in &picture.tokens {
+    for token in &template.tokens {
         match token {
             Token::Roman(capital) => {
                 let number = if *capital {
@@ -204,12 +204,12 @@ fn lay_out_roman(picture: &Picture, number: &Option<String>) -> String {
                 } else {
                     number.to_ascii_lowercase()
                 };
-                match picture.fill {
+                match template.fill {
                     true => out.push_str(&number),
                     false => out.push_str(&format!("{number:>ROMAN_WIDTH$}")),
                 }
             }
-            Token::Comma | Token::Group | Token::Minus | Token::Plus if !picture.fill => out.push(' '),
+            Token::Comma | Token::Group | Token::Minus | Token::Plus if !template.fill => out.push(' '),
             Token::Currency => out.push(' '),
             // PostgreSQL writes a NUL sign here, which ends its string.
             Token::AnySign => break,
@@ -220,14 +220,14 @@ fn lay_out_roman(picture: &Picture, number: &Option<String>) -> String {
     out
 }
 
-fn lay_out_scientific(picture: &Picture, value: &ValueRef<'_>) -> Result<String, SqlError> {
+fn lay_out_scientific(template: &Template, value: &ValueRef<'_>) -> Result<String, SqlError> {
     let shown = match value {
-        ValueRef::Int4(v) => scientific_float(f64::from(*v), picture.post),
-        ValueRef::Float4(v) => scientific_float(f64::from(*v), picture.post),
-        ValueRef::Float8(v) => scientific_float(*v, picture.post),
-        ValueRef::Int8(v) => Some(scientific(&Numeric::parse(&v.to_string())?, picture.post)?),
+        ValueRef::Int4(v) => scientific_float(f64::from(*v), template.post),
+        ValueRef::Float4(v) => scientific_float(f64::from(*v), template.post),
+        ValueRef::Float8(v) => scientific_float(*v, template.post),
+        ValueRef::Int8(v) => Some(scientific(&Numeric::parse(&v.to_string())?, template.post)?),
         ValueRef::Numeric(v) if v.is_nan() => None,
-        ValueRef::Numeric(v) => Some(scientific(v, picture.post)?),
+        ValueRef::Numeric(v) => Some(scientific(v, template.post)?),
         _ => return Err(foreign()),
     };
     Ok(match shown {
@@ -235,8 +235,8 @@ fn lay_out_scientific(picture: &Picture, value: &ValueRef<'_>) -> Result<String,
         Some(shown) => format!(" {shown}"),
         // Not a number: the width includes the sign, the point and the exponent.
         None => {
-            let mut out = vec![b'#'; picture.pre + picture.post + 6];
-            for (at, byte) in [(0, b' '), (picture.pre + 1, b'.')] {
+            let mut out = vec![b'#'; template.pre + template.post + 6];
+            for (at, byte) in [(0, b' '), (template.pre + 1, b'.')] {
                 if let Some(place) = out.get_mut(at) {
                     *place = byte;
                 }
@@ -283,23 +283,23 @@ fn to_number(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     if format.is_empty() {
         return Ok(Value::Null);
     }
-    let picture = Picture::read(format)?;
+    let template = Template::read(format)?;
     let unsupported = |what: &str| SqlError::unsupported(format!("\"{what}\" not supported for input"));
-    if picture.scientific {
+    if template.scientific {
         return Err(unsupported("EEEE"));
     }
-    if picture.roman {
+    if template.roman {
         return Err(unsupported("RN"));
     }
-    let (digits, post) = read(whole, &picture);
-    let precision = u16::try_from(picture.pre + picture.shift + post).unwrap_or(u16::MAX);
+    let (digits, post) = read(whole, &template);
+    let precision = u16::try_from(template.pre + template.shift + post).unwrap_or(u16::MAX);
     let scale = i16::try_from(post).unwrap_or(i16::MAX);
     let number = Numeric::parse(&digits)?.apply_spec(NumericSpec { precision, scale })?;
-    Ok(Value::Numeric(match picture.shifts {
+    Ok(Value::Numeric(match template.shifts {
         // Uses the scale of PostgreSQL's `power`.
         true => {
             let ten = Numeric::parse("10")?;
-            let shift = Numeric::parse(&format!("-{}", picture.shift))?;
+            let shift = Numeric::parse(&format!("-{}", template.shift))?;
             number.mul(&ten.power(&shift)?)?
         }
         false => number,

@@ -6,7 +6,7 @@ pub(super) use weft_types::range::{float_overflow as overflow, float_underflow a
 use weft_types::{SqlError, SqlState, SqlType, Value, ValueRef};
 
 use super::{columns, plain};
-use crate::functions::arguments::{self, Arguments, entries, misfit};
+use crate::functions::arguments::{self, Arguments, entries, mismatch};
 use crate::table::{Entry, Kernel};
 
 macro_rules! float_family {
@@ -118,7 +118,7 @@ fn either(arguments: Arguments<'_, '_>, number: usize) -> Result<f64, SqlError> 
     match arguments.get(number) {
         Some(ValueRef::Float4(value)) => Ok(f64::from(*value)),
         Some(ValueRef::Float8(value)) => Ok(*value),
-        _ => Err(misfit()),
+        _ => Err(mismatch()),
     }
 }
 

@@ -85,7 +85,7 @@ fn replace(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     }
     let mut out = String::with_capacity(whole.len());
     let mut copied = 0;
-    for at in search::found(whole.as_bytes(), from.as_bytes()) {
+    for at in search::positions(whole.as_bytes(), from.as_bytes()) {
         let at = at?;
         out.push_str(whole.get(copied..at).unwrap_or_default());
         out.push_str(to);
@@ -100,7 +100,7 @@ fn replace(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
 fn reverse(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let whole = text(arguments, 0)?;
     let mut out = String::with_capacity(whole.len());
-    for piece in interrupt::pieces_from_behind(whole) {
+    for piece in interrupt::pieces_from_end(whole) {
         out.extend(piece?.chars().rev());
     }
     made(out)

@@ -1,6 +1,6 @@
 //! Lengths, positions and substrings.
 
-use weft_types::interrupt::{self, pieces, pieces_from_behind};
+use weft_types::interrupt::{self, pieces, pieces_from_end};
 use weft_types::{SqlError, SqlState, SqlType, Value, search};
 
 use super::super::shape::{
@@ -217,7 +217,7 @@ fn without_start<'t>(text: &'t str, set: &[char]) -> Result<&'t str, SqlError> {
 /// The text up to the last character that is not in the set.
 fn without_end<'t>(text: &'t str, set: &[char]) -> Result<&'t str, SqlError> {
     let mut left = text.len();
-    for piece in pieces_from_behind(text) {
+    for piece in pieces_from_end(text) {
         let piece = piece?;
         let kept = piece.trim_end_matches(|c| set.binary_search(&c).is_ok());
         left -= piece.len() - kept.len();
@@ -257,7 +257,7 @@ fn split_part(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
         // Separators are found from the start, as for positive numbers.
         false => {
             let mut count = 0_usize;
-            for at in search::found(whole.as_bytes(), separator.as_bytes()) {
+            for at in search::positions(whole.as_bytes(), separator.as_bytes()) {
                 at?;
                 count += 1;
             }
@@ -280,7 +280,7 @@ fn position(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Computed {
     let (whole, part) = (text(arguments, 0)?, text(arguments, 1)?);
     let at = match part {
         "" => Some(0),
-        _ => search::found(whole.as_bytes(), part.as_bytes())
+        _ => search::positions(whole.as_bytes(), part.as_bytes())
             .next()
             .transpose()?,
     };

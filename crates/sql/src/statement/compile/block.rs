@@ -39,7 +39,7 @@ pub(crate) struct Variable {
     pub(crate) ty: SqlType,
     pub(crate) place: Place,
     /// Whether its storage was reused.
-    forgotten: bool,
+    released: bool,
 }
 
 /// The state of a procedure in addition to a statement's.
@@ -167,20 +167,20 @@ impl Coder {
             name: name.to_owned(),
             ty,
             place,
-            forgotten: false,
+            released: false,
         });
         u16::try_from(block.variables.len() - 1).map_err(|_| Refusal::General)
     }
 
     /// Frees the workspace columns of the variables from a number on.
-    pub(crate) fn forget_variables(&mut self, from: usize) {
+    pub(crate) fn release_variables(&mut self, from: usize) {
         let Some(block) = &mut self.block else {
             return;
         };
         let mut gone = Vec::new();
         for variable in block.variables.iter_mut().skip(from) {
-            let was_forgotten = std::mem::replace(&mut variable.forgotten, true);
-            if let (false, Place::Workspace(column)) = (was_forgotten, variable.place) {
+            let was_released = std::mem::replace(&mut variable.released, true);
+            if let (false, Place::Workspace(column)) = (was_released, variable.place) {
                 gone.push((variable.ty, column));
             }
         }

@@ -8,7 +8,7 @@ use super::super::bind::{BindResult, Refusal};
 use super::super::functions::{sequence_named, session_function};
 use super::super::scalar::{ArithmeticOp, Scalar, SessionValue};
 use super::super::type_rules::{is_float, is_integer};
-use super::{Around, Conversion, not};
+use super::{Context, Conversion, not};
 
 const TEXTS: &[Arg] = &[Arg::Is(SqlType::Text), Arg::Is(SqlType::Text)];
 
@@ -22,9 +22,9 @@ impl Conversion<'_> {
         expr: &Expr,
         at: usize,
         entry: &'static Entry,
-        around: Around<'_>,
+        context: Context<'_>,
     ) -> BindResult<Scalar> {
-        if let Some(found) = self.session_call(expr, at, entry, around)? {
+        if let Some(found) = self.session_call(expr, at, entry, context)? {
             return Ok(found);
         }
         let result = expr.nodes().get(at).map(|node| node.ty).ok_or(Refusal::General)?;
@@ -34,19 +34,19 @@ impl Conversion<'_> {
                 Some(Arg::Is(ty)) => *ty,
                 _ => result,
             });
-            let [left, right] = self.pair(expr, at, around)?;
+            let [left, right] = self.pair(expr, at, context)?;
             let left = Box::new(widened(left, types[0], result));
             let right = Box::new(widened(right, types[1], result));
             return Ok(Scalar::Arithmetic(op, left, right));
         }
         if matches!(entry.name, "~~" | "!~~") && entry.arguments == TEXTS {
-            let like = self.like(expr, at, around)?;
+            let like = self.like(expr, at, context)?;
             return Ok(match entry.name {
                 "~~" => like,
                 _ => not(like),
             });
         }
-        let arguments = self.arguments(expr, at, around)?;
+        let arguments = self.arguments(expr, at, context)?;
         if let Some((function, more)) = function_of(entry) {
             return Ok(Scalar::Call(
                 function,
@@ -123,22 +123,22 @@ impl Conversion<'_> {
     }
 
     /// `value LIKE pattern`: the escape character is the program's third argument.
-    fn like(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> BindResult<Scalar> {
-        let around = around.deeper(1);
+    fn like(&mut self, expr: &Expr, at: usize, context: Context<'_>) -> BindResult<Scalar> {
+        let context = context.deeper(1);
         let roots = expr.argument_roots(at);
         let [value, pattern] = roots.as_slice() else {
             return Err(Refusal::General);
         };
-        let value = self.node(expr, *value, around)?;
+        let value = self.node(expr, *value, context)?;
         let escaped = matches!(
             expr.nodes().get(*pattern).map(|node| &node.op),
             Some(Op::Call(entry)) if entry.name == "like_escape" && entry.arguments == TEXTS
         );
         let mut arguments = vec![value];
         match escaped {
-            true => arguments.extend(self.arguments(expr, *pattern, around)?),
+            true => arguments.extend(self.arguments(expr, *pattern, context)?),
             false => {
-                arguments.push(self.node(expr, *pattern, around)?);
+                arguments.push(self.node(expr, *pattern, context)?);
                 arguments.push(text("\\"));
             }
         }
@@ -151,7 +151,7 @@ impl Conversion<'_> {
         expr: &Expr,
         at: usize,
         entry: &'static Entry,
-        around: Around<'_>,
+        context: Context<'_>,
     ) -> BindResult<Option<Scalar>> {
         if entry.kind != Kind::Function {
             return Ok(None);
@@ -170,7 +170,7 @@ impl Conversion<'_> {
                 }
             }
             ("current_setting", 1) => {
-                let name = self.node(expr, at - 1, around.deeper(1))?;
+                let name = self.node(expr, at - 1, context.deeper(1))?;
                 Scalar::Setting(Box::new(name))
             }
             (name, 0) => match session_function(name) {

@@ -47,16 +47,16 @@ pub(super) struct Conversion<'a> {
 
 /// The context of a node's conversion.
 #[derive(Clone, Copy)]
-struct Around<'s> {
+struct Context<'s> {
     /// The operand of the innermost enclosing CASE.
     operand: Option<&'s Scalar>,
     depth: usize,
 }
 
-impl<'s> Around<'s> {
+impl<'s> Context<'s> {
     /// The context of the arguments of a node that becomes `by` nested ones.
-    fn deeper(self, by: usize) -> Around<'s> {
-        Around {
+    fn deeper(self, by: usize) -> Context<'s> {
+        Context {
             depth: self.depth + by,
             ..self
         }
@@ -71,11 +71,11 @@ impl Conversion<'_> {
         if self.scope.variables.is_none() && has_null_of_several(expr) {
             return Err(Refusal::General);
         }
-        let around = Around {
+        let context = Context {
             operand: None,
             depth: 0,
         };
-        self.node(expr, expr.nodes().len() - 1, around)
+        self.node(expr, expr.nodes().len() - 1, context)
     }
 
     fn spend(&mut self, nodes: usize) -> BindResult<()> {
@@ -86,10 +86,10 @@ impl Conversion<'_> {
         }
     }
 
-    fn node(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> BindResult<Scalar> {
+    fn node(&mut self, expr: &Expr, at: usize, context: Context<'_>) -> BindResult<Scalar> {
         let node = expr.nodes().get(at).ok_or(Refusal::General)?;
         self.spend(1)?;
-        if around.depth >= DEPTH_MAX {
+        if context.depth >= DEPTH_MAX {
             return Err(Refusal::General);
         }
         match &node.op {
@@ -99,50 +99,50 @@ impl Conversion<'_> {
                 number.map(Scalar::Input).map_err(|_| Refusal::General)
             }
             Op::Column(id) => self.column(*id),
-            Op::CaseOperand => self.copy(around.operand.ok_or(Refusal::General)?),
-            Op::Case { operand } => self.case(expr, at, *operand, around),
-            Op::Call(entry) => self.call(expr, at, entry, around),
+            Op::CaseOperand => self.copy(context.operand.ok_or(Refusal::General)?),
+            Op::Case { operand } => self.case(expr, at, *operand, context),
+            Op::Call(entry) => self.call(expr, at, entry, context),
             Op::Cast { from, explicit } => {
-                let inner = self.node(expr, at - 1, around.deeper(1))?;
+                let inner = self.node(expr, at - 1, context.deeper(1))?;
                 self.cast(inner, from, &node.ty, *explicit)
             }
             Op::Compare(op) => {
-                let [left, right] = self.pair(expr, at, around)?;
+                let [left, right] = self.pair(expr, at, context)?;
                 Ok(Scalar::Compare(*op, Box::new(left), Box::new(right)))
             }
-            Op::Not => Ok(not(self.node(expr, at - 1, around.deeper(1))?)),
+            Op::Not => Ok(not(self.node(expr, at - 1, context.deeper(1))?)),
             Op::IsNull => {
-                let inner = self.node(expr, at - 1, around.deeper(1))?;
+                let inner = self.node(expr, at - 1, context.deeper(1))?;
                 Ok(Scalar::IsNull(Box::new(inner)))
             }
-            Op::IsTruth(truth) => self.truth(expr, at, *truth, around),
+            Op::IsTruth(truth) => self.truth(expr, at, *truth, context),
             Op::IsDistinct => {
-                let [left, right] = self.pair(expr, at, around)?;
+                let [left, right] = self.pair(expr, at, context)?;
                 self.same(left, right).map(not)
             }
             Op::NullIf => {
-                let [value, condition] = self.pair(expr, at, around)?;
+                let [value, condition] = self.pair(expr, at, context)?;
                 Ok(Scalar::Case {
                     arms: vec![(condition, Scalar::Constant(Value::Null))],
                     otherwise: Box::new(value),
                 })
             }
-            _ => self.operation(expr, at, around),
+            _ => self.operation(expr, at, context),
         }
     }
 
     /// The two arguments of a node.
-    fn pair(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> BindResult<[Scalar; 2]> {
+    fn pair(&mut self, expr: &Expr, at: usize, context: Context<'_>) -> BindResult<[Scalar; 2]> {
         let right = at.checked_sub(1).ok_or(Refusal::General)?;
         let size = expr.nodes().get(right).map_or(0, |node| node.size as usize);
         let left = right.checked_sub(size).ok_or(Refusal::General)?;
-        let around = around.deeper(1);
-        Ok([self.node(expr, left, around)?, self.node(expr, right, around)?])
+        let context = context.deeper(1);
+        Ok([self.node(expr, left, context)?, self.node(expr, right, context)?])
     }
 
     /// IS TRUE and IS FALSE, never NULL.
-    fn truth(&mut self, expr: &Expr, at: usize, truth: bool, around: Around<'_>) -> BindResult<Scalar> {
-        let inner = self.node(expr, at - 1, around.deeper(1))?;
+    fn truth(&mut self, expr: &Expr, at: usize, truth: bool, context: Context<'_>) -> BindResult<Scalar> {
+        let inner = self.node(expr, at - 1, context.deeper(1))?;
         let is_known = not(Scalar::IsNull(Box::new(self.copy(&inner)?)));
         let value = match truth {
             true => inner,
@@ -171,25 +171,25 @@ impl Conversion<'_> {
         Ok(scalar.clone())
     }
 
-    fn arguments(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> BindResult<Vec<Scalar>> {
+    fn arguments(&mut self, expr: &Expr, at: usize, context: Context<'_>) -> BindResult<Vec<Scalar>> {
         let roots = expr.argument_roots(at);
         let mut arguments = Vec::with_capacity(roots.len());
         for root in roots {
-            arguments.push(self.node(expr, root, around.deeper(1))?);
+            arguments.push(self.node(expr, root, context.deeper(1))?);
         }
         Ok(arguments)
     }
 
-    fn operation(&mut self, expr: &Expr, at: usize, around: Around<'_>) -> BindResult<Scalar> {
+    fn operation(&mut self, expr: &Expr, at: usize, context: Context<'_>) -> BindResult<Scalar> {
         let node = expr.nodes().get(at).ok_or(Refusal::General)?;
-        let around = match node.op {
+        let context = match node.op {
             // These become chains of binary operations.
             Op::And | Op::Or | Op::InList { .. } | Op::CompareRows(_) => {
-                around.deeper((node.arity as usize).saturating_sub(2))
+                context.deeper((node.arity as usize).saturating_sub(2))
             }
-            _ => around,
+            _ => context,
         };
-        let arguments = self.arguments(expr, at, around)?;
+        let arguments = self.arguments(expr, at, context)?;
         Ok(match &node.op {
             Op::And => chain(arguments, Scalar::And)?,
             Op::Or => chain(arguments, Scalar::Or)?,
@@ -269,32 +269,38 @@ impl Conversion<'_> {
         chain(tests, Scalar::Or)
     }
 
-    fn case(&mut self, expr: &Expr, at: usize, has_operand: bool, around: Around<'_>) -> BindResult<Scalar> {
+    fn case(
+        &mut self,
+        expr: &Expr,
+        at: usize,
+        has_operand: bool,
+        context: Context<'_>,
+    ) -> BindResult<Scalar> {
         let mut parts = expr.argument_roots(at).into_iter();
-        let around = around.deeper(1);
+        let context = context.deeper(1);
         let operand = match has_operand {
             true => {
                 let root = parts.next().ok_or(Refusal::General)?;
-                Some(self.node(expr, root, around)?)
+                Some(self.node(expr, root, context)?)
             }
             false => None,
         };
         if operand.as_ref().is_some_and(Scalar::is_volatile) {
             return Err(Refusal::General);
         }
-        let around = Around {
-            operand: operand.as_ref().or(around.operand),
-            ..around
+        let context = Context {
+            operand: operand.as_ref().or(context.operand),
+            ..context
         };
         let mut values = Vec::with_capacity(parts.len());
         let mut conditions = Vec::with_capacity(parts.len() / 2);
         while let Some(part) = parts.next() {
             let Some(result) = parts.next() else {
-                values.push(self.node(expr, part, around)?);
+                values.push(self.node(expr, part, context)?);
                 break;
             };
-            conditions.push(self.node(expr, part, around)?);
-            values.push(self.node(expr, result, around)?);
+            conditions.push(self.node(expr, part, context)?);
+            values.push(self.node(expr, result, context)?);
         }
         // A CASE with one arm that is always taken only keeps a value for several uses.
         if let [Scalar::Constant(Value::Bool(true))] = conditions.as_slice() {

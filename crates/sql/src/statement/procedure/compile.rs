@@ -89,7 +89,7 @@ struct Needs {
     row_count: bool,
     /// A branch to the end that is never taken: the end of every program must be reachable, but a body that
     /// only raises or loops cannot reach it.
-    way_out: bool,
+    branch_to_end: bool,
 }
 
 /// Why a compiled body is not a valid program.
@@ -122,7 +122,7 @@ pub(crate) fn compile(catalog: &Catalog, procedure: &ProcedureDef) -> Compiled<C
             continue;
         }
         match attempt.finish(procedure) {
-            Err(Unfinished::NeverEnds) if !needs.way_out => needs.way_out = true,
+            Err(Unfinished::NeverEnds) if !needs.branch_to_end => needs.branch_to_end = true,
             Err(Unfinished::NeverEnds) => {
                 return Err(SqlError::internal("a procedure with a way out has none"));
             }
@@ -271,7 +271,7 @@ impl Compiler<'_> {
             }
         }
         let end = self.coder.b.label();
-        if needs.way_out {
+        if needs.branch_to_end {
             let register = self.coder.b.register();
             self.head("the way to the end, which this procedure never goes".into());
             self.coder.b.ldi(register, 0);
@@ -402,7 +402,7 @@ impl Compiler<'_> {
             let meaning = match (fixed, argument) {
                 (true, Some(value)) => {
                     if may_fail(&value) {
-                        self.tried(&value, param.ty, &param.name)?;
+                        self.evaluate_argument(&value, param.ty, &param.name)?;
                     }
                     Meaning::Value(value, param.ty)
                 }
@@ -431,7 +431,7 @@ impl Compiler<'_> {
 
     /// Evaluates an argument that is substituted for its parameter: an error is raised in the caller, even
     /// if the body never uses the parameter. After this the argument cannot fail.
-    fn tried(&mut self, value: &Scalar, ty: SqlType, name: &str) -> Compiled<()> {
+    fn evaluate_argument(&mut self, value: &Scalar, ty: SqlType, name: &str) -> Compiled<()> {
         self.scoped(|compiler| {
             let number = compiler.variable(name, ty, 1)?;
             compiler.code("this argument", 1, |coder| coder.set_variable(number, value))
@@ -450,7 +450,7 @@ impl Compiler<'_> {
         bind: impl FnOnce(&mut Binder<'_>) -> Result<T, Refusal>,
     ) -> Compiled<T> {
         let scope = bind::Scope::of_variables(Some(&self.names));
-        let bound = with_binder(self.catalog, "", &scope, &mut Params::none(), Errors::Told, bind);
+        let bound = with_binder(self.catalog, "", &scope, &mut Params::none(), Errors::Raise, bind);
         bound.map_err(|refusal| refused(refusal, what, line))
     }
 
@@ -530,7 +530,7 @@ impl Compiler<'_> {
             frame.scopes.pop();
         }
         self.names.forget_from(variables);
-        self.coder.forget_variables(variables);
+        self.coder.release_variables(variables);
         self.coder.b.release_reserved_to(reserved);
         self.coder.b.release_to(mark);
         Ok(())

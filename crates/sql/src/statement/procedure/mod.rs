@@ -186,7 +186,7 @@ pub(crate) fn plan_call(function: &ast::Function, ctx: &PlanContext<'_>) -> Resu
             ctx.text,
             &scope,
             &mut params,
-            Errors::Told,
+            Errors::Raise,
             |binder| {
                 let operand = binder.bind(argument)?;
                 binder

@@ -23,7 +23,7 @@ pub(super) fn count_states(body: &Block) -> Compiled<()> {
         }) = &statement.kind
             && counted.is_ok()
             && SqlState::is_code(code)
-            && SqlState::made_up(code).is_none()
+            && SqlState::user_defined(code).is_none()
         {
             let message = format!("more than {OWN_STATES_MAX} SQLSTATEs that have no name were raised");
             let error = SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message);
@@ -276,7 +276,7 @@ impl Compiler<'_> {
 
     /// Sets a variable. One declared NOT NULL keeps its value if the new one is rejected.
     pub(super) fn set(&mut self, number: u16, value: &Scalar, what: &str, line: u32) -> Compiled<()> {
-        self.setting(&[number], line, |compiler, targets| {
+        self.with_targets(&[number], line, |compiler, targets| {
             for target in targets {
                 compiler.code(what, line, |coder| coder.set_variable(*target, value))?;
             }
@@ -286,7 +286,7 @@ impl Compiler<'_> {
 
     /// Runs code that sets variables. For those declared NOT NULL it sets temporaries, which are assigned
     /// after checking that they are not NULL.
-    pub(super) fn setting(
+    pub(super) fn with_targets(
         &mut self,
         numbers: &[u16],
         line: u32,
@@ -296,14 +296,14 @@ impl Compiler<'_> {
             return run(self, numbers);
         }
         self.scoped(|compiler| {
-            let targets = compiler.beside(numbers, line)?;
+            let targets = compiler.targets_for(numbers, line)?;
             run(compiler, &targets.numbers)?;
-            compiler.keep(&targets, line)
+            compiler.assign_targets(&targets, line)
         })
     }
 
     /// Targets for some variables: temporaries in place of those declared NOT NULL.
-    pub(super) fn beside(&mut self, numbers: &[u16], line: u32) -> Compiled<Targets> {
+    pub(super) fn targets_for(&mut self, numbers: &[u16], line: u32) -> Compiled<Targets> {
         let mut targets = Targets::default();
         for number in numbers {
             let Some(name) = self.not_null(*number) else {
@@ -311,19 +311,19 @@ impl Compiler<'_> {
                 continue;
             };
             let ty = self.code(&name, line, |coder| coder.variable(*number).map(|known| known.ty))?;
-            let beside = self.variable(&name, ty, line)?;
-            targets.numbers.push(beside);
-            targets.checked.push((*number, beside, name));
+            let temporary = self.variable(&name, ty, line)?;
+            targets.numbers.push(temporary);
+            targets.checked.push((*number, temporary, name));
         }
         Ok(targets)
     }
 
     /// Assigns the temporaries to their variables, unless one is NULL.
-    pub(super) fn keep(&mut self, targets: &Targets, line: u32) -> Compiled<()> {
-        for (number, beside, name) in &targets.checked {
-            self.refuse_null(*beside, name, line)?;
+    pub(super) fn assign_targets(&mut self, targets: &Targets, line: u32) -> Compiled<()> {
+        for (number, temporary, name) in &targets.checked {
+            self.refuse_null(*temporary, name, line)?;
             self.code(name, line, |coder| {
-                coder.set_variable(*number, &Scalar::Variable(*beside))
+                coder.set_variable(*number, &Scalar::Variable(*temporary))
             })?;
         }
         Ok(())

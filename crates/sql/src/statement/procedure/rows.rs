@@ -52,7 +52,7 @@ impl Compiler<'_> {
             params: &mut params,
             text: "",
             variables: Some(&self.names),
-            errors: Errors::Told,
+            errors: Errors::Raise,
         };
         self.check_tables(statement, line)?;
         analyser.statement(statement).map_err(|refusal| match refusal {
@@ -179,7 +179,7 @@ impl Compiler<'_> {
                 coder.statement_into(&point, Sink::Nothing)
             });
         };
-        self.setting(&targets, line, |compiler, targets| {
+        self.with_targets(&targets, line, |compiler, targets| {
             let sink = Sink::Variables {
                 targets,
                 strict: into.strict,
@@ -367,7 +367,7 @@ impl Compiler<'_> {
         let mark = self.coder.b.mark();
         let (items, numbers) = self.assigned_items(&select.output, targets, line)?;
         select.output = items;
-        let targets = self.beside(&numbers, line)?;
+        let targets = self.targets_for(&numbers, line)?;
         let went = match self.block().and_then(|block| block.found) {
             Some(_) => {
                 let went = self.coder.b.register();
@@ -419,7 +419,7 @@ impl Compiler<'_> {
             std::mem::swap(coder, &mut self.coder);
             if let Some(labels) = labels.take()
                 && let Err(error) = self.in_loop(labels, |compiler| {
-                    compiler.keep(targets, line)?;
+                    compiler.assign_targets(targets, line)?;
                     compiler.statements(body)
                 })
             {
@@ -489,7 +489,7 @@ impl Compiler<'_> {
             self.set(variable, &scalar, "this argument", line)?;
         }
         self.names.forget_from(variables);
-        self.coder.forget_variables(variables);
+        self.coder.release_variables(variables);
         self.coder.b.release_reserved_to(reserved);
         self.coder.b.release_to(mark);
         Ok(())

@@ -243,7 +243,7 @@ impl Drop for Pool {
     fn drop(&mut self) {
         for (chunk, bytes) in self.state.get_mut().chunks.drain(..) {
             // SAFETY: taken with this size; the index is gone, and its readers with it.
-            unsafe { self.memory.arena.give_back(Kind::IndexLines, chunk, bytes) };
+            unsafe { self.memory.arena.deallocate(Kind::IndexLines, chunk, bytes) };
         }
     }
 }

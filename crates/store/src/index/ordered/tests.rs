@@ -170,7 +170,7 @@ fn add_alone(index: &OrderedIndex, model: &mut Model, entry: (Vec<u8>, u64)) {
 }
 
 #[test]
-fn who_adds_alone_is_seldom_refused() {
+fn a_single_writer_is_seldom_refused() {
     let index = index();
     let mut random = Prng::new(9);
     let keys = 5_000;
@@ -287,7 +287,7 @@ fn ascending_and_descending_keys_fill_leaves() {
 
 /// Many rows with one key: separators need slots, and lookups go on from leaf to leaf.
 #[test]
-fn equal_keys_go_on_over_leaves() {
+fn equal_keys_continue_across_leaves() {
     let index = index();
     let mut model = Model::new();
     for slot in 0..500u64 {
@@ -431,7 +431,7 @@ fn readers_find_what_stays() {
 /// Runs of neighbours, as who adds at his hint likes them, in turns with removals and with other indexes; the
 /// keys share long beginnings, are the beginnings of others, or have no bytes at all.
 #[test]
-fn runs_of_neighbours_stand_where_they_belong() {
+fn runs_of_neighbours_are_inserted_in_order() {
     let runs = if cfg!(miri) { 60 } else { 3_000 };
     let mut random = Prng::new(3);
     // So many that some share a hint.

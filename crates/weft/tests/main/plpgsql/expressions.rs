@@ -145,7 +145,7 @@ fn errors_in_computed_keys_are_raised() {
 
 /// As in PostgreSQL the body is not converted before control gets there, so a handler catches it.
 #[test]
-fn constants_are_converted_where_control_gets_to_them() {
+fn constants_are_converted_when_they_are_reached() {
     let (_db, mut client) = accounts();
     client.ok("CREATE PROCEDURE called(x int, OUT r text) LANGUAGE plpgsql AS \
                $$ BEGIN r := 'called'; EXCEPTION WHEN OTHERS THEN r := 'the wrong one'; END $$");

@@ -147,7 +147,7 @@ fn a_loop_over_rows_goes_on_after_an_error() {
 }
 
 #[test]
-fn what_nobody_may_catch_is_not_caught() {
+fn uncatchable_errors_are_not_caught() {
     let (_db, mut client) = accounts();
     procedure(
         &mut client,

@@ -119,7 +119,7 @@ fn any_state_may_be_raised_and_caught() {
 }
 
 #[test]
-fn what_an_abandoned_raise_had_is_forgotten() {
+fn fields_of_an_abandoned_raise_are_discarded() {
     let (_db, mut client) = accounts();
     procedure(
         &mut client,

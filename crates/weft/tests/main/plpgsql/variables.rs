@@ -90,7 +90,7 @@ fn lengths_are_checked_where_a_value_is_assigned() {
 }
 
 #[test]
-fn a_variable_keeps_what_null_was_refused_for() {
+fn a_not_null_variable_keeps_its_value_when_null_is_refused() {
     let (_db, mut client) = accounts();
     procedure(
         &mut client,

@@ -26,7 +26,7 @@ use weft_types::SqlError;
 use crate::operator::{Operator, operator_plan};
 
 /// A plan that is computed once.
-pub struct Once {
+pub struct Spool {
     name: String,
     body: Mutex<Body>,
     computed: Mutex<Option<Computed>>,
@@ -46,27 +46,27 @@ struct Held {
 
 type Computed = Shared<BoxFuture<'static, std::result::Result<Arc<Held>, Arc<DataFusionError>>>>;
 
-impl fmt::Debug for Once {
+impl fmt::Debug for Spool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
 }
 
-impl Once {
+impl Spool {
     /// Makes the plan and the leaf that represents it wherever it is used.
     ///
     /// # Errors
     /// If two columns have one name.
-    pub fn new(plan: LogicalPlan, name: &str) -> std::result::Result<(Arc<Once>, LogicalPlan), SqlError> {
+    pub fn new(plan: LogicalPlan, name: &str) -> std::result::Result<(Arc<Spool>, LogicalPlan), SqlError> {
         let schema = plan.schema().as_arrow().clone();
-        let once = Arc::new(Once {
+        let spool = Arc::new(Spool {
             name: name.to_owned(),
             body: Mutex::new(Body::Logical(plan)),
             computed: Mutex::new(None),
         });
-        let operator: Arc<dyn Operator> = Arc::<Once>::clone(&once);
+        let operator: Arc<dyn Operator> = Arc::<Spool>::clone(&spool);
         let leaf = operator_plan(operator, Vec::new(), schema, Vec::new())?;
-        Ok((once, leaf))
+        Ok((spool, leaf))
     }
 
     /// Converts it to a physical plan with `plan`.
@@ -97,7 +97,7 @@ impl Once {
     }
 }
 
-impl Operator for Once {
+impl Operator for Spool {
     fn name(&self) -> &'static str {
         "Once"
     }

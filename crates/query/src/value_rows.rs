@@ -19,7 +19,7 @@ use crate::slice::StopSignal;
 #[derive(Clone, Copy)]
 enum Source<'q> {
     /// A position in the listed row.
-    Listed(usize),
+    Column(usize),
     /// The same expression for every row: a default.
     Every(&'q Expr),
 }
@@ -27,21 +27,21 @@ enum Source<'q> {
 impl Source<'_> {
     fn place(source: &Source<'_>) -> Option<usize> {
         match source {
-            Source::Listed(place) => Some(*place),
+            Source::Column(place) => Some(*place),
             Source::Every(_) => None,
         }
     }
 }
 
 /// The rows that a query lists.
-pub(crate) struct Listed<'q> {
+pub(crate) struct ValueRows<'q> {
     rows: &'q [Vec<Expr>],
     sources: Vec<Source<'q>>,
 }
 
-impl<'q> Listed<'q> {
+impl<'q> ValueRows<'q> {
     /// The rows of a query that only lists them; `None` for any other query.
-    pub(crate) fn of(query: &'q Query) -> Option<Listed<'q>> {
+    pub(crate) fn of(query: &'q Query) -> Option<ValueRows<'q>> {
         let Relation::Project { input, items } = &query.relation else {
             return None;
         };
@@ -52,7 +52,7 @@ impl<'q> Listed<'q> {
         let source = |id: ColumnId| {
             let (_, expr) = items.iter().find(|(item, _)| *item == id)?;
             match expr.as_column() {
-                Some(id) => listed(id).map(Source::Listed),
+                Some(id) => listed(id).map(Source::Column),
                 None => expr.columns().next().is_none().then_some(Source::Every(expr)),
             }
         };
@@ -63,7 +63,7 @@ impl<'q> Listed<'q> {
         let once = places.windows(2).all(|pair| pair[0] != pair[1]);
         let computed = rows.iter().flatten().all(|expr| expr.columns().next().is_none());
         let plain = once && computed && query.shared.is_empty();
-        Some(Listed {
+        Some(ValueRows {
             rows,
             sources: sources.filter(|_| plain)?,
         })
@@ -81,14 +81,14 @@ impl<'q> Listed<'q> {
     ) -> Result<(), SqlError> {
         let settings = with.settings;
         let stop = StopSignal::new(settings.cancel.clone(), settings.deadline);
-        stop.verdict(Instant::now())?;
+        stop.ensure_running(Instant::now())?;
         has_parameters(query, with.parameters)?;
         let context = Context {
             parameters: with.parameters,
             zone: settings.zone,
             session: settings.session.as_ref(),
         };
-        interrupt::under(stop, || self.each_within(&context, each))
+        interrupt::with(stop, || self.each_within(&context, each))
     }
 
     fn each_within(
@@ -100,7 +100,7 @@ impl<'q> Listed<'q> {
         let mut folded: Vec<Expr> = Vec::new();
         let every = self.sources.iter().filter_map(|source| match source {
             Source::Every(expr) => Some(*expr),
-            Source::Listed(_) => None,
+            Source::Column(_) => None,
         });
         for expr in self.rows.iter().flatten().chain(every) {
             pace.step(32)?;
@@ -123,7 +123,7 @@ impl<'q> Listed<'q> {
             let mut defaults = defaults.iter();
             for source in &self.sources {
                 values.push(match source {
-                    Source::Listed(place) => listed.get_mut(*place).map(std::mem::take).unwrap_or_default(),
+                    Source::Column(place) => listed.get_mut(*place).map(std::mem::take).unwrap_or_default(),
                     Source::Every(expr) => value_of(expr, &mut defaults, context)?,
                 });
             }

@@ -65,7 +65,7 @@ pub(super) enum Place {
 
 /// A parsed template.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Picture {
+pub(super) struct Template {
     pub(super) tokens: Vec<Token>,
     /// Digits before the point.
     pub(super) pre: usize,
@@ -97,30 +97,30 @@ fn refused(message: &str) -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, message)
 }
 
-impl Picture {
+impl Template {
     /// Parses a template.
-    pub(super) fn read(text: &str) -> Result<Picture, SqlError> {
-        let mut picture = Picture::default();
+    pub(super) fn read(text: &str) -> Result<Template, SqlError> {
+        let mut template = Template::default();
         let mut rest = text;
         while !rest.is_empty() {
             if let Some((token, behind)) = word(rest) {
-                picture.note(token)?;
-                picture.tokens.push(token);
+                template.note(token)?;
+                template.tokens.push(token);
                 rest = behind;
                 continue;
             }
             if let Some(quoted) = rest.strip_prefix('"') {
-                rest = picture.quoted(quoted);
+                rest = template.quoted(quoted);
                 continue;
             }
             if rest.starts_with("\\\"") {
                 rest = rest.get(1..).unwrap_or_default();
             }
             let mut characters = rest.chars();
-            picture.tokens.extend(characters.next().map(Token::Is));
+            template.tokens.extend(characters.next().map(Token::Is));
             rest = characters.as_str();
         }
-        Ok(picture)
+        Ok(template)
     }
 
     /// Takes the characters up to a double quote; returns what follows it.

@@ -33,7 +33,7 @@ const SCAN_COST: f64 = 0.5;
 
 /// The estimate of a relation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Guess {
+pub(crate) struct Estimate {
     /// Rows before predicates.
     base: f64,
     /// The selectivity of predicates, except equalities with constants.
@@ -48,14 +48,14 @@ pub(crate) struct Guess {
     limits: Vec<(ColumnId, f64)>,
 }
 
-impl Guess {
+impl Estimate {
     /// `rows` rows in which each of `keys` is unique.
-    pub(crate) fn of(rows: f64, keys: Vec<Vec<ColumnId>>) -> Guess {
-        Guess {
+    pub(crate) fn of(rows: f64, keys: Vec<Vec<ColumnId>>) -> Estimate {
+        Estimate {
             base: rows.max(1.0),
             share: 1.0,
             keys,
-            ..Guess::default()
+            ..Estimate::default()
         }
     }
 
@@ -197,94 +197,96 @@ pub(crate) fn fixed_column(conjunct: &Expr) -> Option<ColumnId> {
 
 impl Lowering<'_> {
     /// The estimate of a relation.
-    pub(crate) fn guess(&self, relation: &Relation) -> Guess {
-        self.guess_within(relation, DEPTH_MAX)
+    pub(crate) fn estimate(&self, relation: &Relation) -> Estimate {
+        self.estimate_in(relation, DEPTH_MAX)
     }
 
-    fn guess_within(&self, relation: &Relation, depth: usize) -> Guess {
+    fn estimate_in(&self, relation: &Relation, depth: usize) -> Estimate {
         let Some(depth) = depth.checked_sub(1) else {
-            return Guess::of(UNKNOWN_ROWS, Vec::new());
+            return Estimate::of(UNKNOWN_ROWS, Vec::new());
         };
         match relation {
-            Relation::Scan(scan) => self.guess_of_scan(scan),
-            Relation::One => Guess::of(1.0, vec![Vec::new()]),
-            Relation::Values { rows, .. } => Guess::of(rows.len() as f64, Vec::new()),
-            Relation::Given { .. } => Guess::of(self.given.map_or(1, <[_]>::len) as f64, Vec::new()),
-            Relation::System { .. } | Relation::Working { .. } => Guess::of(UNKNOWN_ROWS, Vec::new()),
+            Relation::Scan(scan) => self.estimate_of_scan(scan),
+            Relation::One => Estimate::of(1.0, vec![Vec::new()]),
+            Relation::Values { rows, .. } => Estimate::of(rows.len() as f64, Vec::new()),
+            Relation::Given { .. } => Estimate::of(self.given.map_or(1, <[_]>::len) as f64, Vec::new()),
+            Relation::System { .. } | Relation::Working { .. } => Estimate::of(UNKNOWN_ROWS, Vec::new()),
             Relation::Shared { number, columns } => {
                 let Some(shared) = self.query.shared.get(*number) else {
-                    return Guess::of(UNKNOWN_ROWS, Vec::new());
+                    return Estimate::of(UNKNOWN_ROWS, Vec::new());
                 };
                 let SharedBody::Plain(body) = &shared.body else {
-                    return Guess::of(UNKNOWN_ROWS, Vec::new());
+                    return Estimate::of(UNKNOWN_ROWS, Vec::new());
                 };
                 let renames: Vec<_> = columns.iter().map(|(from, to, _)| (*from, *to)).collect();
-                renamed(&self.guess_within(body, depth), &renames)
+                renamed(&self.estimate_in(body, depth), &renames)
             }
             Relation::Functions { input, .. } => {
-                let input = self.guess_within(input, depth);
-                Guess::of(input.rows() * FUNCTION_ROWS, Vec::new())
+                let input = self.estimate_in(input, depth);
+                Estimate::of(input.rows() * FUNCTION_ROWS, Vec::new())
             }
             Relation::Project { input, items } => {
                 let renames: Vec<_> = items
                     .iter()
                     .filter_map(|(id, expr)| Some((expr.as_column()?, *id)))
                     .collect();
-                renamed(&self.guess_within(input, depth), &renames)
+                renamed(&self.estimate_in(input, depth), &renames)
             }
             Relation::Filter { input, predicate } => {
-                let mut guess = self.guess_within(input, depth);
-                conjuncts(predicate).iter().for_each(|part| guess.restrict(part));
-                guess
+                let mut estimate = self.estimate_in(input, depth);
+                conjuncts(predicate)
+                    .iter()
+                    .for_each(|part| estimate.restrict(part));
+                estimate
             }
             Relation::Join { left, right, on, .. } => {
-                let (left, right) = (self.guess_within(left, depth), self.guess_within(right, depth));
+                let (left, right) = (self.estimate_in(left, depth), self.estimate_in(right, depth));
                 let keys = on.iter().flat_map(conjuncts).count();
                 let pairs = left.rows() * right.rows();
                 let rows = match keys {
                     0 => pairs,
                     _ => left.rows().max(right.rows()),
                 };
-                Guess::of(rows, Vec::new())
+                Estimate::of(rows, Vec::new())
             }
             Relation::Apply { input, .. } | Relation::Window { input, .. } | Relation::Sort { input, .. } => {
-                self.guess_within(input, depth)
+                self.estimate_in(input, depth)
             }
             Relation::Aggregate {
                 input, groups, sets, ..
             } => {
                 let key: Vec<ColumnId> = groups.iter().map(|(id, _)| *id).collect();
-                let input = self.guess_within(input, depth);
+                let input = self.estimate_in(input, depth);
                 let by: Vec<ColumnId> = groups.iter().filter_map(|(_, expr)| expr.as_column()).collect();
                 let rows = input.values(&by).max(input.rows().powf(0.5));
                 match (key.is_empty(), sets.is_empty()) {
-                    (true, true) => Guess::of(1.0, vec![key]),
-                    (_, false) => Guess::of(rows, Vec::new()),
-                    (false, true) => Guess::of(rows.min(input.rows()), vec![key]),
+                    (true, true) => Estimate::of(1.0, vec![key]),
+                    (_, false) => Estimate::of(rows, Vec::new()),
+                    (false, true) => Estimate::of(rows.min(input.rows()), vec![key]),
                 }
             }
             Relation::Distinct { input, on } => {
-                let guess = self.guess_within(input, depth);
+                let estimate = self.estimate_in(input, depth);
                 let key = on.clone().unwrap_or_else(|| columns_made(relation));
-                let rows = guess.values(&key).min(guess.rows());
-                Guess::of(rows, vec![key])
+                let rows = estimate.values(&key).min(estimate.rows());
+                Estimate::of(rows, vec![key])
             }
             Relation::Limit { input, count, .. } => {
-                let mut guess = self.guess_within(input, depth);
+                let mut estimate = self.estimate_in(input, depth);
                 let count = count.as_ref().and_then(Expr::as_constant);
                 if let Some(count) = count.and_then(weft_types::Value::as_i64) {
-                    guess.share *= (count.max(1) as f64 / guess.rows()).min(1.0);
+                    estimate.share *= (count.max(1) as f64 / estimate.rows()).min(1.0);
                 }
-                guess
+                estimate
             }
             Relation::Set { inputs, .. } => {
-                let rows = inputs.iter().map(|input| self.guess_within(input, depth).rows());
-                Guess::of(rows.sum(), Vec::new())
+                let rows = inputs.iter().map(|input| self.estimate_in(input, depth).rows());
+                Estimate::of(rows.sum(), Vec::new())
             }
         }
     }
 
-    fn guess_of_scan(&self, scan: &Scan) -> Guess {
+    fn estimate_of_scan(&self, scan: &Scan) -> Estimate {
         let rows = self.source.row_count_estimate(scan.table.id) as f64;
         let named = |position: &usize| {
             let column = scan.columns.iter().find(|(at, _, _)| at == position);
@@ -297,37 +299,37 @@ impl Lowering<'_> {
         let of = |position: &usize| named(position).unwrap_or(missing);
         let keys = indexes().filter(whole);
         let keys = keys.map(|index| index.columns.iter().map(of).collect());
-        let mut guess = Guess::of(rows, keys.collect());
+        let mut estimate = Estimate::of(rows, keys.collect());
         let ordered = indexes().filter(|index| index.method.is_ordered());
         let leading = ordered.map(|index| index.columns.iter().map_while(named).collect());
-        guess.indexes = leading.collect();
-        guess
+        estimate.indexes = leading.collect();
+        estimate
     }
 }
 
 /// The estimate with renamed columns.
-fn renamed(guess: &Guess, renames: &[(ColumnId, ColumnId)]) -> Guess {
+fn renamed(estimate: &Estimate, renames: &[(ColumnId, ColumnId)]) -> Estimate {
     let name = |id: &ColumnId| {
         let to = renames.iter().find(|(from, _)| from == id);
         to.map(|(_, to)| *to)
     };
     let whole = |columns: &Vec<ColumnId>| columns.iter().map(name).collect::<Option<Vec<_>>>();
-    let mut keys: Vec<Vec<ColumnId>> = guess.keys.iter().filter_map(whole).collect();
-    let fixed: Vec<ColumnId> = guess.fixed.clone();
+    let mut keys: Vec<Vec<ColumnId>> = estimate.keys.iter().filter_map(whole).collect();
+    let fixed: Vec<ColumnId> = estimate.fixed.clone();
     // Columns that are fixed below need no name: the rest of the key is still unique.
-    for key in &guess.keys {
+    for key in &estimate.keys {
         let rest: Vec<ColumnId> = key.iter().filter(|id| !fixed.contains(id)).copied().collect();
         if rest.len() < key.len() {
             keys.extend(whole(&rest));
         }
     }
-    Guess {
+    Estimate {
         keys,
-        indexes: guess
+        indexes: estimate
             .indexes
             .iter()
             .map(|index| index.iter().map_while(name).collect())
             .collect(),
-        ..Guess::of(guess.rows(), Vec::new())
+        ..Estimate::of(estimate.rows(), Vec::new())
     }
 }
