@@ -127,7 +127,9 @@ impl Projection {
             let cell = start + to.cell_offset(column).ok_or_else(mismatch)?;
             match to.column_kind(column) {
                 ColumnKind::Fixed(bytes) => {
-                    let cell = out.get_mut(cell..cell + usize::from(bytes)).ok_or_else(mismatch)?;
+                    let cell = out
+                        .get_mut(cell..cell + usize::from(bytes))
+                        .ok_or_else(mismatch)?;
                     copy_cell(cell, raw)?;
                 }
                 ColumnKind::Variable => {

@@ -311,7 +311,10 @@ mod tests {
         assert!(!phase.skips_planning());
         phase.update(&plan(1000, 500));
         assert!(!phase.skips_planning(), "two may run side by side everywhere");
-        phase.update(&plan(REPRESENTATIVE_MEMBERS - 1, REPRESENTATIVE_MEMBERS as u32 - 1));
+        phase.update(&plan(
+            REPRESENTATIVE_MEMBERS - 1,
+            REPRESENTATIVE_MEMBERS as u32 - 1,
+        ));
         assert!(!phase.skips_planning(), "too few to tell");
         phase.update(&plan(1000, 501));
         for _ in 0..BATCHES_SERIAL {

@@ -83,9 +83,8 @@ impl Shared {
     pub(crate) fn serve(&self) {
         let mut time_slice = TimeSlice::default();
         // The requests may belong to anybody.
-        let work = |sequencer: &mut Sequencer| {
-            interrupt::masked(|| self.run_guarded(sequencer, &mut time_slice))
-        };
+        let work =
+            |sequencer: &mut Sequencer| interrupt::masked(|| self.run_guarded(sequencer, &mut time_slice));
         self.combiner.serve(work, || !self.queue.is_empty());
     }
 

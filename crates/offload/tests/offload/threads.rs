@@ -165,7 +165,8 @@ fn submit_waits_at_the_bound_and_a_stopped_scheduler_tells_all() {
     let delivered: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
     assert_eq!(delivered.len(), taken.load(SeqCst));
     assert!(
-        delivered.iter()
+        delivered
+            .iter()
             .all(|(_, finished)| finished.result == Err(JobError::Stopped))
     );
 }

@@ -9,6 +9,7 @@ use weft_types::{SqlError, SqlType};
 
 use super::Lowering;
 use crate::recursion::{Recursion, WorkingTable, recursive, working};
+use crate::spool::Spool;
 
 impl Lowering<'_> {
     /// Makes a plan that is computed once, however often it is used. In the term of a recursive relation,
