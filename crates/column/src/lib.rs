@@ -9,5 +9,7 @@
 //! - [`packed`]: the scans of packed codes, in a portable form and for AVX2 and AVX-512, chosen at run time and
 //!   equal bit for bit to the golden model, `weft_ops::packed`.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod packed;
 pub mod segment;

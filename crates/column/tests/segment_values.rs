@@ -1,4 +1,4 @@
-//! What is read from a segment is what was written: by position, in ranges, with its limits; for every kind,
+//! What is read from a segment is what was written: by position, in ranges, with its minimum and maximum; for every kind,
 //! encoding, width, pattern of NULLs and length.
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
@@ -40,14 +40,14 @@ fn check(kind: Kind, cells: &Cells, ranges: &[(usize, usize)]) -> Result<Encodin
     }
     let values: Vec<&Value> = cells.iter().flatten().collect();
     prop_assert_eq!(segment.null_count(0).unwrap(), rows - values.len());
-    let limits = segment.limits(0).unwrap();
-    prop_assert_eq!(limits.is_none(), values.is_empty());
-    if let Some(limits) = limits {
-        prop_assert!(values.iter().all(|value| order(&limits.least, value).is_le()));
-        if limits.is_exact {
-            prop_assert!(values.iter().all(|value| order(&limits.greatest, value).is_ge()));
-            prop_assert!(values.iter().any(|value| order(&limits.least, value).is_eq()));
-            prop_assert!(values.iter().any(|value| order(&limits.greatest, value).is_eq()));
+    let extremes = segment.min_max(0).unwrap();
+    prop_assert_eq!(extremes.is_none(), values.is_empty());
+    if let Some(extremes) = extremes {
+        prop_assert!(values.iter().all(|value| order(&extremes.min, value).is_le()));
+        if extremes.is_exact {
+            prop_assert!(values.iter().all(|value| order(&extremes.max, value).is_ge()));
+            prop_assert!(values.iter().any(|value| order(&extremes.min, value).is_eq()));
+            prop_assert!(values.iter().any(|value| order(&extremes.max, value).is_eq()));
         }
     }
     segment.check().unwrap();

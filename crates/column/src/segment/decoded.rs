@@ -24,21 +24,28 @@ pub struct Decoded {
 
 /// Values of one kind.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "each is named after its kind")]
 pub enum Values {
-    /// A bit each.
+    /// Of [`Kind::Bool`], a bit each.
     Bool(Vec<u64>),
+    /// Of [`Kind::I16`].
     I16(Vec<i16>),
+    /// Of [`Kind::I32`].
     I32(Vec<i32>),
+    /// Of [`Kind::I64`].
     I64(Vec<i64>),
+    /// Of [`Kind::U32`].
     U32(Vec<u32>),
+    /// Of [`Kind::F32`].
     F32(Vec<f32>),
+    /// Of [`Kind::F64`].
     F64(Vec<f64>),
-    /// 16 bytes each.
+    /// Of [`Kind::Bytes16`], 16 bytes each.
     Bytes16(Vec<u8>),
+    /// Of [`Kind::Bytes`].
     Bytes {
-        /// Where each string begins, and the end of the last.
+        /// Where each string begins, and the end of the last: one more than there are rows.
         offsets: Vec<i32>,
+        /// The strings.
         bytes: Vec<u8>,
     },
 }

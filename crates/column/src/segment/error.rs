@@ -15,7 +15,9 @@ pub enum Place {
     Column(usize),
 }
 
-/// Why a segment could not be made or read. All but [`SegmentError::Damaged`] are mistakes of the caller.
+/// Why a segment could not be made or read. [`SegmentError::Damaged`] and [`SegmentError::Version`] are
+/// corruption, [`SegmentError::Miscoded`] is a mistake in this crate, all else one of the caller. The same
+/// bytes and calls give the same error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SegmentError {

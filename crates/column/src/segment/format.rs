@@ -5,15 +5,15 @@
 //! offset size                                 offset size
 //!  0      8   magic "WEFTSEG1"                 0      1   kind
 //!  8      4   version, 1                       1      1   encoding
-//! 12      4   schema version                   2      1   bytes of the least value
-//! 16      4   rows                             3      1   bytes of the greatest value
+//! 12      4   schema version                   2      1   bytes of the minimum
+//! 16      4   rows                             3      1   bytes of the maximum
 //! 20      4   columns                          4      4   NULLs
 //! 24      8   bytes of the segment             8      4   offset of the column in the segment
 //! 32      4   crc32c of the directory         12      4   bytes of the column
 //! 36     24   zeros                           16      4   crc32c of the column
 //! 60      4   crc32c of bytes 0..60           20      4   zeros
-//!                                             24     16   least value, zeros behind it
-//! part, 24 bytes                              40     16   greatest value, zeros behind it
+//!                                             24     16   minimum, zeros behind it
+//! part, 24 bytes                              40     16   maximum, zeros behind it
 //!  0      4   offset in the column            56    120   five parts
 //!  4      4   how many numbers               176     16   zeros
 //!  8      4   bits a number, 0..=32 or 64
@@ -38,8 +38,8 @@ pub(crate) const LINE_BYTES: usize = 64;
 pub(crate) const HEADER_BYTES: usize = 64;
 pub(crate) const ENTRY_BYTES: usize = 192;
 pub(crate) const PARTS_MAX: usize = 5;
-/// Bytes of a least or greatest value that the directory holds.
-pub(crate) const LIMIT_BYTES: usize = 16;
+/// Bytes of a minimum or maximum that the directory holds.
+pub(crate) const EXTREME_BYTES: usize = 16;
 /// Bits of a number that is not packed.
 pub(crate) const RAW_WIDTH: u32 = 64;
 
@@ -54,7 +54,7 @@ const DIRECTORY_CRC_AT: usize = 32;
 pub enum Encoding {
     /// Each number in 64 bits; each string one after the other.
     Raw = 0,
-    /// Frame of reference: what a number exceeds the least one by.
+    /// Frame of reference: what a number exceeds the minimum by.
     Frame = 1,
     /// Sorted distinct values, and for each row the place of its value among them.
     Dictionary = 2,
@@ -94,27 +94,27 @@ impl Part {
     }
 }
 
-/// The least or greatest value of a column: the first bytes of a string, or a number.
+/// The minimum or the maximum of a column: the first bytes of a string, or a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Limit {
-    pub bytes: [u8; LIMIT_BYTES],
+pub(crate) struct Extreme {
+    pub bytes: [u8; EXTREME_BYTES],
     /// How many of them; none where all values are NULL.
     pub len: u8,
 }
 
-impl Limit {
-    pub(crate) fn of_number(number: i64) -> Limit {
-        Limit::of_string(&number.to_le_bytes())
+impl Extreme {
+    pub(crate) fn of_number(number: i64) -> Extreme {
+        Extreme::of_string(&number.to_le_bytes())
     }
 
     /// The beginning of the string.
-    pub(crate) fn of_string(string: &[u8]) -> Limit {
-        let mut limit = Limit::default();
-        for (place, byte) in limit.bytes.iter_mut().zip(string) {
+    pub(crate) fn of_string(string: &[u8]) -> Extreme {
+        let mut extreme = Extreme::default();
+        for (place, byte) in extreme.bytes.iter_mut().zip(string) {
             *place = *byte;
-            limit.len += 1;
+            extreme.len += 1;
         }
-        limit
+        extreme
     }
 
     pub(crate) fn string(&self) -> &[u8] {
@@ -135,8 +135,8 @@ pub(crate) struct Entry {
     pub offset: u32,
     pub bytes: u32,
     pub crc: u32,
-    pub least: Limit,
-    pub greatest: Limit,
+    pub min: Extreme,
+    pub max: Extreme,
     /// The first one is the bitmap of rows that have a value; then those of the encoding.
     pub parts: [Part; PARTS_MAX],
 }
@@ -261,14 +261,14 @@ impl Entry {
         out.put_bytes(&[
             self.kind as u8,
             self.encoding as u8,
-            self.least.len,
-            self.greatest.len,
+            self.min.len,
+            self.max.len,
         ]);
         for word in [self.null_count, self.offset, self.bytes, self.crc, 0] {
             out.put_u32(word);
         }
-        out.put_bytes(&self.least.bytes);
-        out.put_bytes(&self.greatest.bytes);
+        out.put_bytes(&self.min.bytes);
+        out.put_bytes(&self.max.bytes);
         for part in &self.parts {
             for word in [part.offset, part.count, part.width, 0] {
                 out.put_u32(word);
@@ -280,13 +280,13 @@ impl Entry {
 
     fn decode(reader: &mut ByteReader<'_>) -> Result<Entry, CodecError> {
         let unknown = reader.error("unknown kind or encoding");
-        let [kind, encoding, least_len, greatest_len] = reader.array()?;
+        let [kind, encoding, min_len, max_len] = reader.array()?;
         let kind = Kind::from_u8(kind).ok_or(unknown)?;
         let known = Encoding::ALL.into_iter().find(|known| *known as u8 == encoding);
         let (null_count, offset, bytes, crc) = (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
         reader.u32()?;
-        let limits = reader.error("a limit is too long");
-        let (least, greatest) = (reader.array()?, reader.array()?);
+        let too_long = reader.error("a minimum or maximum is too long");
+        let (min, max) = (reader.array()?, reader.array()?);
         let mut parts = [Part::default(); PARTS_MAX];
         for part in &mut parts {
             (part.offset, part.count, part.width) = (reader.u32()?, reader.u32()?, reader.u32()?);
@@ -294,10 +294,10 @@ impl Entry {
             part.base = reader.i64()?;
         }
         reader.bytes(16)?;
-        if usize::from(least_len.max(greatest_len)) > LIMIT_BYTES {
-            return Err(limits);
+        if usize::from(min_len.max(max_len)) > EXTREME_BYTES {
+            return Err(too_long);
         }
-        let limit = |bytes, len| Limit { bytes, len };
+        let extreme = |bytes, len| Extreme { bytes, len };
         Ok(Entry {
             kind,
             encoding: known.ok_or(unknown)?,
@@ -305,8 +305,8 @@ impl Entry {
             offset,
             bytes,
             crc,
-            least: limit(least, least_len),
-            greatest: limit(greatest, greatest_len),
+            min: extreme(min, min_len),
+            max: extreme(max, max_len),
             parts,
         })
     }
@@ -342,14 +342,14 @@ impl Entry {
         if (validity.count, validity.base) != (expected, 0) || (expected > 0 && validity.width != 1) {
             return Err("the bitmap of NULLs is not one of so many rows");
         }
-        let limit_bytes = match self.kind {
+        let extreme_bytes = match self.kind {
             _ if values == 0 => 0..=0,
             Kind::Bytes16 => 16..=16,
             Kind::Bytes => 0..=16,
             _ => 8..=8,
         };
-        if !limit_bytes.contains(&self.least.len) || !limit_bytes.contains(&self.greatest.len) {
-            return Err("a limit has another length");
+        if !extreme_bytes.contains(&self.min.len) || !extreme_bytes.contains(&self.max.len) {
+            return Err("a minimum or maximum has another length");
         }
         check_shape(self, row_count)
     }

@@ -39,7 +39,7 @@ pub use column::Column;
 pub use decoded::{Decoded, Values};
 pub use error::{Place, SegmentError};
 pub use format::Encoding;
-pub use open::{Limits, Segment};
+pub use open::{MinMax, Segment};
 pub use predicate::{CodePredicate, Prepared, ValuePredicate};
 pub use value::{Kind, Value};
 

@@ -7,7 +7,7 @@ use weft_ops::crc32c;
 use super::Encoding;
 use super::column::Column;
 use super::error::{Place, SegmentError};
-use super::format::{Directory, Entry, LIMIT_BYTES};
+use super::format::{Directory, EXTREME_BYTES, Entry, Extreme};
 use super::predicate::Prepared;
 use super::value::{Kind, Value};
 
@@ -24,11 +24,11 @@ pub struct Segment<B> {
 
 /// Between which values those of a column lie.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Limits<'a> {
-    /// The least one, or its first 16 bytes.
-    pub least: Value<'a>,
-    /// The greatest one, or its first 16 bytes. NaN, if there is one.
-    pub greatest: Value<'a>,
+pub struct MinMax<'a> {
+    /// The minimum, or its first 16 bytes.
+    pub min: Value<'a>,
+    /// The maximum, or its first 16 bytes. NaN, if there is one.
+    pub max: Value<'a>,
     /// Whether neither may be longer than what is here.
     pub is_exact: bool,
 }
@@ -97,27 +97,27 @@ impl<B: AsRef<[u8]>> Segment<B> {
         Ok(self.entry(column)?.null_count as usize)
     }
 
-    /// The least and the greatest value of a column, from the directory; none if all rows are NULL.
+    /// The minimum and the maximum of a column, from the directory; none if all rows are NULL.
     ///
     /// # Errors
     /// [`SegmentError::NoColumn`].
-    pub fn limits(&self, column: usize) -> Result<Option<Limits<'_>>, SegmentError> {
+    pub fn min_max(&self, column: usize) -> Result<Option<MinMax<'_>>, SegmentError> {
         let entry = self.entry(column)?;
         if entry.null_count == self.directory.row_count {
             return Ok(None);
         }
-        let value = |limit: &'_ super::format::Limit| match entry.kind {
-            Kind::Bytes16 => Some(Value::Bytes16(limit.bytes)),
+        let value = |extreme: &Extreme| match entry.kind {
+            Kind::Bytes16 => Some(Value::Bytes16(extreme.bytes)),
             Kind::Bytes => None,
-            kind => kind.value_of(limit.number()?),
+            kind => kind.value_of(extreme.number()?),
         };
-        let least = value(&entry.least).unwrap_or(Value::from(entry.least.string()));
-        let greatest = value(&entry.greatest).unwrap_or(Value::from(entry.greatest.string()));
-        let may_be_cut = |limit: &super::format::Limit| usize::from(limit.len) == LIMIT_BYTES;
-        let is_cut = entry.kind == Kind::Bytes && (may_be_cut(&entry.least) || may_be_cut(&entry.greatest));
-        Ok(Some(Limits {
-            least,
-            greatest,
+        let min = value(&entry.min).unwrap_or(Value::from(entry.min.string()));
+        let max = value(&entry.max).unwrap_or(Value::from(entry.max.string()));
+        let may_be_cut = |extreme: &Extreme| usize::from(extreme.len) == EXTREME_BYTES;
+        let is_cut = entry.kind == Kind::Bytes && (may_be_cut(&entry.min) || may_be_cut(&entry.max));
+        Ok(Some(MinMax {
+            min,
+            max,
             is_exact: !is_cut,
         }))
     }

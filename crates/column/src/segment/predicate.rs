@@ -12,7 +12,7 @@ use std::ops::Bound;
 
 use super::encoding::search::first_not;
 use super::error::SegmentError;
-use super::format::{Entry, LIMIT_BYTES};
+use super::format::{Entry, EXTREME_BYTES};
 use super::value::{Kind, Value};
 
 /// Codes of more bits than this get no set: it would have 128 KiB.
@@ -139,6 +139,19 @@ fn string_bound<'v>(bound: &'v Bound<Value<'_>>) -> Bound<&'v [u8]> {
     }
 }
 
+impl Prepared<'_> {
+    /// Whether the predicate holds for a value. It does not for one that cannot be compared.
+    #[must_use]
+    pub fn holds(&self, value: &Value<'_>) -> bool {
+        match (&self.set, value.number(), value.bytes()) {
+            _ if !value.compares_with(self.kind) => false,
+            (ValueSet::Numbers(spans), Some(number), _) => has_number(spans, number),
+            (set, _, Some(string)) => set.has_string(string),
+            _ => false,
+        }
+    }
+}
+
 impl ValueSet<'_> {
     /// Whether a string is in it.
     pub(crate) fn has_string(&self, string: &[u8]) -> bool {
@@ -176,23 +189,23 @@ impl ValueSet<'_> {
         codes
     }
 
-    /// Whether a column with these limits may have a value that is in it.
+    /// Whether a column with this minimum and maximum may have a value that is in it.
     pub(crate) fn may_match(&self, entry: &Entry) -> bool {
-        let (least, greatest) = (&entry.least, &entry.greatest);
-        let (lowest, highest) = (least.string(), greatest.string());
-        // The greatest string may be longer than what the directory has of it: then so much is compared.
-        let is_cut = entry.kind == Kind::Bytes && highest.len() == LIMIT_BYTES;
+        let (min, max) = (&entry.min, &entry.max);
+        let (lowest, highest) = (min.string(), max.string());
+        // The maximum may be longer than what the directory has of it: then so much is compared.
+        let is_cut = entry.kind == Kind::Bytes && highest.len() == EXTREME_BYTES;
         let cut = |string| match is_cut {
-            true => <[u8]>::get(string, ..LIMIT_BYTES).unwrap_or(string),
+            true => <[u8]>::get(string, ..EXTREME_BYTES).unwrap_or(string),
             false => string,
         };
         match self {
-            ValueSet::Numbers(spans) => match (least.number(), greatest.number()) {
-                (Some(least), Some(greatest)) => {
+            ValueSet::Numbers(spans) => match (min.number(), max.number()) {
+                (Some(min), Some(max)) => {
                     let at = first_not(0, spans.len(), |at| {
-                        spans.get(at).is_some_and(|span| span.1 < least)
+                        spans.get(at).is_some_and(|span| span.1 < min)
                     });
-                    spans.get(at).is_some_and(|span| span.0 <= greatest)
+                    spans.get(at).is_some_and(|span| span.0 <= max)
                 }
                 _ => false,
             },
@@ -255,11 +268,11 @@ pub(crate) fn number_codes(
 
 /// The codes of numbers that are in the spans, in a frame of reference with such codes.
 pub(crate) fn frame_codes(spans: &[(i64, i64)], base: i64, code_max: u32) -> Vec<(u32, u32)> {
-    let greatest = base.saturating_add(i64::from(code_max));
+    let max = base.saturating_add(i64::from(code_max));
     let from = spans.partition_point(|span| span.1 < base);
     let mut codes = Vec::new();
-    for (low, high) in spans.iter().skip(from).take_while(|span| span.0 <= greatest) {
-        let code = |number: i64| number.clamp(base, greatest).wrapping_sub(base) as usize;
+    for (low, high) in spans.iter().skip(from).take_while(|span| span.0 <= max) {
+        let code = |number: i64| number.clamp(base, max).wrapping_sub(base) as usize;
         push_codes(&mut codes, code(*low), code(*high) + 1);
     }
     codes

@@ -27,8 +27,8 @@ pub(crate) struct ArrayBytes {
 }
 
 /// Bits for numbers of this range: up to 32, or 64.
-pub(crate) const fn width_of(least: i64, greatest: i64) -> u32 {
-    let bits = u64::BITS - (greatest.wrapping_sub(least) as u64).leading_zeros();
+pub(crate) const fn width_of(min: i64, max: i64) -> u32 {
+    let bits = u64::BITS - (max.wrapping_sub(min) as u64).leading_zeros();
     if bits > WIDTH_MAX { RAW_WIDTH } else { bits }
 }
 
@@ -37,19 +37,19 @@ pub(crate) const fn part_bytes(count: usize, width: u32) -> usize {
     packed_len(count, width).next_multiple_of(LINE_BYTES)
 }
 
-/// The least and the greatest number; zeros if there is none.
-pub(crate) fn limits(numbers: &[i64]) -> (i64, i64) {
+/// The minimum and the maximum; zeros if there is none.
+pub(crate) fn min_max(numbers: &[i64]) -> (i64, i64) {
     let first = numbers.first().copied().unwrap_or(0);
-    numbers.iter().fold((first, first), |(least, greatest), number| {
-        (least.min(*number), greatest.max(*number))
+    numbers.iter().fold((first, first), |(min, max), number| {
+        (min.min(*number), max.max(*number))
     })
 }
 
 impl ArrayBytes {
     /// Numbers in a frame as narrow as it can be.
     pub(crate) fn of_numbers(numbers: &[i64]) -> ArrayBytes {
-        let (least, greatest) = limits(numbers);
-        ArrayBytes::in_frame(numbers, least, width_of(least, greatest))
+        let (min, max) = min_max(numbers);
+        ArrayBytes::in_frame(numbers, min, width_of(min, max))
     }
 
     /// Numbers that exceed `base` by no more than `width` bits hold; at 64 bits the base is not used.
@@ -166,9 +166,9 @@ impl<'a> Array<'a> {
         Codes::new(self.bytes, self.width, self.count).ok()
     }
 
-    /// Whether every number is at most `greatest`, which is not below the base. One packed scan.
-    pub(crate) fn is_at_most(&self, greatest: i64) -> bool {
-        let room = greatest.wrapping_sub(self.base) as u64;
+    /// Whether every number is at most `max`, which is not below the base. One packed scan.
+    pub(crate) fn is_at_most(&self, max: i64) -> bool {
+        let room = max.wrapping_sub(self.base) as u64;
         match self.codes() {
             Some(_) if room >= u64::from(code_max(self.width)) => true,
             Some(codes) => {
@@ -180,7 +180,7 @@ impl<'a> Array<'a> {
                 );
                 above.iter().all(|word| *word == 0)
             }
-            None => (0..self.count).all(|at| self.get(at) <= greatest),
+            None => (0..self.count).all(|at| self.get(at) <= max),
         }
     }
 }

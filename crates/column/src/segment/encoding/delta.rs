@@ -24,25 +24,25 @@ pub(crate) struct Delta<'a> {
 /// What the deltas of some numbers are like.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeltaPlan {
-    least: i64,
+    min: i64,
     width: u32,
 }
 
 impl DeltaPlan {
     /// None if the deltas do not fit in 32 bits. Restarts have the width that the numbers have in a frame.
     pub(crate) fn new(numbers: &[i64]) -> Option<DeltaPlan> {
-        let mut limits: Option<(i64, i64)> = None;
+        let mut extremes: Option<(i64, i64)> = None;
         for group in numbers.chunks(RESTART_ROWS) {
             for pair in group.array_windows() {
                 let [before, number] = *pair;
                 let delta = number.wrapping_sub(before);
-                let (least, greatest) = limits.unwrap_or((delta, delta));
-                limits = Some((least.min(delta), greatest.max(delta)));
+                let (min, max) = extremes.unwrap_or((delta, delta));
+                extremes = Some((min.min(delta), max.max(delta)));
             }
         }
-        let (least, greatest) = limits?;
-        let width = width_of(least, greatest);
-        (width != RAW_WIDTH).then_some(DeltaPlan { least, width })
+        let (min, max) = extremes?;
+        let width = width_of(min, max);
+        (width != RAW_WIDTH).then_some(DeltaPlan { min, width })
     }
 
     /// Bytes of both parts.
@@ -59,10 +59,10 @@ impl DeltaPlan {
             let deltas = group
                 .array_windows()
                 .map(|[before, number]| number.wrapping_sub(*before));
-            codes.extend(deltas.map(|delta| delta.wrapping_sub(self.least) as u32));
+            codes.extend(deltas.map(|delta| delta.wrapping_sub(self.min) as u32));
         }
         let deltas = ArrayBytes {
-            base: self.least,
+            base: self.min,
             ..ArrayBytes::of_codes(&codes, self.width)
         };
         [deltas, ArrayBytes::of_numbers(&restarts)]
@@ -77,28 +77,26 @@ impl Delta<'_> {
 
     /// One number: up to 63 deltas are added.
     pub(crate) fn get(&self, at: usize) -> i64 {
-        let group = at / RESTART_ROWS;
-        let behind = at % RESTART_ROWS;
+        let restart = at / RESTART_ROWS;
         let mut deltas = [0; RESTART_ROWS];
-        let used = deltas.get_mut(..behind).unwrap_or_default();
-        self.deltas.fill(at + 1 - behind, used);
-        let sum = used.iter().fold(0_i64, |sum, delta| sum.wrapping_add(*delta));
-        self.restarts.get(group).wrapping_add(sum)
+        let used = deltas.get_mut(..=at % RESTART_ROWS).unwrap_or_default();
+        self.deltas.fill(restart * RESTART_ROWS, used);
+        let behind = used.iter().skip(1);
+        behind.fold(self.restarts.get(restart), |number, delta| number.wrapping_add(*delta))
     }
 
     /// The numbers from `first` on.
     pub(crate) fn fill(&self, first: usize, out: &mut [i64]) {
-        let Some(start) = out.first_mut() else { return };
-        *start = self.get(first);
-        let mut number = *start;
         self.deltas.fill(first, out);
+        let mut number = match first.checked_sub(1) {
+            Some(before) if !first.is_multiple_of(RESTART_ROWS) => self.get(before),
+            _ => 0,
+        };
         for (at, out) in (first..).zip(out) {
-            if at > first {
-                number = match at.is_multiple_of(RESTART_ROWS) {
-                    true => self.restarts.get(at / RESTART_ROWS),
-                    false => number.wrapping_add(*out),
-                };
-            }
+            number = match at.is_multiple_of(RESTART_ROWS) {
+                true => self.restarts.get(at / RESTART_ROWS),
+                false => number.wrapping_add(*out),
+            };
             *out = number;
         }
     }

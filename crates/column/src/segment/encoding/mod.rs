@@ -52,13 +52,13 @@ impl Encoded {
 /// The encoding with the fewest bytes; the first among equals. One of those that have to be walked through,
 /// value by value, is taken only if it is an eighth smaller than what can be scanned as codes.
 fn smallest(scanned: &[(Encoding, Option<usize>)], walked: &[(Encoding, Option<usize>)]) -> Encoding {
-    let least = |of: &[(Encoding, Option<usize>)]| {
+    let min = |of: &[(Encoding, Option<usize>)]| {
         let possible = of
             .iter()
             .filter_map(|(encoding, bytes)| Some((*encoding, (*bytes)?)));
         possible.min_by_key(|(_, bytes)| *bytes)
     };
-    match (least(scanned), least(walked)) {
+    match (min(scanned), min(walked)) {
         (Some((encoding, bytes)), Some((_, other))) if !is_worth(other, bytes) => encoding,
         (_, Some((encoding, _))) | (Some((encoding, _)), None) => encoding,
         (None, None) => Encoding::Raw,

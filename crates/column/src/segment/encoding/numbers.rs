@@ -1,6 +1,6 @@
 //! A column of numbers: which encoding is the smallest, and reading any of them.
 
-use super::array::{Array, ArrayBytes, limits, part_bytes, width_of};
+use super::array::{Array, ArrayBytes, min_max, part_bytes, width_of};
 use super::delta::{Delta, DeltaPlan};
 use super::dictionary::{self, Dictionary};
 use super::run_length::{self, RunLength};
@@ -20,8 +20,8 @@ pub(crate) enum Numbers<'a> {
 /// The numbers in the encoding that takes the fewest bytes; but what a scan cannot read as codes has to be
 /// worth it.
 pub(crate) fn encode(numbers: &[i64]) -> Encoded {
-    let (least, greatest) = limits(numbers);
-    let (rows, width) = (numbers.len(), width_of(least, greatest));
+    let (min, max) = min_max(numbers);
+    let (rows, width) = (numbers.len(), width_of(min, max));
     let entries = match width {
         0 | 1 => Vec::new(),
         _ => dictionary::distinct(numbers),
@@ -46,7 +46,7 @@ pub(crate) fn encode(numbers: &[i64]) -> Encoded {
         }
         (Encoding::RunLength, _) => Encoded::new(Encoding::RunLength, run_length::encode(numbers)),
         (Encoding::Delta, Some(plan)) => Encoded::new(Encoding::Delta, plan.encode(numbers)),
-        (encoding, _) => Encoded::new(encoding, [ArrayBytes::in_frame(numbers, least, width)]),
+        (encoding, _) => Encoded::new(encoding, [ArrayBytes::in_frame(numbers, min, width)]),
     }
 }
 
@@ -107,8 +107,8 @@ impl<'a> Numbers<'a> {
             Numbers::Delta(delta) => {
                 let mut numbers = vec![0; delta.count()];
                 delta.fill(0, &mut numbers);
-                let (least, greatest) = limits(&numbers);
-                domain.0 <= least && greatest <= domain.1
+                let (min, max) = min_max(&numbers);
+                domain.0 <= min && max <= domain.1
             }
         };
         match is_inside {

@@ -19,6 +19,9 @@ use crate::segment::format::Encoding;
 /// A block is finished with the string with which it has so many bytes.
 pub(crate) const BLOCK_BYTES: usize = 8 << 10;
 
+/// The longest string.
+const LENGTH_MAX: i64 = i32::MAX as i64;
+
 /// Strings as they are read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StringBlocks<'a> {
@@ -166,6 +169,9 @@ impl StringBlocks<'_> {
 
     /// Whether blocks ascend from the first row on and fill the heap. They are not decompressed.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
+        if self.lengths.base() > LENGTH_MAX || !self.lengths.is_at_most(LENGTH_MAX) {
+            return Err("a string is longer than a column");
+        }
         let (mut row_before, mut end_before) = (-1, -1);
         for block in 0..self.first_rows.count() {
             let (row, end) = (self.first_rows.get(block), self.stored_ends.get(block));
