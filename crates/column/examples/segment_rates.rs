@@ -1,8 +1,8 @@
-//! What segments cost, by encoding, beside a plain vector in the same run: `segment_rates [SEGMENTS] [ROUNDS]`.
+//! What segments cost, by encoding, beside a vector in the same run: `segment_rates [SEGMENTS] [ROUNDS]`.
 //!
-//! Prints for each kind of column bits a value, and nanoseconds a value, medians of rounds in turns, to build,
-//! to check and open a column, to decode it, to look up positions at random, and to scan for a range of a
-//! tenth of the values and a list of 64. The vector's are a copy, an indexed read, and a comparison each.
+//! Prints for each kind of column bits a value, and nanoseconds a value, medians of all rounds, to build, to
+//! check and open a column, to decode it, to look up positions at random, and to scan for a range of a tenth
+//! of the values and a list of 64. The vector's are a copy, an indexed read, and a comparison each.
 
 use std::hint::black_box;
 use std::ops::Bound;
@@ -91,20 +91,36 @@ fn mix(row: u64) -> u64 {
 }
 
 fn text(row: u64) -> Value<'static> {
-    let words = ["slowly", "final", "deposits", "above", "quick", "requests", "carefully", "sleep"];
+    let words = [
+        "slowly",
+        "final",
+        "deposits",
+        "above",
+        "quick",
+        "requests",
+        "carefully",
+        "sleep",
+    ];
     let mut text = String::new();
     for nth in 0.. {
         if text.len() >= 60 {
             break;
         }
-        text.push_str(words.get((mix(row * 31 + nth) & 7) as usize).copied().unwrap_or_default());
+        text.push_str(
+            words
+                .get((mix(row * 31 + nth) & 7) as usize)
+                .copied()
+                .unwrap_or_default(),
+        );
         text.push(' ');
     }
     Value::Bytes(text.into_bytes().into())
 }
 
 fn main() -> Result<(), SegmentError> {
-    let mut arguments = std::env::args().skip(1).filter_map(|word| word.parse::<usize>().ok());
+    let mut arguments = std::env::args()
+        .skip(1)
+        .filter_map(|word| word.parse::<usize>().ok());
     let segments = arguments.next().unwrap_or(4);
     let rounds = arguments.next().unwrap_or(5);
     println!("{segments} segments of {ROWS} rows, {rounds} rounds, one thread; bits and ns a value");
@@ -124,7 +140,11 @@ fn measure(sample: &Sample, segments: usize, rounds: usize) -> Result<(), Segmen
         let values: Vec<Value> = (first..first + ROWS as u64).map(sample.value).collect();
         let mut sorted: Vec<&Value> = values.iter().collect();
         sorted.sort_by(|a, b| order(a, b));
-        let bound = |at: usize| sorted.get(at).map_or(Bound::Unbounded, |value| Bound::Included((*value).clone()));
+        let bound = |at: usize| {
+            sorted
+                .get(at)
+                .map_or(Bound::Unbounded, |value| Bound::Included((*value).clone()))
+        };
         let range = ValuePredicate::Range(bound(ROWS / 2), bound(ROWS / 2 + ROWS / 10));
         let list: Vec<Value> = values.iter().step_by(ROWS / 64).cloned().collect();
         let list = ValuePredicate::In(&list);
@@ -140,11 +160,17 @@ fn measure(sample: &Sample, segments: usize, rounds: usize) -> Result<(), Segmen
             times.decode.push(timed(|| column.decode(0..ROWS).is_ok()).1);
             let looked_up = timed(|| {
                 let positions = (0..LOOKUPS as u64).map(|nth| mix(nth) as usize % ROWS);
-                positions.filter(|row| black_box(column.get(*row)).is_ok()).count()
+                positions
+                    .filter(|row| black_box(column.get(*row)).is_ok())
+                    .count()
             });
             times.look_up.push(looked_up.1 * ROWS as f64 / LOOKUPS as f64);
-            times.range.push(timed(|| column.matching(form, &range, black_box(&mut found)).is_ok()).1);
-            times.list.push(timed(|| column.matching(form, &list, black_box(&mut found)).is_ok()).1);
+            times
+                .range
+                .push(timed(|| column.matching(form, &range, black_box(&mut found)).is_ok()).1);
+            times
+                .list
+                .push(timed(|| column.matching(form, &list, black_box(&mut found)).is_ok()).1);
             (_, encoding, _) = segment.describe(0)?;
             bytes = segment.describe(0)?.2;
         }
@@ -167,14 +193,18 @@ fn vector(segments: usize, rounds: usize) {
     let mut times = Times::default();
     for nth in 0..segments {
         let first = (nth * ROWS) as u64;
-        let values: Vec<i64> = (first..first + ROWS as u64).map(|row| (mix(row) & 0x1f_ffff) as i64).collect();
+        let values: Vec<i64> = (first..first + ROWS as u64)
+            .map(|row| (mix(row) & 0x1f_ffff) as i64)
+            .collect();
         let list: Vec<i64> = {
             let mut list: Vec<i64> = values.iter().step_by(ROWS / 64).copied().collect();
             list.sort_unstable();
             list
         };
         for _ in 0..rounds {
-            times.build.push(timed(|| values.iter().copied().collect::<Vec<i64>>()).1);
+            times
+                .build
+                .push(timed(|| values.iter().copied().collect::<Vec<i64>>()).1);
             times.decode.push(timed(|| values.clone()).1);
             let looked_up = timed(|| {
                 let positions = (0..LOOKUPS as u64).map(|nth| mix(nth) as usize % ROWS);
@@ -183,9 +213,14 @@ fn vector(segments: usize, rounds: usize) {
             times.look_up.push(looked_up.1 * ROWS as f64 / LOOKUPS as f64);
             let bitmap = |holds: &dyn Fn(&[i64]) -> u64| values.chunks(64).map(holds).collect::<Vec<u64>>();
             let word = |holds: fn(i64) -> bool, chunk: &[i64]| {
-                chunk.iter().rev().fold(0, |word, value| word << 1 | u64::from(holds(*value)))
+                chunk
+                    .iter()
+                    .rev()
+                    .fold(0, |word, value| word << 1 | u64::from(holds(*value)))
             };
-            times.range.push(timed(|| bitmap(&|chunk| word(|value| (0x10_0000..0x13_3333).contains(&value), chunk))).1);
+            times.range.push(
+                timed(|| bitmap(&|chunk| word(|value| (0x10_0000..0x13_3333).contains(&value), chunk))).1,
+            );
             let in_list = |chunk: &[i64]| {
                 let bit = |value: &i64| u64::from(list.binary_search(value).is_ok());
                 chunk.iter().rev().fold(0, |word, value| word << 1 | bit(value))

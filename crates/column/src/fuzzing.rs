@@ -52,7 +52,9 @@ fn fit(bytes: &mut [u8]) {
     let directory_end = HEADER_BYTES + columns * ENTRY_BYTES;
     for at in (HEADER_BYTES..directory_end).step_by(ENTRY_BYTES) {
         let (from, length) = (u32_at(bytes, at + 8), u32_at(bytes, at + 12));
-        let column = from.zip(length).and_then(|(from, length)| bytes.get(from..from + length));
+        let column = from
+            .zip(length)
+            .and_then(|(from, length)| bytes.get(from..from + length));
         let crc = column.map_or(0, crc32c);
         put(bytes, at + 16, &crc.to_le_bytes());
     }
@@ -86,12 +88,16 @@ fn look_up(column: &Column<'_>) {
             _ => None,
         };
         if let Some(decoded) = decoded {
-            assert!(found.is_ok_and(|found| is_same(&found, &decoded)), "row {row} has two values");
+            assert!(
+                found.is_ok_and(|found| is_same(&found, &decoded)),
+                "row {row} has two values"
+            );
         }
     }
     assert_eq!(column.get(rows), Err(SegmentError::NoRow(rows)));
     if let Ok(decoded) = &first {
-        let values = [decoded.get(0), decoded.get(decoded.rows / 2)].map(|value| value.unwrap_or(Value::I64(0)));
+        let values =
+            [decoded.get(0), decoded.get(decoded.rows / 2)].map(|value| value.unwrap_or(Value::I64(0)));
         let [low, high] = values.clone();
         let range = ValuePredicate::Range(Bound::Included(low), Bound::Excluded(high));
         for predicate in [range, ValuePredicate::In(&values)] {
@@ -102,14 +108,18 @@ fn look_up(column: &Column<'_>) {
 
 /// A row is found if and only if its value is.
 fn compare(column: &Column<'_>, predicate: &ValuePredicate<'_>, decoded: &Decoded) {
-    let Ok(prepared) = predicate.prepare(column.kind()) else { return };
+    let Ok(prepared) = predicate.prepare(column.kind()) else {
+        return;
+    };
     let mut found = Vec::new();
     if column.matching(Form::best(), &prepared, &mut found).is_err() {
         return;
     }
     assert_eq!(found.len(), column.rows().div_ceil(64));
     for row in 0..decoded.rows {
-        let bit = found.get(row / 64).is_some_and(|word| word >> (row % 64) & 1 == 1);
+        let bit = found
+            .get(row / 64)
+            .is_some_and(|word| word >> (row % 64) & 1 == 1);
         let holds = decoded.get(row).is_some_and(|value| prepared.holds(&value));
         assert_eq!(bit, holds, "row {row}, {:?}", column.encoding());
     }
@@ -135,10 +145,14 @@ fn seeds() -> Vec<Vec<u8>> {
         (Kind::U32, &|row| Value::U32(mix(mix(row) & 3) as u32)),
         (Kind::F32, &|row| Value::F32(1.0 / (mix(row) & 3) as f32)),
         (Kind::F64, &|row| Value::F64(f64::from_bits(mix(row)))),
-        (Kind::Bytes16, &|row| Value::Bytes16(u128::from(mix(mix(row) & 3)).to_be_bytes())),
+        (Kind::Bytes16, &|row| {
+            Value::Bytes16(u128::from(mix(mix(row) & 3)).to_be_bytes())
+        }),
         (Kind::Bytes, &|row| text(&format!("{}", mix(row) & 7))),
         (Kind::Bytes, &|row| text(&format!("{:x}", mix(row) >> (row % 64)))),
-        (Kind::Bytes, &|row| text(&format!("{row:03} {}", "and so on".repeat(10)))),
+        (Kind::Bytes, &|row| {
+            text(&format!("{row:03} {}", "and so on".repeat(10)))
+        }),
     ];
     let seed = |rows: u64, columns: &[(Kind, &dyn Fn(u64) -> Value<'static>)]| {
         let kinds: Vec<Kind> = columns.iter().map(|(kind, _)| *kind).collect();
@@ -146,13 +160,18 @@ fn seeds() -> Vec<Vec<u8>> {
         for row in 0..rows {
             for (number, (_, value)) in columns.iter().enumerate() {
                 let is_null = number % 3 == 1 && mix(row) % 4 == 0;
-                builder.push(number, Some(&value(row)).filter(|_| !is_null)).ok()?;
+                builder
+                    .push(number, Some(&value(row)).filter(|_| !is_null))
+                    .ok()?;
             }
         }
         builder.finish().ok()
     };
     let groups = columns.chunks(2).map(|columns| seed(140, columns));
-    groups.chain([seed(0, &columns), seed(9, &columns)]).flatten().collect()
+    groups
+        .chain([seed(0, &columns), seed(9, &columns)])
+        .flatten()
+        .collect()
 }
 
 fn text(text: &str) -> Value<'static> {

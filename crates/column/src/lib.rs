@@ -5,9 +5,9 @@
 //! bitmap. Where it can, the predicate becomes a range or a set of codes first (DBA 2.2: range search and
 //! in-list search, the row ids that satisfy them).
 //!
-//! - [`segment`]: up to 64 Ki rows as bytes, column after column, each in the encoding that is smallest for it.
-//! - [`packed`]: the scans of packed codes, in a portable form and for AVX2 and AVX-512, chosen at run time and
-//!   equal bit for bit to the golden model, `weft_ops::packed`.
+//! - [`segment`]: up to 64 Ki rows as bytes, column after column, each in the encoding that is smallest.
+//! - [`packed`]: the scans of packed codes, in a portable form and for AVX2 and AVX-512, chosen at run time
+//!   and equal bit for bit to the golden model, `weft_ops::packed`.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;

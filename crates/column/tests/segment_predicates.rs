@@ -17,7 +17,10 @@ use weft_column::segment::{CodePredicate, Column, Kind, SegmentError, Value, Val
 /// A value that may be compared with the column's: one of them, one next to it, one of the kind, or an
 /// integer of another length.
 fn item(shape: &Shape, cells: &Cells, prng: &mut Prng) -> Value<'static> {
-    let near = cells.get(prng.below(cells.len() as u64 + 1) as usize).cloned().flatten();
+    let near = cells
+        .get(prng.below(cells.len() as u64 + 1) as usize)
+        .cloned()
+        .flatten();
     let other = Shape {
         rows: 1,
         nulls: Nulls::None,
@@ -57,13 +60,25 @@ fn bound(value: Value<'static>, prng: &mut Prng) -> Bound<Value<'static>> {
     }
 }
 
-fn check(column: &Column<'_>, may_match: bool, predicate: &ValuePredicate<'_>, cells: &Cells) -> Result<(), TestCaseError> {
+fn check(
+    column: &Column<'_>,
+    may_match: bool,
+    predicate: &ValuePredicate<'_>,
+    cells: &Cells,
+) -> Result<(), TestCaseError> {
     let prepared = predicate.prepare(column.kind()).unwrap();
     let expected = matching(predicate, cells);
     for form in Form::here() {
         let mut found = vec![1, 2, 3];
         column.matching(form, &prepared, &mut found).unwrap();
-        prop_assert_eq!(&found, &expected, "{:?} {:?} {:?}", form, predicate, column.encoding());
+        prop_assert_eq!(
+            &found,
+            &expected,
+            "{:?} {:?} {:?}",
+            form,
+            predicate,
+            column.encoding()
+        );
     }
     let matches = expected.iter().any(|word| *word != 0);
     prop_assert!(may_match || !matches, "{predicate:?} is pruned");
@@ -74,8 +89,10 @@ fn check(column: &Column<'_>, may_match: bool, predicate: &ValuePredicate<'_>, c
             let bits: u32 = expected.iter().map(|word| word.count_ones()).sum();
             prop_assert_eq!(bits as usize, values);
         }
-        CodePredicate::Range(..) | CodePredicate::Set(_) => prop_assert!(column.codes().is_some()),
-        CodePredicate::OnValues => {}
+        CodePredicate::Range(..) | CodePredicate::Set(_) | CodePredicate::Ranges(_) => {
+            prop_assert!(column.codes().is_some());
+        }
+        CodePredicate::OnValues => prop_assert!(column.codes().is_none()),
     }
     Ok(())
 }
@@ -137,7 +154,12 @@ fn lists_of_a_hundred_thousand_values_are_found() {
             seed: 9,
         };
         let cells = shape.cells();
-        let others = Shape { rows: 100_000, seed: 10, nulls: Nulls::None, ..shape };
+        let others = Shape {
+            rows: 100_000,
+            seed: 10,
+            nulls: Nulls::None,
+            ..shape
+        };
         // Every third value of the column's, the rest anything.
         let list: Vec<Value> = (others.cells().into_iter().enumerate())
             .map(|(at, other)| match cells.get(at).filter(|_| at % 3 == 0) {
@@ -161,8 +183,20 @@ fn lists_of_a_hundred_thousand_values_are_found() {
 
 #[test]
 fn floats_are_compared_as_postgresql_does() {
-    let values = [-0.0, 0.0, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.5];
-    let cells: Cells = values.iter().map(|value| Some(Value::F64(*value))).chain([None]).collect();
+    let values = [
+        -0.0,
+        0.0,
+        f64::NAN,
+        -f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        1.5,
+    ];
+    let cells: Cells = values
+        .iter()
+        .map(|value| Some(Value::F64(*value)))
+        .chain([None])
+        .collect();
     let bytes = build(&[(Kind::F64, cells)]);
     let segment = open(&bytes);
     let column = segment.column(0).unwrap();
@@ -204,7 +238,10 @@ fn values_of_another_kind_are_refused() {
     let refused = ValuePredicate::In(&list).prepare(Kind::F64).unwrap_err();
     assert_eq!(refused, wrong(Kind::F64, Kind::F32));
     let range = ValuePredicate::Range(Bound::Unbounded, Bound::Excluded(Value::Bool(true)));
-    assert_eq!(range.prepare(Kind::I16).unwrap_err(), wrong(Kind::I16, Kind::Bool));
+    assert_eq!(
+        range.prepare(Kind::I16).unwrap_err(),
+        wrong(Kind::I16, Kind::Bool)
+    );
     let bytes = build(&[(Kind::I16, vec![Some(Value::I16(3))])]);
     let segment = open(&bytes);
     let prepared = range.prepare(Kind::Bool).unwrap();

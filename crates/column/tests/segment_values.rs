@@ -1,5 +1,5 @@
-//! What is read from a segment is what was written: by position, in ranges, with its minimum and maximum; for every kind,
-//! encoding, width, pattern of NULLs and length.
+//! What is read from a segment is what was written: by position, in ranges, with its minimum and maximum;
+//! for every kind, encoding, width, pattern of NULLs and length.
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 

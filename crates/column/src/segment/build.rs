@@ -34,7 +34,7 @@ struct Pending {
 }
 
 impl SegmentBuilder {
-    /// A segment without rows, with columns of these kinds. The version is kept with it and means nothing here.
+    /// A segment without rows, with columns of these kinds. The version is kept with it; it means nothing here.
     ///
     /// # Errors
     /// [`SegmentError::TooManyColumns`].
@@ -69,14 +69,18 @@ impl SegmentBuilder {
         column.push(value)
     }
 
-    /// The bytes of the segment. Before they are handed over they are opened, and every column is compared with
-    /// what was given.
+    /// The bytes of the segment. Before they are handed over they are opened, and every column is compared
+    /// with what was given.
     ///
     /// # Errors
     /// [`SegmentError::Uneven`], [`SegmentError::TooLarge`]; [`SegmentError::Miscoded`].
     pub fn finish(self) -> Result<Vec<u8>, SegmentError> {
         let rows = self.columns.first().map_or(0, |column| column.has_value.len());
-        if let Some(uneven) = self.columns.iter().position(|column| column.has_value.len() != rows) {
+        if let Some(uneven) = self
+            .columns
+            .iter()
+            .position(|column| column.has_value.len() != rows)
+        {
             return Err(SegmentError::Uneven(uneven));
         }
         let encoded: Vec<Encoded> = self.columns.iter().map(Pending::encode).collect();
@@ -101,7 +105,10 @@ impl SegmentBuilder {
         }
         let segment = Segment::open(bytes.as_slice()).map_err(|_| SegmentError::Miscoded(0))?;
         for (number, column) in self.columns.iter().enumerate() {
-            if !segment.column(number).is_ok_and(|stored| column.is_read_back(&stored)) {
+            if !segment
+                .column(number)
+                .is_ok_and(|stored| column.is_read_back(&stored))
+            {
                 return Err(SegmentError::Miscoded(number));
             }
         }
@@ -219,7 +226,12 @@ impl Pending {
     /// Whether the stored column has the values that were given.
     fn is_read_back(&self, stored: &Column<'_>) -> bool {
         let is_null = |row| stored.is_null(row);
-        if !self.has_value.iter().enumerate().all(|(row, has_value)| is_null(row) != *has_value) {
+        if !self
+            .has_value
+            .iter()
+            .enumerate()
+            .all(|(row, has_value)| is_null(row) != *has_value)
+        {
             return false;
         }
         match self.kind {
@@ -250,10 +262,16 @@ mod tests {
             (Kind::F64, &|at| Value::F64(mix(mix(at) & 15) as f64)),
             (Kind::I64, &|at| Value::I64((at * 1000 + mix(at) % 900) as i64)),
             (Kind::I64, &|at| Value::I64(mix(at / 100) as i64)),
-            (Kind::Bytes, &|at| bytes(format!("{:04} and more of it, {}", at % 50, at / 7))),
-            (Kind::Bytes, &|at| Value::Bytes(mix(at).to_le_bytes()[..at as usize % 8].to_vec().into())),
+            (Kind::Bytes, &|at| {
+                bytes(format!("{:04} and more of it, {}", at % 50, at / 7))
+            }),
+            (Kind::Bytes, &|at| {
+                Value::Bytes(mix(at).to_le_bytes()[..at as usize % 8].to_vec().into())
+            }),
             (Kind::Bytes, &|at| bytes(format!("{}", mix(at) & 7))),
-            (Kind::Bytes16, &|at| Value::Bytes16(u128::from(mix(at)).to_be_bytes())),
+            (Kind::Bytes16, &|at| {
+                Value::Bytes16(u128::from(mix(at)).to_be_bytes())
+            }),
         ];
         // A string that is NULL may have any code.
         let with_nulls = columns.iter().enumerate().map(|(number, (kind, value))| {
@@ -283,9 +301,18 @@ mod tests {
                 let mut wrong = encoded.clone();
                 change(&mut wrong.parts[part]);
                 let sealed = builder.seal(1000, &[wrong]);
-                assert_eq!(sealed, Err(SegmentError::Miscoded(0)), "{encoding:?}, part {part}: {what}");
+                assert_eq!(
+                    sealed,
+                    Err(SegmentError::Miscoded(0)),
+                    "{encoding:?}, part {part}: {what}"
+                );
             };
-            for (part, array) in encoded.parts.iter().enumerate().filter(|(_, array)| array.count > 0) {
+            for (part, array) in encoded
+                .parts
+                .iter()
+                .enumerate()
+                .filter(|(_, array)| array.count > 0)
+            {
                 if array.width != 64 {
                     refused(part, &|array| array.base += 1, "frame");
                     refused(part, &|array| array.width += 1, "wider");
@@ -309,7 +336,9 @@ mod tests {
 
     #[test]
     fn rows_that_lost_and_got_a_value_do_not_leave() {
-        let builder = builder(Kind::I16, 200, &|at| (at % 3 > 0).then_some(Value::I16(at as i16)));
+        let builder = builder(Kind::I16, 200, &|at| {
+            (at % 3 > 0).then_some(Value::I16(at as i16))
+        });
         let mut encoded = builder.columns[0].encode();
         assert!(builder.seal(200, &[encoded.clone()]).is_ok());
         // Rows 72 and 73: the number of NULLs stays right.

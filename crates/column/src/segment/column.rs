@@ -13,6 +13,9 @@ use super::predicate::{CodePredicate, Prepared, ValueSet, frame_codes, has_numbe
 use super::value::{Kind, Value};
 use crate::packed::{Codes, Form, Predicate};
 
+/// So many scans of the packed codes cost less than a look at each value.
+const SCANS_MAX: usize = 16;
+
 /// A column whose bytes have been checked. Cheap to make and to copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Column<'a> {
@@ -283,6 +286,13 @@ impl<'a> Column<'a> {
                 codes.matching(form, Predicate::Range(*low, *high), out);
             }
             (CodePredicate::Set(set), Some(codes)) => codes.matching(form, Predicate::Set(set), out),
+            (CodePredicate::Ranges(ranges), Some(codes)) if ranges.len() <= SCANS_MAX => {
+                let mut one = Vec::new();
+                for (low, high) in ranges {
+                    codes.matching(form, Predicate::Range(*low, *high), &mut one);
+                    out.iter_mut().zip(&one).for_each(|(word, one)| *word |= one);
+                }
+            }
             _ => self.matching_values(&predicate.set, out)?,
         }
         match self.validity {

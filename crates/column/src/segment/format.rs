@@ -258,12 +258,7 @@ fn decode_header(segment: &[u8]) -> Result<(u32, u32, usize), SegmentError> {
 impl Entry {
     fn encode(&self, out: &mut Vec<u8>) {
         let end = out.len() + ENTRY_BYTES;
-        out.put_bytes(&[
-            self.kind as u8,
-            self.encoding as u8,
-            self.min.len,
-            self.max.len,
-        ]);
+        out.put_bytes(&[self.kind as u8, self.encoding as u8, self.min.len, self.max.len]);
         for word in [self.null_count, self.offset, self.bytes, self.crc, 0] {
             out.put_u32(word);
         }

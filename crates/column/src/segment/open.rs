@@ -13,7 +13,7 @@ use super::value::{Kind, Value};
 
 /// A segment, of bytes that lie anywhere and do not change.
 ///
-/// A column is checked when it is first asked for, and not again by this value: keep it for as long as the bytes.
+/// A column is checked when it is first asked for, and not again by this value: keep it as long as the bytes.
 #[derive(Debug)]
 pub struct Segment<B> {
     bytes: B,
@@ -126,7 +126,8 @@ impl<B: AsRef<[u8]>> Segment<B> {
     /// be read.
     ///
     /// # Errors
-    /// [`SegmentError::NoColumn`]; [`SegmentError::WrongKind`] if the predicate was prepared for another kind.
+    /// [`SegmentError::NoColumn`]; [`SegmentError::WrongKind`] if the predicate was prepared for another
+    /// kind.
     pub fn may_match(&self, column: usize, predicate: &Prepared<'_>) -> Result<bool, SegmentError> {
         let entry = self.entry(column)?;
         if entry.kind != predicate.kind {

@@ -12,10 +12,10 @@ use std::ops::Bound;
 
 use super::encoding::search::first_not;
 use super::error::SegmentError;
-use super::format::{Entry, EXTREME_BYTES};
+use super::format::{EXTREME_BYTES, Entry};
 use super::value::{Kind, Value};
 
-/// Codes of more bits than this get no set: it would have 128 KiB.
+/// Codes from this one on are in no set: it would have more than 128 KiB.
 const SET_CODES_MAX: usize = 1 << 20;
 
 /// What is asked of a value. Floats are compared as PostgreSQL does: NaN equals NaN and is above all else.
@@ -56,7 +56,9 @@ pub enum CodePredicate {
     Range(u32, u32),
     /// It holds for codes of a set: a bit for each, as many as there are words for.
     Set(Vec<u64>),
-    /// The column has no codes, or ones too wide for the set: values have to be looked at.
+    /// It holds for codes of these ranges, ascending, which reach too far for a set.
+    Ranges(Vec<(u32, u32)>),
+    /// The column has no codes: values have to be looked at.
     OnValues,
 }
 
@@ -296,7 +298,7 @@ impl CodePredicate {
             [] => CodePredicate::None,
             [(0, high)] if *high >= code_max => CodePredicate::All,
             [(low, high)] => CodePredicate::Range(*low, *high),
-            [.., (_, high)] if *high as usize >= SET_CODES_MAX => CodePredicate::OnValues,
+            [.., (_, high)] if *high as usize >= SET_CODES_MAX => CodePredicate::Ranges(spans.to_vec()),
             [.., (_, high)] => {
                 let mut set = vec![0; *high as usize / 64 + 1];
                 for (low, high) in spans {
@@ -310,6 +312,9 @@ impl CodePredicate {
 
 /// Sets the bits `first..end`.
 pub(crate) fn set_bits(words: &mut [u64], first: usize, end: usize) {
+    if first >= end {
+        return;
+    }
     for (nth, word) in words
         .iter_mut()
         .enumerate()

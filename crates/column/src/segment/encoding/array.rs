@@ -1,7 +1,7 @@
 //! An array of numbers of so many bits each: what every part of a column is.
 //!
-//! Number `i` is `base` plus the bits `i * width .. (i + 1) * width`, as `weft_ops::packed` lays them out; or,
-//! at 64 bits, the eight bytes themselves. The sum wraps around.
+//! Number `i` is `base` plus the bits `i * width .. (i + 1) * width`, as `weft_ops::packed` lays them out;
+//! or, at 64 bits, the eight bytes themselves. The sum wraps around.
 
 use weft_ops::packed::{WIDTH_MAX, code_max, pack, packed_len};
 

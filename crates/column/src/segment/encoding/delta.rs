@@ -82,7 +82,9 @@ impl Delta<'_> {
         let used = deltas.get_mut(..=at % RESTART_ROWS).unwrap_or_default();
         self.deltas.fill(restart * RESTART_ROWS, used);
         let behind = used.iter().skip(1);
-        behind.fold(self.restarts.get(restart), |number, delta| number.wrapping_add(*delta))
+        behind.fold(self.restarts.get(restart), |number, delta| {
+            number.wrapping_add(*delta)
+        })
     }
 
     /// The numbers from `first` on.

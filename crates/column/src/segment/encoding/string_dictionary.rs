@@ -1,4 +1,5 @@
-//! The distinct strings in ascending order of their bytes, and for each row the place of its string: its code.
+//! The distinct strings in ascending order of their bytes, and for each row the place of its string: its
+//! code.
 //!
 //! ```text
 //! part 1  codes    one a row; 0 for NULL

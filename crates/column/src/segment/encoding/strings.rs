@@ -22,8 +22,8 @@ pub(crate) enum Strings<'a> {
     Blocks(StringBlocks<'a>),
 }
 
-/// The strings in the encoding that takes the fewest bytes; but blocks, which have to be decompressed, have to
-/// be worth it.
+/// The strings in the encoding that takes the fewest bytes; but blocks, which have to be decompressed, have
+/// to be worth it.
 pub(crate) fn encode(strings: &[Option<&[u8]>], fixed: bool) -> Encoded {
     let raw = match fixed {
         true => string_raw::encode16(strings),
