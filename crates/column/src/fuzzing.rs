@@ -159,7 +159,7 @@ fn seeds() -> Vec<Vec<u8>> {
         let mut builder = SegmentBuilder::new(1, &kinds).ok()?;
         for row in 0..rows {
             for (number, (_, value)) in columns.iter().enumerate() {
-                let is_null = number % 3 == 1 && mix(row) % 4 == 0;
+                let is_null = number % 3 == 1 && mix(row).is_multiple_of(4);
                 builder
                     .push(number, Some(&value(row)).filter(|_| !is_null))
                     .ok()?;

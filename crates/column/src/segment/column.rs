@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use weft_ops::packed::code_max;
 
-use super::decoded::{Decoded, Values, decode_numbers};
+use super::decoded::{CHUNK_ROWS, Decoded, Values, decode_numbers};
 use super::encoding::array::bits;
 use super::encoding::{Array, Numbers, Strings};
 use super::error::{Place, SegmentError};
@@ -173,6 +173,15 @@ impl<'a> Column<'a> {
 
     fn decode_strings(&self, strings: &Strings<'_>, rows: Range<usize>) -> Result<Values, SegmentError> {
         let fixed = self.kind == Kind::Bytes16;
+        if let Strings::Raw(raw) = strings {
+            let copied = raw
+                .copy(rows.start, rows.end)
+                .map_err(|reason| self.damaged(reason));
+            return copied.map(|(offsets, bytes)| match fixed {
+                true => Values::Bytes16(bytes),
+                false => Values::Bytes { offsets, bytes },
+            });
+        }
         let mut bytes = Vec::with_capacity(if fixed { 16 * rows.len() } else { 0 });
         let mut offsets = Vec::with_capacity(if fixed { 0 } else { rows.len() + 1 });
         let mut too_large = false;
@@ -330,8 +339,8 @@ impl<'a> Column<'a> {
             },
             (Body::Strings(strings), set) => {
                 let visited = strings.each(0, self.rows, |row, string| {
-                    if set.has_string(string) {
-                        set_bits(out, row, row + 1);
+                    if let Some(word) = out.get_mut(row / 64) {
+                        *word |= u64::from(set.has_string(string)) << (row % 64);
                     }
                 });
                 visited.map_err(|reason| self.damaged(reason))?;
@@ -345,14 +354,14 @@ impl<'a> Column<'a> {
 /// A bit for each number for which it holds.
 #[inline]
 fn each_word(numbers: &Numbers<'_>, rows: usize, out: &mut [u64], holds: impl Fn(i64) -> bool) {
-    let mut buffer = [0; 64];
-    for (nth, word) in out.iter_mut().enumerate() {
-        let first = 64 * nth;
-        let used = buffer.get_mut(..64.min(rows - first)).unwrap_or_default();
+    let mut buffer = [0; CHUNK_ROWS];
+    for (nth, words) in out.chunks_mut(CHUNK_ROWS / 64).enumerate() {
+        let first = CHUNK_ROWS * nth;
+        let used = buffer.get_mut(..CHUNK_ROWS.min(rows - first)).unwrap_or_default();
         numbers.fill(first, used);
-        *word = used
-            .iter()
-            .rev()
-            .fold(0, |word, number| word << 1 | u64::from(holds(*number)));
+        for (word, numbers) in words.iter_mut().zip(used.chunks(64)) {
+            let bits = numbers.iter().rev();
+            *word = bits.fold(0, |word, number| word << 1 | u64::from(holds(*number)));
+        }
     }
 }

@@ -8,15 +8,15 @@ use super::encoding::array::bits;
 use super::value::{f32_of, f64_of};
 use super::{Kind, Value};
 
-/// Rows that are turned from numbers into values at once.
-const CHUNK_ROWS: usize = 1024;
+/// Rows that are decoded at once where values become something else: they stay in the nearest cache.
+pub(crate) const CHUNK_ROWS: usize = 1024;
 
 /// The values of a range of rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoded {
     /// How many rows.
     pub rows: usize,
-    /// Their values. Where a row is NULL, any number, zeros, or the empty string.
+    /// Their values; where a row is NULL, any one.
     pub values: Values,
     /// A bit for each row that has a value. None if none of the column's rows is NULL.
     pub validity: Option<Vec<u64>>,

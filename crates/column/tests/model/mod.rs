@@ -121,7 +121,7 @@ fn value(kind: Kind, number: u64, base: u64, width: u32) -> Value<'static> {
             Value::Bytes16(bytes)
         }
         Kind::Bytes => {
-            let length = if width % 3 == 0 {
+            let length = if width.is_multiple_of(3) {
                 width as u64
             } else {
                 number % u64::from(width + 1)
@@ -147,7 +147,9 @@ fn float(number: u64) -> Option<f64> {
         1.0,
         -1.0,
     ];
-    (number % 4 == 0).then(|| special[number as usize / 4 % special.len()])
+    number
+        .is_multiple_of(4)
+        .then(|| special[number as usize / 4 % special.len()])
 }
 
 impl Shape {

@@ -8,6 +8,12 @@ use weft_ops::packed::{WIDTH_MAX, code_max, pack, packed_len};
 use crate::packed::{Codes, Form, Predicate};
 use crate::segment::format::{LINE_BYTES, Part, RAW_WIDTH};
 
+/// How many times 64 codes are unpacked at once: they stay in the nearest cache.
+const UNPACKED_GROUPS: usize = 8;
+
+/// From so many numbers on, what a vector form has to prepare costs less than it gains.
+const UNPACKED_MIN: usize = 192;
+
 /// A part as it is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Array<'a> {
@@ -137,6 +143,9 @@ impl<'a> Array<'a> {
         if self.width == RAW_WIDTH {
             return load(self.bytes, at * 8) as i64;
         }
+        if self.width == 0 {
+            return self.base;
+        }
         let bit = at * self.width as usize;
         let code = (load(self.bytes, bit / 8) >> (bit % 8)) as u32 & code_max(self.width);
         self.base.wrapping_add(i64::from(code))
@@ -152,12 +161,29 @@ impl<'a> Array<'a> {
             }
             return;
         }
-        let (width, mask, base) = (self.width as usize, code_max(self.width), self.base);
-        let mut bit = first * width;
-        for out in out {
-            let code = (load(self.bytes, bit / 8) >> (bit % 8)) as u32 & mask;
-            *out = base.wrapping_add(i64::from(code));
-            bit += width;
+        if self.width == 0 {
+            return out.fill(self.base);
+        }
+        // Few ones, and those up to a multiple of 64, one by one; from there 64 codes at a time.
+        let until = match out.len() < UNPACKED_MIN {
+            true => out.len(),
+            false => first.next_multiple_of(64) - first,
+        };
+        let (head, rest) = out.split_at_mut(until);
+        for (at, out) in (first..).zip(head) {
+            *out = self.get(at);
+        }
+        let Some(codes) = self.codes().filter(|_| !rest.is_empty()) else {
+            return;
+        };
+        let mut unpacked = [[0; 64]; UNPACKED_GROUPS];
+        let groups = (first + until) / 64;
+        for (nth, out) in rest.chunks_mut(64 * UNPACKED_GROUPS).enumerate() {
+            let used = unpacked.get_mut(..out.len().div_ceil(64)).unwrap_or_default();
+            codes.unpack(Form::best(), groups + nth * UNPACKED_GROUPS, used);
+            for (out, code) in out.iter_mut().zip(used.as_flattened()) {
+                *out = self.base.wrapping_add(i64::from(*code));
+            }
         }
     }
 
@@ -215,7 +241,7 @@ pub(crate) fn bits(bytes: &[u8], first: usize, count: usize) -> Vec<u64> {
             }
         })
         .collect();
-    if let Some(last) = words.last_mut().filter(|_| count % 64 > 0) {
+    if let Some(last) = words.last_mut().filter(|_| !count.is_multiple_of(64)) {
         *last &= (1 << (count % 64)) - 1;
     }
     words

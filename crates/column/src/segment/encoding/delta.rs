@@ -87,6 +87,16 @@ impl Delta<'_> {
         })
     }
 
+    /// Two numbers that follow each other, for little more than one.
+    pub(crate) fn pair(&self, at: usize) -> (i64, i64) {
+        let number = self.get(at);
+        let next = match (at + 1).is_multiple_of(RESTART_ROWS) {
+            true => self.restarts.get((at + 1) / RESTART_ROWS),
+            false => number.wrapping_add(self.deltas.get(at + 1)),
+        };
+        (number, next)
+    }
+
     /// The numbers from `first` on.
     pub(crate) fn fill(&self, first: usize, out: &mut [i64]) {
         self.deltas.fill(first, out);

@@ -52,8 +52,15 @@ impl Dictionary<'_> {
     /// The numbers from `first` on.
     pub(crate) fn fill(&self, first: usize, out: &mut [i64]) {
         self.codes.fill(first, out);
+        if out.len() < self.entries.count() {
+            out.iter_mut()
+                .for_each(|out| *out = self.entries.get(*out as usize));
+            return;
+        }
+        let mut entries = vec![0; self.entries.count()];
+        self.entries.fill(0, &mut entries);
         for out in out {
-            *out = self.entries.get(*out as usize);
+            *out = entries.get(*out as usize).copied().unwrap_or(0);
         }
     }
 

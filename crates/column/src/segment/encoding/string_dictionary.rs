@@ -10,6 +10,8 @@
 use std::collections::HashMap;
 
 use super::Encoded;
+use weft_ops::packed::packed_len;
+
 use super::array::{Array, ArrayBytes};
 use super::dictionary::{check_codes, code_width};
 use super::strings::DAMAGED;
@@ -24,15 +26,16 @@ pub(crate) struct StringDictionary<'a> {
     pub heap: Array<'a>,
 }
 
-/// The strings with a dictionary; none if it would have more bytes than `heap_max`.
-pub(crate) fn encode(strings: &[Option<&[u8]>], fixed: bool, heap_max: usize) -> Option<Encoded> {
+/// The strings with a dictionary; none if it would have more than `bytes_max` bytes.
+pub(crate) fn encode(strings: &[Option<&[u8]>], fixed: bool, bytes_max: usize) -> Option<Encoded> {
     let (mut places, mut heap_bytes) = (HashMap::new(), 0);
     for string in strings.iter().flatten() {
         if places.insert(*string, 0_u32).is_none() {
             heap_bytes += string.len();
-            if heap_bytes > heap_max {
-                return None;
-            }
+        }
+        // Codes are no shorter in the end.
+        if heap_bytes + packed_len(strings.len(), code_width(places.len())) > bytes_max {
+            return None;
         }
     }
     let mut entries: Vec<&[u8]> = places.keys().copied().collect();
@@ -90,8 +93,10 @@ impl<'a> StringDictionary<'a> {
         end: usize,
         mut each: impl FnMut(usize, &[u8]),
     ) -> Result<(), &'static str> {
-        for at in first..end {
-            each(at, self.get(at)?);
+        let mut codes = vec![0; end - first];
+        self.codes.fill(first, &mut codes);
+        for (at, code) in (first..).zip(codes) {
+            each(at, self.entry(code as usize)?);
         }
         Ok(())
     }

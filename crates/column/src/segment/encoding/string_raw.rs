@@ -50,11 +50,37 @@ pub(crate) fn encode(strings: &[Option<&[u8]>]) -> Encoded {
 impl<'a> RawStrings<'a> {
     /// One string. Of any length: up to 64 deltas are added.
     pub(crate) fn get(&self, at: usize) -> Result<&'a [u8], &'static str> {
-        let (start, end) = match &self.offsets {
-            Some(offsets) => (offsets.get(at) as usize, offsets.get(at + 1) as usize),
-            None => (at * 16, at * 16 + 16),
-        };
-        self.heap.bytes().get(start..end).ok_or(DAMAGED)
+        match &self.offsets {
+            Some(offsets) => self.slice(offsets.pair(at)),
+            None => self.slice((at as i64 * 16, at as i64 * 16 + 16)),
+        }
+    }
+
+    fn slice(&self, (start, end): (i64, i64)) -> Result<&'a [u8], &'static str> {
+        self.heap.bytes().get(start as usize..end as usize).ok_or(DAMAGED)
+    }
+
+    /// Where each string of the rows `first..end` begins in the heap, and the end of the last.
+    fn offsets(&self, first: usize, end: usize) -> Vec<i64> {
+        match &self.offsets {
+            Some(stored) => {
+                let mut offsets = vec![0; end - first + 1];
+                stored.fill(first, &mut offsets);
+                offsets
+            }
+            None => (first..=end).map(|at| at as i64 * 16).collect(),
+        }
+    }
+
+    /// The strings of the rows `first..end`, and where each begins among them.
+    pub(crate) fn copy(&self, first: usize, end: usize) -> Result<(Vec<i32>, Vec<u8>), &'static str> {
+        let offsets = self.offsets(first, end);
+        let start = offsets.first().copied().unwrap_or(0);
+        let bytes = self
+            .slice((start, offsets.last().copied().unwrap_or(0)))?
+            .to_vec();
+        let offsets = offsets.iter().map(|offset| (offset - start) as i32);
+        Ok((offsets.collect(), bytes))
     }
 
     /// Each string of the rows `first..end`, in order.
@@ -64,16 +90,8 @@ impl<'a> RawStrings<'a> {
         end: usize,
         mut each: impl FnMut(usize, &[u8]),
     ) -> Result<(), &'static str> {
-        let mut offsets = vec![0; end - first + 1];
-        match &self.offsets {
-            Some(stored) => stored.fill(first, &mut offsets),
-            None => (first as i64..)
-                .zip(&mut offsets)
-                .for_each(|(at, offset)| *offset = at * 16),
-        }
-        for (at, [start, end]) in (first..).zip(offsets.array_windows()) {
-            let string = self.heap.bytes().get(*start as usize..*end as usize);
-            each(at, string.ok_or(DAMAGED)?);
+        for (at, [start, end]) in (first..).zip(self.offsets(first, end).array_windows()) {
+            each(at, self.slice((*start, *end))?);
         }
         Ok(())
     }
@@ -83,8 +101,7 @@ impl<'a> RawStrings<'a> {
         let Some(stored) = &self.offsets else {
             return Ok(());
         };
-        let mut offsets = vec![0; stored.count()];
-        stored.fill(0, &mut offsets);
+        let offsets = self.offsets(0, stored.count().saturating_sub(1));
         let ends = (offsets.first(), offsets.last());
         let fills = ends == (Some(&0), Some(&(self.heap.count() as i64)));
         match fills && offsets.is_sorted() {
