@@ -202,9 +202,7 @@ fn vector(segments: usize, rounds: usize) {
             list
         };
         for _ in 0..rounds {
-            times
-                .build
-                .push(timed(|| values.iter().copied().collect::<Vec<i64>>()).1);
+            times.build.push(timed(|| values.to_vec()).1);
             times.decode.push(timed(|| values.clone()).1);
             let looked_up = timed(|| {
                 let positions = (0..LOOKUPS as u64).map(|nth| mix(nth) as usize % ROWS);
