@@ -213,6 +213,7 @@ fn parts_that_do_not_fit_each_other_are_refused() {
         reason(blocks().add(56 + 2 * 24 + 16, 200)),
         "blocks do not ascend"
     );
+    assert_eq!(reason(blocks().swap(2, 1, 2)), "blocks do not ascend");
     let mut ends = blocks();
     ends.part(3).reverse();
     assert_eq!(reason(ends), "blocks do not ascend");

@@ -34,7 +34,8 @@ struct Pending {
 }
 
 impl SegmentBuilder {
-    /// A segment without rows, with columns of these kinds. The version is kept with it; it means nothing here.
+    /// A segment without rows, with columns of these kinds. The version is kept with it and means nothing
+    /// here.
     ///
     /// # Errors
     /// [`SegmentError::TooManyColumns`].

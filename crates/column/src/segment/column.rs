@@ -243,7 +243,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// What a predicate is on the codes. Rows that are NULL have a code too: their bits have to be taken away.
+    /// What a predicate is on the codes. Rows that are NULL have a code too: their bits are to be taken away.
     ///
     /// # Errors
     /// [`SegmentError::WrongKind`] if the predicate was prepared for another kind.

@@ -7,8 +7,8 @@
 //!
 //! [`SegmentBuilder`] takes values and gives bytes; [`Segment`] reads bytes, wherever they lie: it is asked
 //! for a [`Column`], and that for a value by position, for the values of a range of positions in buffers as
-//! Arrow has them, or for the rows that satisfy a [`ValuePredicate`]. Module [`encoding`] has one file for each
-//! encoding; [`format`] has the bytes before the columns, as `docs/formats/segment.md` has them in prose.
+//! Arrow has them, or for the rows that satisfy a [`ValuePredicate`]. Folder `encoding` has one file for each
+//! encoding; `format.rs` the bytes before the columns, as `docs/formats/segment.md` has them in prose.
 //!
 //! # Invariants
 //!

@@ -15,8 +15,8 @@ use super::error::SegmentError;
 use super::format::{EXTREME_BYTES, Entry};
 use super::value::{Kind, Value};
 
-/// Codes from this one on are in no set: it would have more than 128 KiB.
-const SET_CODES_MAX: usize = 1 << 20;
+/// Codes from this one on are in no set: it would have more than 512 KiB.
+const SET_CODES_MAX: usize = 1 << 22;
 
 /// What is asked of a value. Floats are compared as PostgreSQL does: NaN equals NaN and is above all else.
 #[derive(Debug, Clone, PartialEq)]
