@@ -297,7 +297,10 @@ mod tests {
             let encoded = column.encode();
             let encoding = encoded.encoding;
             seen.push((encoding, column.kind.is_number()));
-            assert!(builder.seal(1000, &[encoded.clone()]).is_ok(), "{encoding:?}");
+            assert!(
+                builder.seal(1000, std::slice::from_ref(&encoded)).is_ok(),
+                "{encoding:?}"
+            );
             let refused = |part: usize, change: &dyn Fn(&mut ArrayBytes), what: &str| {
                 let mut wrong = encoded.clone();
                 change(&mut wrong.parts[part]);
@@ -341,7 +344,7 @@ mod tests {
             (at % 3 > 0).then_some(Value::I16(at as i16))
         });
         let mut encoded = builder.columns[0].encode();
-        assert!(builder.seal(200, &[encoded.clone()]).is_ok());
+        assert!(builder.seal(200, std::slice::from_ref(&encoded)).is_ok());
         // Rows 72 and 73: the number of NULLs stays right.
         encoded.parts[0].bytes[9] ^= 0b11;
         assert_eq!(builder.seal(200, &[encoded]), Err(SegmentError::Miscoded(0)));
