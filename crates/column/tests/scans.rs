@@ -50,6 +50,14 @@ proptest! {
                 }
                 given.matching(form, Predicate::Set(&set), &mut out);
                 prop_assert_eq!(&out, &chosen, "{:?} {}", form, width);
+                for group in [0, 1, codes.len() / 64, codes.len()] {
+                    let mut unpacked = [[7; 64]; 3];
+                    given.unpack(form, group, &mut unpacked);
+                    for (at, code) in unpacked.as_flattened().iter().enumerate() {
+                        let expected = codes.get(64 * group + at);
+                        prop_assert!(expected.is_none_or(|expected| expected == code), "{form:?} {width} {at}");
+                    }
+                }
             }
         }
     }

@@ -111,6 +111,25 @@ pub(super) fn in_set(codes: Codes<'_>, set: &[u64], out: &mut [u64]) {
     });
 }
 
+/// As [`Codes::unpack`].
+#[target_feature(enable = "avx2")]
+pub(super) fn unpack(codes: Codes<'_>, out: &mut [[u32; 64]]) {
+    if codes.width > IN_FOUR_BYTES {
+        return super::portable::unpack(codes, out);
+    }
+    let width = codes.width as usize;
+    let spread = Spread::new(width, 4, 0);
+    let mask = _mm256_set1_epi32(code_max(codes.width) as i32);
+    codes.fill_each(out, |window, out| {
+        for (nth, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            let loaded = spread.load(window, nth * width);
+            let code = _mm256_and_si256(_mm256_srlv_epi32(loaded, spread.bits), mask);
+            // SAFETY: 32 bytes may be written.
+            unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), code) }
+        }
+    });
+}
+
 /// Codes of up to 25 bits; `misses` sets the highest bit of lanes that are not found.
 #[inline]
 #[target_feature(enable = "avx2")]

@@ -14,6 +14,8 @@ mod avx2;
 mod avx512;
 mod portable;
 
+use std::sync::OnceLock;
+
 use weft_ops::packed::{WIDTH_MAX, code_max, packed_len};
 
 /// Bytes of a window: 64 codes of the widest kind, and a vector.
@@ -67,9 +69,9 @@ impl Form {
         {
             if is_x86_feature_detected!("avx2") {
                 forms.push(Form(Instructions::Avx2));
-            }
-            if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vbmi") {
-                forms.push(Form(Instructions::Avx512));
+                if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vbmi") {
+                    forms.push(Form(Instructions::Avx512));
+                }
             }
         }
         forms
@@ -78,7 +80,8 @@ impl Form {
     /// The fastest form that this processor has.
     #[must_use]
     pub fn best() -> Form {
-        Form::here().pop().unwrap_or(Form::PORTABLE)
+        static BEST: OnceLock<Form> = OnceLock::new();
+        *BEST.get_or_init(|| Form::here().pop().unwrap_or(Form::PORTABLE))
     }
 
     /// Its name: `portable`, `avx2` or `avx512`.
@@ -116,6 +119,25 @@ impl<'a> Codes<'a> {
     #[must_use]
     pub fn get(&self, at: usize) -> u32 {
         weft_ops::packed::code_at(self.packed, self.width, at)
+    }
+
+    /// The codes from code `64 * group` on; anything behind the last.
+    pub fn unpack(&self, form: Form, group: usize, out: &mut [[u32; 64]]) {
+        let rest = self
+            .packed
+            .get(8 * self.width as usize * group..)
+            .unwrap_or_default();
+        let codes = Codes {
+            packed: rest,
+            ..*self
+        };
+        match form.0 {
+            _ if self.width == 0 => out.fill([0; 64]),
+            Instructions::Portable => portable::unpack(codes, out),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: there are such forms only where the processor has AVX2.
+            Instructions::Avx2 | Instructions::Avx512 => unsafe { avx2::unpack(codes, out) },
+        }
     }
 
     /// A bit for each code, the first in the lowest: whether the predicate holds. Bits behind the last code
@@ -173,13 +195,19 @@ impl<'a> Codes<'a> {
     /// Fills every word from its window.
     #[inline(always)]
     fn each_window(self, out: &mut [u64], mut word: impl FnMut(&[u8; WINDOW]) -> u64) {
+        self.fill_each(out, |window, out| *out = word(window));
+    }
+
+    /// Fills whatever comes of each window.
+    #[inline(always)]
+    fn fill_each<T>(self, out: &mut [T], mut fill: impl FnMut(&[u8; WINDOW], &mut T)) {
         let stride = 8 * self.width as usize;
         let mut rest = self.packed;
         for out in out {
-            *out = match rest.first_chunk() {
-                Some(window) => word(window),
-                None => word(&padded(rest)),
-            };
+            match rest.first_chunk() {
+                Some(window) => fill(window, out),
+                None => fill(&padded(rest), out),
+            }
             rest = rest.get(stride..).unwrap_or_default();
         }
     }

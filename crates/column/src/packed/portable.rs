@@ -16,6 +16,16 @@ pub(super) fn in_set(codes: Codes<'_>, set: &[u64], out: &mut [u64]) {
     });
 }
 
+/// As [`Codes::unpack`].
+pub(super) fn unpack(codes: Codes<'_>, out: &mut [[u32; 64]]) {
+    let (width, mask) = (codes.width as usize, code_max(codes.width));
+    codes.fill_each(out, |window, out| {
+        for (at, out) in out.iter_mut().enumerate() {
+            *out = (eight_bytes(window, at * width / 8) >> (at * width % 8)) as u32 & mask;
+        }
+    });
+}
+
 #[inline(always)]
 fn each_code(codes: Codes<'_>, out: &mut [u64], has: impl Fn(u32) -> bool) {
     let (width, mask) = (codes.width as usize, code_max(codes.width));
