@@ -137,7 +137,14 @@ pub(crate) fn checkpoint(shared: &Shared, pace: Pace) -> Result<BatchId, EngineE
 }
 
 fn checkpoint_or_panic(shared: &Shared, pace: Pace) -> Result<BatchId, EngineError> {
+    let waiters = &shared.checkpoint_waiters;
+    if pace == Pace::Full {
+        waiters.fetch_add(1, Relaxed);
+    }
     let mut checkpoints = shared.checkpoints.lock();
+    if pace == Pace::Full {
+        waiters.fetch_sub(1, Relaxed);
+    }
     if let Some(error) = shared.failure() {
         return Err(EngineError::Stopped(error));
     }
@@ -156,6 +163,11 @@ fn checkpoint_or_panic(shared: &Shared, pace: Pace) -> Result<BatchId, EngineErr
     let mut pacer = Pacer::new();
     let mut go_on = |_rows| {
         let logged_since = shared.logged_bytes().saturating_sub(logged);
+        let pace = if waiters.load(Relaxed) > 0 {
+            Pace::Full
+        } else {
+            pace
+        };
         pacer.pause(pace.share(logged_since, shared.config.checkpoint_every_bytes));
         match *shared.stopping.lock() {
             true => ControlFlow::Break(()),

@@ -67,6 +67,8 @@ pub(crate) struct Shared {
     pub checkpointed_at_bytes: AtomicU64,
     /// One checkpoint at a time.
     pub checkpoints: Mutex<Checkpoints>,
+    /// Callers that wait for a checkpoint: one in progress is then written at full speed.
+    pub checkpoint_waiters: AtomicU64,
     /// How checkpoint files bypassed the page cache; can be read while a checkpoint is written.
     checkpoint_io: Arc<IoCounts>,
 }
@@ -305,6 +307,7 @@ impl Engine {
             checkpointed_at_bytes: AtomicU64::new(0),
             checkpoint_io: recovered.checkpoints.io_counts(),
             checkpoints: Mutex::new(recovered.checkpoints),
+            checkpoint_waiters: AtomicU64::new(0),
             store: recovered.store,
             log: recovered.log,
             clock,
