@@ -14,6 +14,7 @@
 //!   whatever was not synced.
 //! - [`fuzzing`]: what a fuzz target is, and its short form in the tests.
 //! - [`memory`]: memory in huge pages, and hints to the memory system.
+//! - [`niceness`]: a thread that gives way to the others.
 //! - [`pace`]: keeping background work to a share of the time.
 //! - [`progress`]: how far something long has come.
 
@@ -26,6 +27,7 @@ pub mod fuzzing;
 pub mod ids;
 pub mod json;
 pub mod memory;
+pub mod niceness;
 pub mod pace;
 pub mod progress;
 pub mod random;
@@ -39,6 +41,7 @@ pub use disk::{
 };
 pub use ids::{BatchId, CatalogVersion, IndexId, Lsn, RowId, SessionId, TableId, TxnId};
 pub use json::json_text;
+pub use niceness::ThreadNumber;
 pub use pace::Pacer;
 pub use progress::{Progress, Reached};
 pub use random::{Entropy, Prng, SeededEntropy, SystemEntropy};

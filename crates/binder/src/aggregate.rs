@@ -40,6 +40,13 @@ pub(crate) struct Grouping {
     calls: Vec<(ColumnId, Vec<Expr>, Span)>,
 }
 
+impl Grouping {
+    /// The number of expressions.
+    pub fn width(&self) -> usize {
+        self.groups.len()
+    }
+}
+
 /// An aggregate whose arguments are being bound.
 #[derive(Debug)]
 pub(crate) struct Arguments {

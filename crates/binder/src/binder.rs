@@ -1,7 +1,6 @@
 //! The state of binding a statement, and the functions that bind one.
 
 use sqlparser::ast::{self, Statement};
-use sqlparser::tokenizer::Span;
 use weft_base::TableId;
 use weft_expression::{ColumnId, Entry};
 use weft_store::Catalog;
@@ -10,7 +9,7 @@ use weft_types::{SqlError, SqlState, SqlType};
 
 use crate::expression::Names;
 use crate::locking::Locks;
-use crate::names;
+use crate::names::{self, Place};
 use crate::parameters::Parameters;
 use crate::relation::{Output, Query, Relation, Shared};
 use crate::scope::{ColumnInfo, Level};
@@ -115,12 +114,12 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// Adds the position of a span to the error, unless it has one.
-    pub(crate) fn at(&self, error: SqlError, span: Span) -> SqlError {
+    /// Adds the position of a place to the error, unless it has one.
+    pub(crate) fn at<'p>(&self, error: SqlError, place: impl Into<Place<'p>>) -> SqlError {
         if error.fields().position.is_some() {
             return error;
         }
-        match names::position(self.env.text, span) {
+        match names::position(self.env.text, place.into().span()) {
             Some(position) => error.position(position),
             None => error,
         }

@@ -5,11 +5,11 @@
 //! ([`ExpressionBinder::aggregates`]), which the caller interprets.
 
 use sqlparser::ast::{Expr as AstExpr, Ident};
-use sqlparser::tokenizer::Span;
 use weft_expression::Expr;
 use weft_types::{CastContext, SqlError, SqlType};
 
 use crate::binder::{Binder, Environment};
+use crate::names::Place;
 use crate::parameters::{Operand, ParameterTypes};
 use crate::relation::AggregateCall;
 
@@ -91,7 +91,7 @@ impl<'a> ExpressionBinder<'a> {
     /// # Errors
     /// 42804 if it is not boolean.
     pub fn condition(&mut self, operand: Operand, place: &str) -> Result<Expr, SqlError> {
-        self.binder.as_boolean(operand, place, Span::empty)
+        self.binder.as_boolean(operand, place, Place::Unknown)
     }
 
     /// `left = right`
@@ -99,7 +99,7 @@ impl<'a> ExpressionBinder<'a> {
     /// # Errors
     /// 42883 if they are not comparable.
     pub fn equal(&mut self, left: Operand, right: Operand) -> Result<Expr, SqlError> {
-        let equal = self.binder.infix("=", left, right, Span::empty())?;
+        let equal = self.binder.infix("=", left, right, Place::Unknown)?;
         Ok(equal.expr)
     }
 

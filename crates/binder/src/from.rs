@@ -12,7 +12,7 @@ use weft_store::TableDef;
 use weft_types::{CastContext, SqlError, SqlState, SqlType};
 
 use crate::binder::Binder;
-use crate::names::{fold, parts, syntax_error, undefined_table};
+use crate::names::{Place, fold, parts, syntax_error, undefined_table};
 use crate::parameters::Operand;
 use crate::relation::{Apply, JoinKind, Relation, Scan};
 use crate::scope::{Clause, FromItem, Pending, ScopeColumn};
@@ -40,6 +40,7 @@ impl Binder<'_> {
             relation = Some(match relation {
                 None => right,
                 Some(left) => {
+                    self.stack()?;
                     let lateral = self.uses_within(uses, start..mid)?;
                     join(JoinKind::Inner, left, right, Condition::default(), lateral)?
                 }
@@ -61,6 +62,7 @@ impl Binder<'_> {
         let (uses, mid) = (self.level()?.lateral_uses.len(), self.level()?.items.len());
         let right = self.bind_from(from)?;
         let lateral = self.uses_within(uses, 0..mid)?;
+        self.stack()?;
         join(JoinKind::Inner, target, right, Condition::default(), lateral)
     }
 
@@ -100,6 +102,7 @@ impl Binder<'_> {
         let end = self.level()?.items.len();
         self.note_nullable(kind, start..mid, mid..end)?;
         let lateral = self.uses_within(uses, start..mid)?;
+        self.stack()?;
         let condition = match constraint {
             JoinConstraint::None => Condition::default(),
             JoinConstraint::On(expr) => self.bind_on(expr, start, mid, kind)?,
@@ -292,7 +295,7 @@ impl Binder<'_> {
             operator,
             Operand::typed(left.clone()),
             Operand::typed(right.clone()),
-            Span::empty(),
+            Place::Unknown,
         )
     }
 
@@ -390,6 +393,7 @@ impl Binder<'_> {
         self.refuse_locked_subquery(&fold(&alias.name))?;
         let saved = std::mem::replace(&mut self.level()?.lateral, lateral);
         let rows = self.bind_rows(query, true)?;
+        self.rest_on(rows.height)?;
         self.level()?.lateral = saved;
         let (relation, columns) = self.rows_as_columns(rows)?;
         self.add_item(FromItem::plain(None, columns), Some(alias))?;

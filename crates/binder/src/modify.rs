@@ -13,7 +13,7 @@ use weft_store::{ColumnDef, Relation as Stored, TableDef};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use crate::binder::{Binder, Environment};
-use crate::names::{fold, parts, syntax_error, undefined_table};
+use crate::names::{Place, fold, parts, syntax_error, undefined_table};
 use crate::parameters::Operand;
 use crate::relation::{Modify, ModifyKind, Output, Query, Relation};
 use crate::scope::{Clause, FromItem, Pending, ScopeColumn};
@@ -200,6 +200,7 @@ impl Binder<'_> {
             let mut pending_of_row: Vec<Pending> = Vec::new();
             // The whole row is bound before any of its values is converted to its column's type.
             let mut operands = Vec::with_capacity(width);
+            self.level()?.height.next_row();
             for expr in &row.content {
                 if is_default(expr) {
                     operands.push(None);
@@ -333,7 +334,7 @@ impl Binder<'_> {
                 .sequence_by_id(identity.sequence)
                 .ok_or_else(|| SqlError::internal("an identity column without its sequence"))?;
             let name = Operand::quoted(quoted_name(&sequence.name));
-            self.call("nextval", vec![name], Span::empty())?
+            self.call("nextval", vec![name], Place::Unknown)?
         } else if let Some(default) = &column.default {
             let parsed = weft_syntax::parse_expression(&default.sql)?;
             self.default_operand(&parsed)?

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use sqlparser::ast::{
-    AccessExpr, Expr, Function, FunctionArguments, Ident, ObjectName, Query, SelectItem, SetExpr,
+    AccessExpr, Expr, Function, FunctionArguments, Ident, ObjectName, Query, SelectItem, SetExpr, Spanned,
     TrimWhereField,
 };
 use sqlparser::tokenizer::Span;
@@ -54,6 +54,37 @@ pub(crate) fn parts(name: &ObjectName) -> (Vec<String>, Span) {
 /// The last part of a name, folded.
 pub(crate) fn last_part(name: &ObjectName) -> Option<String> {
     name.0.last().and_then(|part| part.as_ident()).map(fold)
+}
+
+/// Where in the text something stands, for the position of an error. The span of an expression is found by
+/// visiting all of it, and every level of a deep one has a place: it is found only when there is an error.
+#[derive(Clone, Copy)]
+pub(crate) enum Place<'a> {
+    Unknown,
+    Span(Span),
+    Expr(&'a Expr),
+}
+
+impl Place<'_> {
+    pub(crate) fn span(self) -> Span {
+        match self {
+            Place::Unknown => Span::empty(),
+            Place::Span(span) => span,
+            Place::Expr(expr) => expr.span(),
+        }
+    }
+}
+
+impl From<Span> for Place<'_> {
+    fn from(span: Span) -> Self {
+        Place::Span(span)
+    }
+}
+
+impl<'a> From<&'a Expr> for Place<'a> {
+    fn from(expr: &'a Expr) -> Self {
+        Place::Expr(expr)
+    }
 }
 
 /// The 1-based character position at which a span begins in a text.

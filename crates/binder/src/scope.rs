@@ -13,6 +13,7 @@ use sqlparser::tokenizer::Span;
 use weft_base::TableId;
 use weft_expression::{ColumnId, Expr};
 use weft_store::TableDef;
+use weft_syntax::position::too_deep;
 use weft_types::{SqlError, SqlState};
 
 use crate::aggregate::Grouping;
@@ -146,6 +147,35 @@ pub(crate) struct Level {
     /// Columns named outside aggregates, by this level and by subqueries.
     pub references: Vec<Reference>,
     pub outer_references: Vec<Reference>,
+    pub height: Height,
+}
+
+/// How high the relations of a level stand on each other, at most: a bound relation is visited and dropped by
+/// recursion.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Height {
+    /// Relations of this level: its joins and its subqueries. Everything else that a SELECT may have counts
+    /// as one.
+    own: usize,
+    /// The highest query within it.
+    below: usize,
+    /// `own` of the highest row of VALUES so far: rows stand side by side.
+    rows: usize,
+}
+
+impl Height {
+    /// Heights from here on are refused.
+    pub const MAX: usize = 2_000;
+
+    pub fn total(self) -> usize {
+        self.own.max(self.rows) + self.below + 1
+    }
+
+    /// A row of VALUES ends, and another begins.
+    pub fn next_row(&mut self) {
+        self.rows = self.rows.max(self.own);
+        self.own = 0;
+    }
 }
 
 impl Level {
@@ -168,6 +198,7 @@ impl Level {
             sets: Vec::new(),
             references: Vec::new(),
             outer_references: Vec::new(),
+            height: Height::default(),
         }
     }
 
@@ -219,6 +250,26 @@ impl Binder<'_> {
     pub(crate) fn pop_level(&mut self) -> Result<Level, SqlError> {
         let level = self.levels.pop();
         level.ok_or_else(|| SqlError::internal("a query level that was not begun"))
+    }
+
+    /// One relation more in this level, over all that there are.
+    pub(crate) fn stack(&mut self) -> Result<(), SqlError> {
+        self.level()?.height.own += 1;
+        self.refuse_high()
+    }
+
+    /// A query of this height becomes part of this level.
+    pub(crate) fn rest_on(&mut self, height: usize) -> Result<(), SqlError> {
+        let own = &mut self.level()?.height;
+        own.below = own.below.max(height);
+        self.refuse_high()
+    }
+
+    fn refuse_high(&mut self) -> Result<(), SqlError> {
+        match self.level()?.height.total() < Height::MAX {
+            true => Ok(()),
+            false => Err(too_deep()),
+        }
     }
 
     /// Resolves a column name, with its origin; `None` if there is no such column, 42702 if it is ambiguous,

@@ -12,7 +12,7 @@ use weft_expression::{ColumnId, Expr, Op};
 use weft_types::{CastContext, SqlError, SqlState, SqlType, Value};
 
 use crate::binder::Binder;
-use crate::names::{self, fold, output_name, syntax_error};
+use crate::names::{self, Place, fold, output_name, syntax_error};
 use crate::order::{Limits, SortItem, Tail};
 use crate::parameters::Operand;
 use crate::relation::{Apply, Relation, SortKey};
@@ -23,6 +23,8 @@ use crate::scope::{Clause, Pending, ScopeColumn};
 pub(crate) struct Rows {
     pub relation: Relation,
     pub columns: Vec<RowColumn>,
+    /// How many queries and joins stand on each other in the relation, at most.
+    pub height: usize,
 }
 
 /// One column of a bound query.
@@ -63,6 +65,19 @@ pub(crate) fn apply_all(relation: Relation, pending: Vec<Pending>) -> Relation {
             subquery: Box::new(subquery),
             kind,
         })
+}
+
+/// The most columns of a result, sort and group keys included, and the most aggregates of a query. PostgreSQL
+/// has the first bound only.
+const ENTRIES_MAX: usize = 1664;
+
+/// 54011 for a list of more entries than a query may have.
+pub(crate) fn refuse_wide(entries: usize) -> Result<(), SqlError> {
+    if entries <= ENTRIES_MAX {
+        return Ok(());
+    }
+    let message = format!("target lists can have at most {ENTRIES_MAX} entries");
+    Err(SqlError::new(SqlState::TOO_MANY_COLUMNS, message))
 }
 
 /// The conjunction of conditions; `None` if there are none.
@@ -161,10 +176,11 @@ impl Binder<'_> {
         let mut items = Vec::new();
         self.push_columns(&mut items, columns, depth, Span::empty());
         let (relation, columns) = self.project(from, items);
-        self.pop_level()?;
+        let level = self.pop_level()?;
         Ok(Rows {
             relation,
             columns: columns.into_iter().map(|(column, _)| column).collect(),
+            height: level.height.total(),
         })
     }
 
@@ -183,6 +199,7 @@ impl Binder<'_> {
         for window in &select.named_window {
             self.bind_named_window(window)?;
         }
+        refuse_wide(select.projection.len())?;
         let mut items = self.bind_items(&select.projection, Clause::Select)?;
         items.extend(locked);
         let condition = match &select.selection {
@@ -201,6 +218,9 @@ impl Binder<'_> {
         let has_group_by = self.bind_group_by(&select.group_by, &mut items)?;
         let distinct = self.bind_distinct(select.distinct.as_ref(), &sort, &mut items)?;
         let limits = self.bind_limits(tail)?;
+        let level = self.level()?;
+        let longest = level.grouping.width().max(level.aggregates.len());
+        refuse_wide(longest.max(items.len()))?;
         if resolve {
             for item in &mut items {
                 self.settle_item(item)?;
@@ -268,6 +288,7 @@ impl Binder<'_> {
         Ok(Rows {
             relation,
             columns: visible.map(|(column, _)| column).collect(),
+            height: self.level()?.height.total(),
         })
     }
 
@@ -532,14 +553,14 @@ impl Binder<'_> {
     /// Binds a condition.
     pub(crate) fn boolean(&mut self, expr: &AstExpr, what: &str) -> Result<Expr, SqlError> {
         let operand = self.expr(expr)?;
-        self.as_boolean(operand, what, || expr.span())
+        self.as_boolean(operand, what, expr)
     }
 
-    pub(crate) fn as_boolean(
+    pub(crate) fn as_boolean<'p>(
         &mut self,
         operand: Operand,
         what: &str,
-        span: impl Fn() -> Span,
+        place: impl Into<Place<'p>>,
     ) -> Result<Expr, SqlError> {
         match operand.ty {
             Some(SqlType::Bool) => Ok(operand.expr),
@@ -547,7 +568,7 @@ impl Binder<'_> {
                 let bound = self
                     .parameters
                     .coerce(operand, SqlType::Bool, CastContext::Implicit);
-                bound.map_err(|error| self.at(error, span()))
+                bound.map_err(|error| self.at(error, place))
             }
             Some(_) => {
                 let error = SqlError::new(
@@ -557,7 +578,7 @@ impl Binder<'_> {
                         operand.type_name()
                     ),
                 );
-                Err(self.at(error, span()))
+                Err(self.at(error, place))
             }
         }
     }

@@ -3,14 +3,15 @@
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart, SetExpr, SetOperator, SetQuantifier, Values};
 use weft_expression::resolve::common_type;
 use weft_expression::{ColumnId, Expr};
+use weft_syntax::position::too_deep;
 use weft_types::{CastContext, SqlError, SqlType};
 
 use crate::binder::Binder;
 use crate::names::syntax_error;
 use crate::parameters::Operand;
 use crate::relation::{Relation, SetOp};
-use crate::scope::Clause;
-use crate::select::{RowColumn, Rows, apply_all};
+use crate::scope::{Clause, Height};
+use crate::select::{RowColumn, Rows, apply_all, refuse_wide};
 
 /// One operation of a chain, whose right side is not bound yet.
 struct Step<'q> {
@@ -84,6 +85,7 @@ impl Binder<'_> {
             types.push(common_type(what, &[known(one), known(other)])?);
         }
         let names: Vec<String> = left.columns.iter().map(|column| column.name.clone()).collect();
+        let right_height = right.height;
         let (right, right_ids) = self.converted_rows(right, &types)?;
         let unchanged = left.columns.iter().zip(&types);
         let unchanged = unchanged
@@ -102,7 +104,13 @@ impl Binder<'_> {
             && columns.len() == right_ids.len()
             && !inputs.is_empty()
         {
-            return Ok(extend(left, right, right_ids));
+            let height = left.height.max(right_height + 1);
+            let rows = extend(left, right, right_ids);
+            return Ok(Rows { height, ..rows });
+        }
+        let height = left.height.max(right_height) + 1;
+        if height >= Height::MAX {
+            return Err(too_deep());
         }
         let (left, left_ids) = self.converted_rows(left, &types)?;
         let (mut columns, mut visible) = (Vec::new(), Vec::new());
@@ -125,6 +133,7 @@ impl Binder<'_> {
                 columns,
             },
             columns: visible,
+            height,
         })
     }
 
@@ -166,6 +175,7 @@ impl Binder<'_> {
         if rows.columns.iter().all(|column| column.unknown.is_none()) {
             return Ok(rows);
         }
+        let height = rows.height;
         let types: Vec<SqlType> = rows.columns.iter().map(|column| column.ty).collect();
         let kept: Vec<_> = rows
             .columns
@@ -187,6 +197,7 @@ impl Binder<'_> {
         Ok(Rows {
             relation,
             columns: columns.collect(),
+            height,
         })
     }
 
@@ -194,6 +205,7 @@ impl Binder<'_> {
     fn bind_values(&mut self, values: &Values, resolve: bool) -> Result<Rows, SqlError> {
         self.push_level();
         let width = values.rows.first().map_or(0, |row| row.content.len());
+        refuse_wide(width)?;
         let mut by_column: Vec<Vec<Operand>> = (0..width).map(|_| Vec::new()).collect();
         let mut pendings = Vec::with_capacity(values.rows.len());
         for row in &values.rows {
@@ -201,6 +213,7 @@ impl Binder<'_> {
                 return Err(syntax_error("VALUES lists must all be the same length"));
             }
             let mut pending_of_row = Vec::new();
+            self.level()?.height.next_row();
             for (expr, column) in row.content.iter().zip(&mut by_column) {
                 let (operand, pending) = self.in_clause(Clause::Values, |binder| binder.expr(expr))?;
                 pending_of_row.extend(pending);
@@ -224,7 +237,7 @@ impl Binder<'_> {
                 row.push(value);
             }
         }
-        self.pop_level()?;
+        let height = self.pop_level()?.height.total();
         let mut visible = Vec::with_capacity(width);
         for (place, (ty, unknown)) in columns.into_iter().enumerate() {
             visible.push(RowColumn {
@@ -241,6 +254,7 @@ impl Binder<'_> {
         Ok(Rows {
             relation,
             columns: visible,
+            height,
         })
     }
 

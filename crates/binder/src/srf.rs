@@ -135,7 +135,7 @@ impl Binder<'_> {
         self.level()?.lateral = saved;
         let input = apply_all(Relation::One, pending);
         if !is_set_returning(&function) {
-            let value = self.call(&function, operands, span)?;
+            let value = self.call(&function, operands, span.into())?;
             return self.bind_value_item(input, value, function, ordinality, alias);
         }
         let (call, columns) = self.resolved_set(&function, operands, span)?;

@@ -15,6 +15,8 @@ use crate::select::Rows;
 
 impl Binder<'_> {
     fn pend(&mut self, rows: Rows, kind: Apply) -> Result<(), SqlError> {
+        self.rest_on(rows.height)?;
+        self.stack()?;
         self.level()?.pending.push(Pending {
             subquery: rows.relation,
             kind,
@@ -101,22 +103,21 @@ impl Binder<'_> {
             None => vec![self.expr(left)?],
         };
         let rows = self.bind_rows(query, true)?;
-        let span = left.span();
         if rows.columns.len() != left_items.len() {
             let many = if rows.columns.len() < left_items.len() {
                 "subquery has too few columns"
             } else {
                 "subquery has too many columns"
             };
-            return Err(self.at(syntax_error(many), span));
+            return Err(self.at(syntax_error(many), left));
         }
         let mut right = Vec::new();
         for column in &rows.columns {
             self.mark(column.id);
             right.push(Operand::typed(Expr::column(column.id, column.ty)));
         }
-        let test = self.compare_lists(op, left_items, right, span)?;
-        let test = self.as_boolean(test, "ANY/ALL", || span)?;
+        let test = self.compare_lists(op, left_items, right, left.into())?;
+        let test = self.as_boolean(test, "ANY/ALL", left)?;
         let output = self.fresh();
         self.pend(rows, Apply::Quantified { output, test, all })?;
         Ok(Expr::column(output, SqlType::Bool))

@@ -320,7 +320,7 @@ impl Binder<'_> {
                 Operand::typed(key.expr.clone()),
                 Operand::typed(Expr::constant(weft_types::Value::Bool(is_end), SqlType::Bool)),
             ],
-            span,
+            span.into(),
         )?;
         let symbol = if preceding != key.descending { "-" } else { "+" };
         // Beyond the range of a type there are no keys, but this must not be an error.
@@ -335,7 +335,7 @@ impl Binder<'_> {
         let [key, offset] = operands;
         let operator =
             resolve_operator(symbol, Some(key.ty), offset.ty).map_err(|error| self.at(error, span))?;
-        self.operation(operator, key, offset, span)
+        self.operation(operator, key, offset, span.into())
     }
 
     /// Binds a call with OVER.

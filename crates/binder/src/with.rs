@@ -34,6 +34,8 @@ pub(crate) struct SharedUse {
     pub keep: bool,
     /// Whether it names columns of an outer query, so that it must be inlined.
     pub correlated: bool,
+    /// How high its relation is.
+    pub height: usize,
 }
 
 impl Binder<'_> {
@@ -75,12 +77,12 @@ impl Binder<'_> {
             let rows = self.bind_rows(&cte.query, true)?;
             self.name_columns(cte, &rows.columns).map(|names| {
                 let columns = rows.columns.iter().map(|column| (column.id, column.ty)).collect();
-                (names, columns, SharedBody::Plain(rows.relation))
+                (names, columns, SharedBody::Plain(rows.relation), rows.height)
             })
         };
         self.binding_shared.pop();
         self.bound_shared.push(number);
-        let (names, columns, body) = bound?;
+        let (names, columns, body, height) = bound?;
         let correlated = self.lowest < self.levels.len();
         self.lowest = self.lowest.min(lowest);
         if let Some(shared) = self.shared.get_mut(number) {
@@ -93,6 +95,7 @@ impl Binder<'_> {
         if let Some(uses) = self.shared_uses.get_mut(number) {
             uses.keep = keep && !correlated;
             uses.correlated = correlated;
+            uses.height = height;
         }
         if correlated && recursive {
             return Err(SqlError::unsupported(
@@ -125,13 +128,13 @@ impl Binder<'_> {
         Ok(given.iter().map(|column| fold(&column.name)).chain(own).collect())
     }
 
-    #[allow(clippy::type_complexity)] // names, columns and body
+    #[allow(clippy::type_complexity)] // names, columns, body and its height
     fn bind_recursive(
         &mut self,
         cte: &Cte,
         name: &str,
         number: usize,
-    ) -> Result<(Vec<String>, Vec<(ColumnId, SqlType)>, SharedBody), SqlError> {
+    ) -> Result<(Vec<String>, Vec<(ColumnId, SqlType)>, SharedBody, usize), SqlError> {
         let query = &cte.query;
         let SetExpr::SetOperation {
             left,
@@ -203,6 +206,7 @@ impl Binder<'_> {
         });
         let term = self.bind_set_expr(right, false)?;
         self.withs.truncate(withs);
+        let height = start.height.max(term.height) + 1;
         let (term, sources) = self.recursive_term(name, &start, term)?;
         let pairs = start.columns.iter().map(|column| column.id).zip(sources);
         let body = SharedBody::Recursive {
@@ -211,7 +215,7 @@ impl Binder<'_> {
             term,
             all: *set_quantifier == SetQuantifier::All,
         };
-        Ok((names, columns, body))
+        Ok((names, columns, body, height))
     }
 
     /// Binds the term, whose columns must have the types of those of the first step.
@@ -279,6 +283,8 @@ impl Binder<'_> {
         if item.working {
             return Ok((Relation::Working { number, columns }, visible));
         }
+        let height = self.shared_uses.get(number).map_or(0, |uses| uses.height);
+        self.rest_on(height)?;
         if let Some(uses) = self.shared_uses.get_mut(number) {
             uses.count += 1;
             if uses.correlated && uses.count > 1 {

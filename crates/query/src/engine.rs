@@ -12,7 +12,7 @@
 //! stopped.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use datafusion::arrow::array::RecordBatch;
@@ -26,7 +26,8 @@ use datafusion::physical_plan::common::spawn_buffered;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
-use weft_base::blocking;
+use tokio::sync::Semaphore;
+use weft_base::{ThreadNumber, blocking};
 use weft_binder::relation::{Output, Query};
 use weft_types::{SqlError, SqlState, SqlType, Value, interrupt};
 
@@ -86,6 +87,8 @@ pub struct QueryEngine {
     environment: Arc<RuntimeEnv>,
     states: States,
     kept: Arc<KeptPlans>,
+    /// One permit for every thread that plans a large query.
+    planning: Arc<Semaphore>,
 }
 
 /// The planner states of an engine.
@@ -123,6 +126,10 @@ const DEEP_STACK_BYTES: usize = 512 << 20;
 
 /// Stack of the threads that run operators.
 const WORKER_STACK_BYTES: usize = 64 << 20;
+
+/// Large queries that are planned at one time; further ones wait. Those that nobody waits for any more count,
+/// because DataFusion cannot be stopped.
+const PLANNING_MAX: usize = 32;
 
 /// Relations of more levels than this are refused.
 const DEPTH_MAX: usize = 2000;
@@ -197,6 +204,7 @@ impl QueryEngine {
             environment,
             states,
             kept: Arc::default(),
+            planning: Arc::new(Semaphore::new(PLANNING_MAX)),
         })
     }
 
@@ -397,18 +405,29 @@ impl QueryEngine {
         self.plan_on_thread(planning, stop)
     }
 
-    /// Plans on a separate thread; returns early when the statement is stopped.
+    /// Plans on a separate thread; returns early when the statement is stopped. The thread then goes on to
+    /// its end behind all other work.
     fn plan_on_thread(&self, planning: Planning, stop: &Arc<StopSignal>) -> Result<PlannedQuery, SqlError> {
+        let permit = Arc::clone(&self.planning).acquire_owned();
+        let permit = stop.wait_for(&self.handle, async {
+            permit
+                .await
+                .map_err(|_| SqlError::internal("the engine has ended"))
+        })?;
         let (sender, receiver) = tokio::sync::oneshot::channel();
+        let number = Arc::new(OnceLock::new());
+        let own_number = Arc::clone(&number);
         let thread = std::thread::Builder::new()
             .name("weft-planning".to_owned())
             .stack_size(DEEP_STACK_BYTES);
         let spawned = thread.spawn(move || {
             // Sending fails if the receiver is gone: the plan is no longer needed.
+            let _permit = permit;
+            let _ = own_number.set(ThreadNumber::current());
             let under = Arc::clone(&planning.stop);
             let _ = sender.send(interrupt::with(under, || planning.plan()));
         });
-        spawned
+        let thread = spawned
             .map_err(|error| SqlError::new(SqlState::SYSTEM_ERROR, format!("no planning thread: {error}")))?;
         let wait = async move {
             let planned = receiver.await;
@@ -417,6 +436,9 @@ impl QueryEngine {
         let outcome = stop.wait_for(&self.handle, wait);
         if outcome.is_err() {
             stop.abandon();
+            if let Some(number) = number.get().filter(|_| !thread.is_finished()) {
+                number.give_way();
+            }
         }
         outcome
     }

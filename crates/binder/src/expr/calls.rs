@@ -1,6 +1,6 @@
 //! Function calls.
 
-use sqlparser::ast::{Expr as AstExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned};
+use sqlparser::ast::{Expr as AstExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
 use sqlparser::tokenizer::Span;
 use weft_expression::resolve::{Operator, compared_left, is_aggregate, is_set_returning, resolve_operator};
 use weft_expression::{Expr, Op};
@@ -8,7 +8,7 @@ use weft_types::{CastContext, SqlError, SqlState, SqlType, Value};
 
 use super::plain_arguments;
 use crate::binder::Binder;
-use crate::names::parts;
+use crate::names::{Place, parts};
 use crate::parameters::Operand;
 use crate::window::is_window_function;
 
@@ -68,7 +68,7 @@ impl Binder<'_> {
         if is_set_returning(name) {
             return self.set_call(name, arguments, span);
         }
-        self.call(name, arguments, span)
+        self.call(name, arguments, span.into())
     }
 
     fn no_function_in(&mut self, schema: &str, name: &str, function: &Function, span: Span) -> SqlError {
@@ -249,24 +249,24 @@ impl Binder<'_> {
         for argument in arguments {
             operands.push(self.expr(argument)?);
         }
-        let span = arguments
+        let place = arguments
             .first()
-            .map_or_else(Span::empty, |argument| argument.span());
-        self.refuse_sets(sets, what, span)?;
+            .map_or(Place::Unknown, |first| Place::Expr(first));
+        self.refuse_sets(sets, what, place)?;
         let (values, ty) = self
             .parameters
             .common(what, operands)
-            .map_err(|error| self.at(error, span))?;
+            .map_err(|error| self.at(error, place))?;
         Ok(Operand::typed(Expr::new(op, ty, values)))
     }
 
     /// Rejects set-returning functions added since `since`, in constructs that may not evaluate
     /// them.
-    pub(super) fn refuse_sets(&mut self, since: usize, what: &str, span: Span) -> Result<(), SqlError> {
+    pub(super) fn refuse_sets(&mut self, since: usize, what: &str, place: Place<'_>) -> Result<(), SqlError> {
         if self.level()?.sets.len() > since {
             let error = SqlError::unsupported(format!("set-returning functions are not allowed in {what}"))
                 .hint("You might be able to move the set-returning function into a LATERAL FROM item.");
-            return Err(self.at(error, span));
+            return Err(self.at(error, place));
         }
         Ok(())
     }
@@ -289,7 +289,7 @@ impl Binder<'_> {
         let ty = ty.map_err(|error| self.at(error, span))?;
         let left = Operand::typed(self.parameters.coerce(left, ty, CastContext::Implicit)?);
         let kept = Operand::typed(Expr::leaf(Op::CaseOperand, ty));
-        let test = self.infix("=", kept.clone(), right, span)?;
+        let test = self.infix("=", kept.clone(), right, span.into())?;
         let parts = vec![left.expr, test.expr, Expr::constant(Value::Null, ty), kept.expr];
         Ok(Operand::typed(Expr::new(Op::Case { operand: true }, ty, parts)))
     }

@@ -1,14 +1,13 @@
 //! Casts.
 
-use sqlparser::ast::{CastKind, DataType, Expr as AstExpr, ObjectName, Spanned};
-use sqlparser::tokenizer::Span;
+use sqlparser::ast::{CastKind, DataType, Expr as AstExpr, ObjectName};
 use weft_expression::category::element_of;
 use weft_expression::{Expr, functions};
 use weft_types::{CastContext, SqlError, SqlState, SqlType, Value};
 
 use super::unnested;
 use crate::binder::Binder;
-use crate::names::last_part;
+use crate::names::{Place, last_part};
 use crate::parameters::Operand;
 use crate::types::{self, Named};
 
@@ -22,16 +21,15 @@ impl Binder<'_> {
         if !matches!(kind, CastKind::Cast | CastKind::DoubleColon) {
             return Err(SqlError::unsupported("this form of cast is not supported"));
         }
-        let span = inner.span();
         if let Some((read, write)) = named_oid(data_type) {
             let operand = self.expr(inner)?;
             let reads = operand.ty.is_none_or(|ty| ty.is_text() || ty == SqlType::Name);
             let function = if reads { read } else { write };
             return self
                 .cast_call(function, operand)
-                .map_err(|error| self.at(error, span));
+                .map_err(|error| self.at(error, inner));
         }
-        let named = types::named(data_type).map_err(|error| self.at(error, span))?;
+        let named = types::named(data_type).map_err(|error| self.at(error, inner))?;
         let bound = match unnested(inner) {
             AstExpr::Array(array) if element_of(&named.ty).is_some() => self.array_as(&array.elem, named.ty),
             inner => {
@@ -39,7 +37,7 @@ impl Binder<'_> {
                 self.cast(operand, named, CastContext::Explicit)
             }
         };
-        bound.map_err(|error| self.at(error, span))
+        bound.map_err(|error| self.at(error, inner))
     }
 
     /// Converts the operand to a type and truncates fractional digits of date/time types.
@@ -78,7 +76,7 @@ impl Binder<'_> {
         self.call(
             scale,
             vec![Operand::typed(value), Operand::typed(digits)],
-            Span::empty(),
+            Place::Unknown,
         )
     }
 
@@ -93,7 +91,7 @@ impl Binder<'_> {
             )?),
             Some(_) => operand,
         };
-        self.call(function, vec![value], Span::empty())
+        self.call(function, vec![value], Place::Unknown)
     }
 
     /// `int4(x)`: a call by the name of a type; `None` if there is no such type or conversion.
@@ -121,14 +119,13 @@ impl Binder<'_> {
     /// `expr COLLATE "C"`
     pub(super) fn collate(&mut self, inner: &AstExpr, collation: &ObjectName) -> Result<Operand, SqlError> {
         let operand = self.expr(inner)?;
-        let span = inner.span();
         let name = last_part(collation).unwrap_or_default();
         if !matches!(name.as_str(), "C" | "POSIX" | "default" | "ucs_basic") {
             let error = SqlError::new(
                 SqlState::UNDEFINED_OBJECT,
                 format!("collation \"{name}\" for encoding \"UTF8\" does not exist"),
             );
-            return Err(self.at(error, span));
+            return Err(self.at(error, inner));
         }
         match operand.ty {
             None => Ok(Operand::typed(self.parameters.settle(operand)?)),
@@ -139,7 +136,7 @@ impl Binder<'_> {
                     SqlState::DATATYPE_MISMATCH,
                     format!("collations are not supported by type {}", operand.type_name()),
                 );
-                Err(self.at(error, span))
+                Err(self.at(error, inner))
             }
         }
     }

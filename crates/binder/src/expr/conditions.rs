@@ -1,13 +1,13 @@
 //! Conditions with their own syntax: IS, BETWEEN, LIKE.
 
-use sqlparser::ast::{BinaryOperator, Expr as AstExpr, Spanned, ValueWithSpan};
-use sqlparser::tokenizer::Span;
+use sqlparser::ast::{BinaryOperator, Expr as AstExpr, ValueWithSpan};
 use weft_expression::resolve::{Operator, resolve_operator};
 use weft_expression::{Expr, Op};
 use weft_types::{SqlError, SqlType, Value};
 
 use super::literals::text_of;
 use crate::binder::Binder;
+use crate::names::Place;
 use crate::parameters::Operand;
 use crate::subquery::{negate, row_items};
 
@@ -99,7 +99,6 @@ impl Binder<'_> {
         right: &AstExpr,
         negated: bool,
     ) -> Result<Operand, SqlError> {
-        let span = left.span();
         let pairs: Vec<(Operand, Operand)> = match (row_items(left), row_items(right)) {
             (Some(left), Some(right)) => {
                 if left.len() != right.len() {
@@ -118,7 +117,7 @@ impl Binder<'_> {
         let mut tests = Vec::with_capacity(pairs.len());
         for (one, other) in pairs {
             let operator = resolve_operator("=", Some(one.ty), other.ty);
-            let Operator::Compare(_, ty) = operator.map_err(|error| self.at(error, span))? else {
+            let Operator::Compare(_, ty) = operator.map_err(|error| self.at(error, left))? else {
                 return Err(SqlError::internal("= is no comparison"));
             };
             let sides = vec![self.compared_side(one, ty)?, self.compared_side(other, ty)?];
@@ -158,13 +157,13 @@ impl Binder<'_> {
         }
         self.with_copies(value, |binder, one, other| {
             let (least, most) = if negated { ("<", ">") } else { (">=", "<=") };
-            let first = binder.infix(least, one, low, Span::empty())?.expr;
+            let first = binder.infix(least, one, low, Place::Unknown)?.expr;
             // By now a parameter has a type.
             let other = match other.ty {
                 None => binder.expr(written)?,
                 Some(_) => other,
             };
-            let sides = vec![first, binder.infix(most, other, high, Span::empty())?.expr];
+            let sides = vec![first, binder.infix(most, other, high, Place::Unknown)?.expr];
             let op = if negated { Op::Or } else { Op::And };
             Ok(Expr::new(op, SqlType::Bool, sides))
         })
@@ -198,7 +197,7 @@ impl Binder<'_> {
                         Some(_) => value.clone(),
                     };
                     let bound = binder.parameters.refreshed(bound.clone());
-                    sides.push(binder.infix(symbol, value, bound, Span::empty())?.expr);
+                    sides.push(binder.infix(symbol, value, bound, Place::Unknown)?.expr);
                 }
                 orders.push(Expr::new(Op::And, SqlType::Bool, sides));
             }
@@ -254,9 +253,9 @@ impl Binder<'_> {
         let mut pattern = self.expr(pattern)?;
         if let Some(escape) = escape {
             let escape = self.escape(escape)?;
-            pattern = self.call("like_escape", vec![pattern, escape], Span::empty())?;
+            pattern = self.call("like_escape", vec![pattern, escape], Place::Unknown)?;
         }
-        self.infix(symbol, value, pattern, Span::empty())
+        self.infix(symbol, value, pattern, Place::Unknown)
     }
 
     fn escape(&mut self, escape: &ValueWithSpan) -> Result<Operand, SqlError> {
@@ -279,7 +278,7 @@ impl Binder<'_> {
         if let Some(escape) = escape {
             arguments.push(self.escape(escape)?);
         }
-        let pattern = self.call("similar_to_escape", arguments, Span::empty())?;
-        self.infix(if negated { "!~" } else { "~" }, value, pattern, Span::empty())
+        let pattern = self.call("similar_to_escape", arguments, Place::Unknown)?;
+        self.infix(if negated { "!~" } else { "~" }, value, pattern, Place::Unknown)
     }
 }

@@ -1,12 +1,11 @@
 //! CASE, and functions with their own syntax.
 
-use sqlparser::ast::{CaseWhen, CeilFloorKind, DateTimeField, Expr as AstExpr, Spanned, TrimWhereField};
-use sqlparser::tokenizer::Span;
+use sqlparser::ast::{CaseWhen, CeilFloorKind, DateTimeField, Expr as AstExpr, TrimWhereField};
 use weft_expression::{Expr, Op};
 use weft_types::{CastContext, SqlError, SqlType, Value};
 
 use crate::binder::Binder;
-use crate::names::fold;
+use crate::names::{Place, fold};
 use crate::parameters::Operand;
 
 impl Binder<'_> {
@@ -32,9 +31,8 @@ impl Binder<'_> {
                 Some(value) => {
                     let kept = Operand::typed(Expr::leaf(Op::CaseOperand, value.ty()));
                     let other = self.expr(&branch.condition)?;
-                    let span = branch.condition.span();
-                    let test = self.infix("=", kept, other, Span::empty())?;
-                    self.as_boolean(test, "CASE/WHEN", || span)?
+                    let test = self.infix("=", kept, other, Place::Unknown)?;
+                    self.as_boolean(test, "CASE/WHEN", &branch.condition)?
                 }
             };
             conditions.push(condition);
@@ -44,14 +42,13 @@ impl Binder<'_> {
             Some(otherwise) => self.expr(otherwise)?,
             None => Operand::null(),
         };
-        let span = branches
-            .first()
-            .map_or_else(Span::empty, |branch| branch.result.span());
-        self.refuse_sets(sets, "CASE", span)?;
+        let first = branches.first().map(|branch| &branch.result);
+        let place = first.map_or(Place::Unknown, Place::Expr);
+        self.refuse_sets(sets, "CASE", place)?;
         // ELSE is first in the search for a common type.
         results.insert(0, otherwise);
         let common = self.parameters.common("CASE", results);
-        let (mut values, ty) = common.map_err(|error| self.at(error, span))?;
+        let (mut values, ty) = common.map_err(|error| self.at(error, place))?;
         let otherwise = values.remove(0);
         let has_operand = value.is_some();
         let mut parts: Vec<Expr> = value.into_iter().collect();
@@ -66,12 +63,12 @@ impl Binder<'_> {
 
     /// EXTRACT, SUBSTRING and the like, as function calls.
     pub(super) fn special_call(&mut self, expr: &AstExpr) -> Result<Operand, SqlError> {
-        let span = expr.span();
+        let place = Place::Expr(expr);
         let (name, arguments): (&str, Vec<&AstExpr>) = match expr {
             AstExpr::Extract { field, expr, .. } => {
                 let field = Operand::quoted(field_name(field));
                 let source = self.expr(expr)?;
-                return self.call("extract", vec![field, source], span);
+                return self.call("extract", vec![field, source], place);
             }
             AstExpr::Ceil {
                 expr,
@@ -87,7 +84,7 @@ impl Binder<'_> {
                 substring_from,
                 substring_for,
                 ..
-            } => return self.substring(expr, substring_from.as_deref(), substring_for.as_deref(), span),
+            } => return self.substring(expr, substring_from.as_deref(), substring_for.as_deref(), place),
             AstExpr::Trim {
                 trim_where,
                 trim_what,
@@ -117,7 +114,7 @@ impl Binder<'_> {
             AstExpr::AtTimeZone { timestamp, time_zone } => {
                 let time = self.expr(timestamp)?;
                 let zone = self.expr(time_zone)?;
-                return self.call("timezone", vec![zone, time], span);
+                return self.call("timezone", vec![zone, time], place);
             }
             _ => {
                 return Err(SqlError::unsupported(
@@ -129,7 +126,7 @@ impl Binder<'_> {
         for argument in arguments {
             operands.push(self.expr(argument)?);
         }
-        self.call(name, operands, span)
+        self.call(name, operands, place)
     }
 
     fn substring(
@@ -137,7 +134,7 @@ impl Binder<'_> {
         value: &AstExpr,
         from: Option<&AstExpr>,
         count: Option<&AstExpr>,
-        span: Span,
+        place: Place<'_>,
     ) -> Result<Operand, SqlError> {
         let mut operands = vec![self.expr(value)?];
         match (from, count) {
@@ -157,7 +154,7 @@ impl Binder<'_> {
             };
             operands.push(count);
         }
-        self.call("substring", operands, span)
+        self.call("substring", operands, place)
     }
 }
 

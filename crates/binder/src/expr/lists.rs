@@ -1,7 +1,6 @@
 //! IN lists, arrays, rows, and comparisons with every element of an array.
 
-use sqlparser::ast::{AccessExpr, BinaryOperator, Expr as AstExpr, Ident, Spanned, Subscript};
-use sqlparser::tokenizer::Span;
+use sqlparser::ast::{AccessExpr, BinaryOperator, Expr as AstExpr, Ident, Subscript};
 use weft_expression::category::{array_of, element_of, same_type};
 use weft_expression::resolve::{Operator, resolve_operator, verified_common_type};
 use weft_expression::{CompareOp, Expr, Op};
@@ -9,6 +8,7 @@ use weft_types::{CastContext, SqlError, SqlState, SqlType};
 
 use super::{symbol, unnested};
 use crate::binder::Binder;
+use crate::names::Place;
 use crate::parameters::Operand;
 use crate::subquery::row_items;
 
@@ -24,7 +24,7 @@ impl Binder<'_> {
             return self.in_subquery(value, query, negated);
         }
         if let Some(left) = row_items(value) {
-            return self.row_in_list(&left, list, negated, value.span());
+            return self.row_in_list(&left, list, negated, value);
         }
         let mut value = self.expr(value)?;
         let mut items = Vec::with_capacity(list.len());
@@ -48,7 +48,7 @@ impl Binder<'_> {
             let mut arguments = vec![self.parameters.coerce(value, ty, CastContext::Implicit)?];
             for (item, ast) in items.into_iter().zip(list) {
                 let item = self.parameters.coerce(item, ty, CastContext::Implicit);
-                arguments.push(item.map_err(|error| self.at(error, ast.span()))?);
+                arguments.push(item.map_err(|error| self.at(error, ast))?);
             }
             let op = Op::InList { negated };
             return Ok(Operand::typed(Expr::new(op, SqlType::Bool, arguments)));
@@ -63,7 +63,7 @@ impl Binder<'_> {
         let (symbol, op) = if negated { ("<>", Op::And) } else { ("=", Op::Or) };
         let mut tests = Vec::with_capacity(items.len());
         for item in items {
-            tests.push(self.infix(symbol, kept.clone(), item, Span::empty())?.expr);
+            tests.push(self.infix(symbol, kept.clone(), item, Place::Unknown)?.expr);
         }
         let result = match tests.len() {
             1 => tests.pop().ok_or_else(|| SqlError::internal("no test"))?,
@@ -107,7 +107,7 @@ impl Binder<'_> {
         left: &[&AstExpr],
         list: &[AstExpr],
         negated: bool,
-        span: Span,
+        value: &AstExpr,
     ) -> Result<Operand, SqlError> {
         let mut bound = Vec::with_capacity(left.len());
         for item in left {
@@ -127,7 +127,7 @@ impl Binder<'_> {
                 }
                 None => vec![self.expr(item)?],
             };
-            tests.push(self.compare_lists(&op, bound.clone(), right, span)?.expr);
+            tests.push(self.compare_lists(&op, bound.clone(), right, value.into())?.expr);
         }
         let result = match tests.len() {
             1 => tests.pop().ok_or_else(|| SqlError::internal("no test"))?,
@@ -168,7 +168,7 @@ impl Binder<'_> {
                 None => element,
             };
             let value = self.parameters.coerce(operand, to, CastContext::Explicit);
-            values.push(value.map_err(|error| self.at(error, ast.span()))?);
+            values.push(value.map_err(|error| self.at(error, ast))?);
         }
         Ok(Operand::typed(Expr::new(Op::Array, ty, values)))
     }
@@ -196,7 +196,7 @@ impl Binder<'_> {
             let test = self.quantified(left, op, query, all)?;
             return Ok(Operand::typed(test));
         }
-        let span = left.span();
+        let place = Place::Expr(left);
         let left = self.expr(left)?;
         let symbol = symbol(op);
         if let AstExpr::Array(array) = right
@@ -212,15 +212,15 @@ impl Binder<'_> {
                     SqlState::WRONG_OBJECT_TYPE,
                     "op ANY/ALL (array) requires array on right side",
                 );
-                self.at(error, span)
+                self.at(error, place)
             })?),
             (None, known) => *known,
         };
         let operator = resolve_operator(&symbol, Some(left.ty), element);
-        let Operator::Compare(op, ty) = operator.map_err(|error| self.at(error, span))? else {
+        let Operator::Compare(op, ty) = operator.map_err(|error| self.at(error, place))? else {
             let error =
                 SqlError::unsupported(format!("{symbol} with ANY or ALL of an array is not supported"));
-            return Err(self.at(error, span));
+            return Err(self.at(error, place));
         };
         let arrays = match &element {
             Some(element) if same_type(element, &ty) => array.ty.or_else(|| array_of(&ty)),
@@ -236,7 +236,7 @@ impl Binder<'_> {
             self.parameters.coerce(left, ty, CastContext::Implicit)?,
             self.parameters
                 .coerce(array, arrays, CastContext::Implicit)
-                .map_err(|error| self.at(error, span))?,
+                .map_err(|error| self.at(error, place))?,
         ];
         let node = Op::CompareArray { op, all };
         Ok(Operand::typed(Expr::new(node, SqlType::Bool, arguments)))
@@ -260,8 +260,8 @@ impl Binder<'_> {
         };
         let mut tests = Vec::with_capacity(items.len());
         for item in items {
-            let test = self.infix(symbol, kept.clone(), item, Span::empty())?;
-            tests.push(self.as_boolean(test, "ANY/ALL", Span::empty)?);
+            let test = self.infix(symbol, kept.clone(), item, Place::Unknown)?;
+            tests.push(self.as_boolean(test, "ANY/ALL", Place::Unknown)?);
         }
         let result = match tests.len() {
             1 => tests.pop().ok_or_else(|| SqlError::internal("no test"))?,
@@ -286,7 +286,6 @@ impl Binder<'_> {
         if rest.is_empty() {
             return Ok(operand);
         }
-        let span = root.span();
         let Some(element) = operand.ty.as_ref().and_then(element_of) else {
             let error = match rest.first() {
                 Some(AccessExpr::Subscript(_)) => SqlError::new(
@@ -298,13 +297,13 @@ impl Binder<'_> {
                 ),
                 _ => SqlError::unsupported("fields of rows are not supported"),
             };
-            return Err(self.at(error, span));
+            return Err(self.at(error, root));
         };
         let mut arguments = vec![operand.expr];
         for access in rest {
             let AccessExpr::Subscript(Subscript::Index { index }) = access else {
                 let error = SqlError::unsupported("slices of arrays and fields of rows are not supported");
-                return Err(self.at(error, span));
+                return Err(self.at(error, root));
             };
             let subscript = self.expr(index)?;
             let value = self
@@ -319,7 +318,7 @@ impl Binder<'_> {
                     } else {
                         error
                     };
-                    self.at(error, index.span())
+                    self.at(error, index)
                 })?;
             arguments.push(value);
         }

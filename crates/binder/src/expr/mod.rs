@@ -14,7 +14,6 @@ use std::borrow::Cow;
 
 use sqlparser::ast::{
     BinaryOperator, Expr as AstExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    Spanned,
 };
 use weft_types::{SqlError, SqlState};
 
@@ -63,7 +62,7 @@ impl Binder<'_> {
             AstExpr::CompoundIdentifier(idents) => self.name(idents),
             AstExpr::Value(value) => self.literal(value),
             AstExpr::Function(function) => self.function(function),
-            AstExpr::UnaryOp { op, expr: inner } => self.prefix(*op, inner, expr.span()),
+            AstExpr::UnaryOp { op, expr: inner } => self.prefix(*op, inner, expr.into()),
             AstExpr::Cast {
                 kind,
                 expr: inner,
@@ -162,7 +161,7 @@ impl Binder<'_> {
             AstExpr::Collate { expr, collation } => self.collate(expr, collation),
             AstExpr::Prefixed { prefix, value } => {
                 let operand = self.expr(value)?;
-                self.prefix_operator(&prefix.value, operand, prefix.span)
+                self.prefix_operator(&prefix.value, operand, prefix.span.into())
             }
             AstExpr::Extract { .. }
             | AstExpr::Ceil { .. }
@@ -172,17 +171,16 @@ impl Binder<'_> {
             | AstExpr::Trim { .. }
             | AstExpr::Overlay { .. }
             | AstExpr::AtTimeZone { .. } => self.special_call(expr),
-            AstExpr::RLike { .. } | AstExpr::Wildcard(_) | AstExpr::QualifiedWildcard(..) => Err(self.at(
-                crate::names::syntax_error("syntax error in an expression"),
-                expr.span(),
-            )),
+            AstExpr::RLike { .. } | AstExpr::Wildcard(_) | AstExpr::QualifiedWildcard(..) => {
+                Err(self.at(crate::names::syntax_error("syntax error in an expression"), expr))
+            }
             AstExpr::GroupingSets(_) | AstExpr::Cube(_) | AstExpr::Rollup(_) => Err(self.at(
                 SqlError::unsupported("grouping sets are supported directly in GROUP BY only"),
-                expr.span(),
+                expr,
             )),
             _ => Err(self.at(
                 SqlError::unsupported(format!("this form of expression is not supported: {expr}")),
-                expr.span(),
+                expr,
             )),
         }
     }

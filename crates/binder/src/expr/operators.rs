@@ -1,7 +1,6 @@
 //! Operators and chains of operators.
 
-use sqlparser::ast::{BinaryOperator, Expr as AstExpr, Spanned, UnaryOperator, Value as AstValue};
-use sqlparser::tokenizer::Span;
+use sqlparser::ast::{BinaryOperator, Expr as AstExpr, UnaryOperator, Value as AstValue};
 use weft_expression::resolve::{self, Operator, resolve_operator};
 use weft_expression::table::{Arg, Entry};
 use weft_expression::{CompareOp, Expr, Node, Op, Volatility, functions};
@@ -10,7 +9,7 @@ use weft_types::{CastContext, SqlError, SqlState, SqlType, Value};
 use super::literals::number;
 use super::{symbol, unnested};
 use crate::binder::Binder;
-use crate::names::syntax_error;
+use crate::names::{Place, syntax_error};
 use crate::parameters::Operand;
 use crate::subquery::{negate, row_items};
 
@@ -29,7 +28,7 @@ impl Binder<'_> {
             spine.push((op, right.as_ref()));
             at = unnested(left);
         }
-        let mut leftmost = at.span();
+        let mut leftmost = Place::Expr(at);
         let mut operand = match spine.last() {
             Some((op, right)) if row_items(at).is_some() || is_row_query(at, right) => {
                 let rows = self.compare_rows(op, at, right)?;
@@ -45,8 +44,7 @@ impl Binder<'_> {
                         BinaryOperator::And => (Op::And, "AND"),
                         _ => (Op::Or, "OR"),
                     };
-                    let span = leftmost;
-                    let mut items = vec![self.as_boolean(operand, what, || span)?];
+                    let mut items = vec![self.as_boolean(operand, what, leftmost)?];
                     items.push(self.boolean(right, what)?);
                     while let Some((_, right)) = spine.pop_if(|(next, _)| *next == op) {
                         items.push(self.boolean(right, what)?);
@@ -55,10 +53,10 @@ impl Binder<'_> {
                 }
                 op => {
                     let right = self.expr(right)?;
-                    self.infix(&symbol(op), operand, right, Span::empty())?
+                    self.infix(&symbol(op), operand, right, Place::Unknown)?
                 }
             };
-            leftmost = Span::empty();
+            leftmost = Place::Unknown;
         }
         Ok(operand)
     }
@@ -69,7 +67,7 @@ impl Binder<'_> {
         symbol: &str,
         mut left: Operand,
         right: Operand,
-        span: Span,
+        place: Place<'_>,
     ) -> Result<Operand, SqlError> {
         let mut operator = resolve_operator(symbol, Some(left.ty), right.ty);
         if let (Ok(_), Some(ty @ SqlType::Char(_))) = (&operator, left.ty)
@@ -78,8 +76,8 @@ impl Binder<'_> {
             left = self.padded(left, ty)?;
             operator = resolve_operator(symbol, Some(left.ty), right.ty);
         }
-        let operator = operator.map_err(|error| self.at(error, span))?;
-        self.operation(operator, left, right, span).map(Operand::typed)
+        let operator = operator.map_err(|error| self.at(error, place))?;
+        self.operation(operator, left, right, place).map(Operand::typed)
     }
 
     /// Applies an operator to two operands.
@@ -88,7 +86,7 @@ impl Binder<'_> {
         operator: Operator,
         left: Operand,
         right: Operand,
-        span: Span,
+        place: Place<'_>,
     ) -> Result<Expr, SqlError> {
         let bound = match operator {
             Operator::Call(resolved) if is_appended(resolved.entry, &left, &right) => {
@@ -100,7 +98,7 @@ impl Binder<'_> {
                             let text = self
                                 .parameters
                                 .coerce(operand, SqlType::Text, CastContext::Explicit);
-                            Operand::typed(text.map_err(|error| self.at(error, span))?)
+                            Operand::typed(text.map_err(|error| self.at(error, place))?)
                         }
                         _ => operand,
                     };
@@ -109,8 +107,8 @@ impl Binder<'_> {
                 let [left, right] = <[Operand; 2]>::try_from(texts)
                     .map_err(|_| SqlError::internal("two operands are not two"))?;
                 let operator = resolve::resolve_operator("||", Some(left.ty), right.ty)
-                    .map_err(|error| self.at(error, span))?;
-                return self.operation(operator, left, right, span);
+                    .map_err(|error| self.at(error, place))?;
+                return self.operation(operator, left, right, place);
             }
             Operator::Call(resolved) => {
                 self.note_entry(resolved.entry);
@@ -132,7 +130,7 @@ impl Binder<'_> {
                 Ok(Expr::binary(Op::Compare(op), SqlType::Bool, left, right))
             }),
         };
-        bound.map_err(|error| self.at(error, span))
+        bound.map_err(|error| self.at(error, place))
     }
 
     /// A char(n) padded with its trailing blanks, for functions that see them.
@@ -151,7 +149,11 @@ impl Binder<'_> {
             return Ok(operand);
         }
         let length = Expr::constant(Value::Int4(i32::try_from(length).unwrap_or(0)), SqlType::Int4);
-        self.call("bpchar_pad", vec![operand, Operand::typed(length)], Span::empty())
+        self.call(
+            "bpchar_pad",
+            vec![operand, Operand::typed(length)],
+            Place::Unknown,
+        )
     }
 
     /// Converts one side of a comparison to the comparison's type. A date beyond the range of timestamps is
@@ -186,7 +188,7 @@ impl Binder<'_> {
         &mut self,
         op: UnaryOperator,
         inner: &AstExpr,
-        span: Span,
+        place: Place<'_>,
     ) -> Result<Operand, SqlError> {
         let symbol = match op {
             UnaryOperator::Not => {
@@ -196,7 +198,7 @@ impl Binder<'_> {
             UnaryOperator::Minus => {
                 if let Some((digits, negative)) = signed_number(inner) {
                     let sign = if negative { "" } else { "-" };
-                    return number(&format!("{sign}{digits}")).map_err(|error| self.at(error, span));
+                    return number(&format!("{sign}{digits}")).map_err(|error| self.at(error, place));
                 }
                 "-"
             }
@@ -212,7 +214,7 @@ impl Binder<'_> {
             }
         };
         let operand = self.expr(inner)?;
-        self.prefix_operator(symbol, operand, span)
+        self.prefix_operator(symbol, operand, place)
     }
 
     /// `symbol operand`
@@ -220,15 +222,15 @@ impl Binder<'_> {
         &mut self,
         symbol: &str,
         operand: Operand,
-        span: Span,
+        place: Place<'_>,
     ) -> Result<Operand, SqlError> {
-        let operator = resolve_operator(symbol, None, operand.ty).map_err(|error| self.at(error, span))?;
+        let operator = resolve_operator(symbol, None, operand.ty).map_err(|error| self.at(error, place))?;
         let Operator::Call(resolved) = operator else {
             return Err(SqlError::internal("a prefix operator is no comparison"));
         };
         self.note_entry(resolved.entry);
         let arguments = self.converted(vec![operand], &resolved.arguments);
-        let arguments = arguments.map_err(|error| self.at(error, span))?;
+        let arguments = arguments.map_err(|error| self.at(error, place))?;
         let value = Expr::new(Op::Call(resolved.entry), resolved.result, arguments);
         Ok(Operand::typed(value))
     }
@@ -240,19 +242,19 @@ impl Binder<'_> {
         left: &AstExpr,
         right: &AstExpr,
     ) -> Result<Operand, SqlError> {
-        let span = left.span();
+        let place = Place::Expr(left);
         let left = self.row_operands(left)?;
         let right = self.row_operands(right)?;
         if *op == BinaryOperator::Overlaps {
             for (side, items) in [("left", &left), ("right", &right)] {
                 if items.len() != 2 {
                     let message = format!("wrong number of parameters on {side} side of OVERLAPS expression");
-                    return Err(self.at(syntax_error(message), span));
+                    return Err(self.at(syntax_error(message), place));
                 }
             }
-            return self.call("overlaps", left.into_iter().chain(right).collect(), span);
+            return self.call("overlaps", left.into_iter().chain(right).collect(), place);
         }
-        self.compare_lists(op, left, right, span)
+        self.compare_lists(op, left, right, place)
     }
 
     fn row_operands(&mut self, expr: &AstExpr) -> Result<Vec<Operand>, SqlError> {
@@ -269,19 +271,22 @@ impl Binder<'_> {
         op: &BinaryOperator,
         left: Vec<Operand>,
         right: Vec<Operand>,
-        span: Span,
+        place: Place<'_>,
     ) -> Result<Operand, SqlError> {
         if left.len() != right.len() {
-            return Err(self.at(syntax_error("unequal number of entries in row expressions"), span));
+            return Err(self.at(
+                syntax_error("unequal number of entries in row expressions"),
+                place,
+            ));
         }
         if left.is_empty() {
-            return Err(self.at(SqlError::unsupported("cannot compare rows of zero length"), span));
+            return Err(self.at(SqlError::unsupported("cannot compare rows of zero length"), place));
         }
         let symbol = symbol(op);
         if left.len() == 1 {
             let (left, right) = (left.into_iter().next(), right.into_iter().next());
             if let (Some(left), Some(right)) = (left, right) {
-                return self.infix(&symbol, left, right, span);
+                return self.infix(&symbol, left, right, place);
             }
             return Err(SqlError::internal("a row without columns"));
         }
@@ -289,13 +294,13 @@ impl Binder<'_> {
         let mut compared = None;
         for (one, other) in left.into_iter().zip(right) {
             let operator = resolve_operator(&symbol, Some(one.ty), other.ty);
-            let operator = operator.map_err(|error| self.at(error, span))?;
+            let operator = operator.map_err(|error| self.at(error, place))?;
             let Operator::Compare(op, ty) = operator else {
                 let error = SqlError::unsupported(format!(
                     "could not determine interpretation of row comparison operator {symbol}"
                 ))
                 .hint("Row comparison operators must be associated with btree operator families.");
-                return Err(self.at(error, span));
+                return Err(self.at(error, place));
             };
             compared = Some(op);
             pairs.push((self.compared_side(one, ty)?, self.compared_side(other, ty)?));
@@ -355,7 +360,7 @@ impl Binder<'_> {
         &mut self,
         name: &str,
         mut arguments: Vec<Operand>,
-        span: Span,
+        place: Place<'_>,
     ) -> Result<Operand, SqlError> {
         if SEES_BLANKS.contains(&name) {
             for argument in &mut arguments {
@@ -377,7 +382,7 @@ impl Binder<'_> {
         }
         let types: Vec<Option<SqlType>> = arguments.iter().map(|operand| operand.ty).collect();
         if matches!(name, "trunc" | "bit_count") && types == [None] {
-            return Err(self.at(not_unique(&format!("{name}(unknown)")), span));
+            return Err(self.at(not_unique(&format!("{name}(unknown)")), place));
         }
         let extra = (self.env.functions)(name);
         let resolved = match resolve::resolve_function(extra, name, &types) {
@@ -386,13 +391,13 @@ impl Binder<'_> {
                 return self
                     .cast_by_name(name, arguments)
                     .unwrap_or(Err(error))
-                    .map_err(|error| self.at(error, span));
+                    .map_err(|error| self.at(error, place));
             }
         };
         self.note_entry(resolved.entry);
         self.leave_untyped(&mut arguments, resolved.entry.arguments);
         let arguments = self.converted(arguments, &resolved.arguments);
-        let arguments = arguments.map_err(|error| self.at(error, span))?;
+        let arguments = arguments.map_err(|error| self.at(error, place))?;
         Ok(Operand::typed(Expr::new(
             Op::Call(resolved.entry),
             resolved.result,

@@ -5,7 +5,7 @@
 //! relations. DataFusion pushes them down together, and [`weft_expression`] evaluates it only where the
 //! earlier ones are true. As in PostgreSQL, the order of conjuncts over different relations is unspecified.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
@@ -31,6 +31,10 @@ const SPELT_OUT_MAX: usize = 16;
 /// Conditions of ANDs and ORs with more nodes become one opaque function, from which scans cannot derive
 /// ranges.
 const SHOWN_NODES_MAX: usize = 4096;
+
+/// At most so many conjuncts over the same relations are analysed; the others become one opaque function.
+/// DataFusion compares every part of a filter with every other.
+const SHOWN_CONJUNCTS_MAX: usize = 256;
 
 /// Maximum nesting of ANDs and ORs that is analysed.
 const SHOWN_DEPTH_MAX: usize = 8;
@@ -66,16 +70,27 @@ impl Lowering<'_> {
             .collect();
         // The last conjunct that can fail, for every set of relations.
         let mut guarded: Vec<(&BTreeSet<u32>, usize)> = Vec::new();
+        // How many are shown, and those beyond, for every set of relations.
+        let mut shown: BTreeMap<&BTreeSet<u32>, (usize, Vec<Expr>)> = BTreeMap::new();
         for (at, conjunct) in conjuncts.iter().enumerate() {
             self.decided_once(conjunct)?;
             let set = &makers[at];
             if !may_fail(conjunct, SHOWN_DEPTH_MAX) {
-                parts.push(self.conjunct(conjunct, plan)?);
+                let (count, others) = shown.entry(set).or_default();
+                if *count < SHOWN_CONJUNCTS_MAX {
+                    *count += 1;
+                    parts.push(self.conjunct(conjunct, plan)?);
+                } else {
+                    others.push(conjunct.clone());
+                }
             } else if let Some(entry) = guarded.iter_mut().find(|(known, _)| *known == set) {
                 entry.1 = at;
             } else {
                 guarded.push((set, at));
             }
+        }
+        for others in shown.into_values().filter_map(|(_, others)| all_of(others)) {
+            parts.push(self.opaque(&others, plan)?);
         }
         for (set, last) in guarded {
             let together: Vec<Expr> = (0..=last)

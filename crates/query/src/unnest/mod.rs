@@ -45,7 +45,9 @@ pub(crate) struct SubqueryJoin {
 }
 
 impl Lowering<'_> {
-    /// A relation with a subquery evaluated for each of its rows.
+    /// A relation with a subquery evaluated for each of its rows, and with those that its input has. The rows
+    /// of subqueries that depend on nothing are joined to each other first, in pairs: a chain of joins takes
+    /// DataFusion time with the third power of its length.
     pub(crate) fn apply(
         &mut self,
         input: &Relation,
@@ -53,8 +55,53 @@ impl Lowering<'_> {
         kind: &Apply,
         domain: Option<&Domain>,
     ) -> Result<LogicalPlan, SqlError> {
-        let left = self.lower(input, domain)?;
-        self.applied(left, subquery, kind)
+        let mut chain = vec![(subquery, kind)];
+        let mut base = input;
+        while let Relation::Apply {
+            input,
+            subquery,
+            kind,
+        } = base
+        {
+            chain.push((subquery, kind));
+            base = input;
+        }
+        let mut plan = self.lower(base, domain)?;
+        let mut outside: Vec<ColumnId> = columns_of(&plan);
+        outside.extend(
+            chain
+                .iter()
+                .flat_map(|(subquery, kind)| filter::outputs(subquery, kind)),
+        );
+        let (mut rows, mut others) = (Vec::new(), Vec::new());
+        for (subquery, kind) in chain.into_iter().rev() {
+            match row_columns(kind) {
+                Some(columns) if named_of(subquery, &outside).is_empty() => {
+                    if !self.is_unused(subquery, kind) {
+                        rows.push(self.independent_row(subquery, &columns)?);
+                    }
+                }
+                _ => others.push((subquery, kind)),
+            }
+        }
+        while rows.len() > 1 {
+            let mut pairs = Vec::with_capacity(rows.len().div_ceil(2));
+            let mut rest = rows.into_iter();
+            while let Some(one) = rest.next() {
+                pairs.push(match rest.next() {
+                    Some(other) => crate::lower::join::crossed(one, other)?,
+                    None => one,
+                });
+            }
+            rows = pairs;
+        }
+        if let Some(row) = rows.pop() {
+            plan = crate::lower::join::crossed(plan, row)?;
+        }
+        for (subquery, kind) in others {
+            plan = self.applied(plan, subquery, kind)?;
+        }
+        Ok(plan)
     }
 
     pub(crate) fn applied(
@@ -68,8 +115,10 @@ impl Lowering<'_> {
         }
         match kind {
             Apply::Lateral { kind, on } => self.lateral(left, subquery, *kind, on.as_ref()),
-            Apply::Scalar { output, value, ty } => self.row_of(left, subquery, &[(*output, *value, *ty)]),
-            Apply::Row { columns } => self.row_of(left, subquery, columns),
+            Apply::Scalar { .. } | Apply::Row { .. } => {
+                let columns = row_columns(kind).unwrap_or_default();
+                self.row_of(left, subquery, &columns)
+            }
             Apply::Exists { output } => {
                 let subquery_join = self.subquery_join(left, subquery, Purpose::Exists)?;
                 let plan = self.marked(subquery_join, Vec::new(), *output)?;
@@ -255,17 +304,8 @@ impl Lowering<'_> {
     ) -> Result<LogicalPlan, SqlError> {
         let needed = named_of(subquery, &columns_of(&left));
         if needed.is_empty() {
-            let plan = self.lower(subquery, None)?;
-            let plan = if gives_one_row(subquery) {
-                let items = columns
-                    .iter()
-                    .map(|(output, value, _)| column(*value).alias(field_name(*output)));
-                projected(plan, items.collect())?
-            } else {
-                self.single_row(plan, columns, &[])?
-            };
-            self.made(columns.iter().map(|(output, _, ty)| (*output, *ty)));
-            return crate::lower::join::crossed(left, plan);
+            let row = self.independent_row(subquery, columns)?;
+            return crate::lower::join::crossed(left, row);
         }
         if let Some(plan) = self.grouped_row(&left, subquery, columns, &needed)? {
             return Ok(plan);
@@ -280,6 +320,25 @@ impl Lowering<'_> {
         self.made(columns.iter().map(|(output, _, ty)| (*output, *ty)));
         let outputs = columns.iter().map(|(output, _, _)| *output);
         projected(joined, own.into_iter().chain(outputs).map(column).collect())
+    }
+
+    /// The only row of a subquery that names no outer column, NULL if it has none.
+    fn independent_row(
+        &mut self,
+        subquery: &Relation,
+        columns: &[(ColumnId, ColumnId, SqlType)],
+    ) -> Result<LogicalPlan, SqlError> {
+        let plan = self.lower(subquery, None)?;
+        let plan = if gives_one_row(subquery) {
+            let items = columns
+                .iter()
+                .map(|(output, value, _)| column(*value).alias(field_name(*output)));
+            projected(plan, items.collect())?
+        } else {
+            self.single_row(plan, columns, &[])?
+        };
+        self.made(columns.iter().map(|(output, _, ty)| (*output, *ty)));
+        Ok(plan)
     }
 
     /// The only row of a plan, or of each binding in `by`.
@@ -349,6 +408,15 @@ impl Lowering<'_> {
             items: vec![(filled, Expr::new(Op::Coalesce, ty, items))],
         };
         self.row_of(left, &whole, &[(output, filled, ty)])
+    }
+}
+
+/// What a subquery with one row makes: the columns outside, those inside, and their types.
+fn row_columns(kind: &Apply) -> Option<Vec<(ColumnId, ColumnId, SqlType)>> {
+    match kind {
+        Apply::Scalar { output, value, ty } => Some(vec![(*output, *value, *ty)]),
+        Apply::Row { columns } => Some(columns.clone()),
+        _ => None,
     }
 }
 

@@ -3,6 +3,8 @@
 //! Object ids are assigned in PostgreSQL's order: sequences of SERIAL and IDENTITY columns, the table, its
 //! indexes. The sequences are created first because column defaults name them.
 
+use std::collections::HashSet;
+
 use sqlparser::ast::{self, ColumnOption, CreateTableOptions, GeneratedAs, TableConstraint};
 use weft_base::{IndexId, TableId};
 use weft_store::{
@@ -209,12 +211,9 @@ fn multiple_keys(table: &str) -> SqlError {
 }
 
 fn refuse_duplicates(columns: &[NewColumn]) -> Result<(), SqlError> {
-    for (number, column) in columns.iter().enumerate() {
-        if columns
-            .iter()
-            .take(number)
-            .any(|other| other.def.name == column.def.name)
-        {
+    let mut names = HashSet::with_capacity(columns.len());
+    for column in columns {
+        if !names.insert(column.def.name.as_str()) {
             return Err(SqlError::new(
                 SqlState::DUPLICATE_COLUMN,
                 format!("column \"{}\" specified more than once", column.def.name),

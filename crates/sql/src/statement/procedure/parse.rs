@@ -120,6 +120,8 @@ pub(super) struct Parser<'a> {
     pub(super) body: &'a str,
     pub(super) reader: TokenReader<'a>,
     depth: usize,
+    /// The offset that was asked for last, and its line: a body is read forwards.
+    last_line: (usize, u32),
 }
 
 /// Whether a token is one of some keywords.
@@ -133,12 +135,21 @@ impl<'a> Parser<'a> {
             body,
             reader: TokenReader::new(body),
             depth: 0,
+            last_line: (0, 1),
         }
     }
 
-    pub(super) fn line_of(&self, offset: usize) -> u32 {
-        let before = self.body.get(..offset).unwrap_or(self.body);
-        u32::try_from(before.matches('\n').count() + 1).unwrap_or(u32::MAX)
+    pub(super) fn line_of(&mut self, offset: usize) -> u32 {
+        let (start, line) = match self.last_line {
+            (last, line) if last <= offset => (last, line),
+            _ => (0, 1),
+        };
+        let end = offset.min(self.body.len());
+        let between = self.body.as_bytes().get(start..end).unwrap_or_default();
+        let breaks = between.iter().filter(|byte| **byte == b'\n').count();
+        let line = line.saturating_add(u32::try_from(breaks).unwrap_or(u32::MAX));
+        self.last_line = (end, line);
+        line
     }
 
     pub(super) fn line(&mut self) -> u32 {
