@@ -25,6 +25,19 @@ pub enum Pages {
     Huge,
 }
 
+/// Bytes of memory that the machine has, or that this process's control group may use if that is less.
+/// Memory that the system does not tell of counts as 4 GiB.
+#[must_use]
+pub fn machine_bytes() -> usize {
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let group = group.and_then(|text| text.trim().parse().ok());
+    // SAFETY: asks for a number.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    let pages = usize::try_from(pages).ok().filter(|pages| *pages > 0);
+    let all = pages.map_or(4 << 30, |pages| pages.saturating_mul(system::page_bytes()));
+    group.map_or(all, |group: usize| group.min(all))
+}
+
 /// A range of zeroed memory of its own, given back on drop. Pages take memory once they are touched.
 #[derive(Debug)]
 pub struct PageMemory {

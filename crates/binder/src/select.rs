@@ -9,6 +9,7 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Span;
 use weft_base::TableId;
 use weft_expression::{ColumnId, Expr, Op};
+use weft_syntax::refuse_wide;
 use weft_types::{CastContext, SqlError, SqlState, SqlType, Value};
 
 use crate::binder::Binder;
@@ -65,19 +66,6 @@ pub(crate) fn apply_all(relation: Relation, pending: Vec<Pending>) -> Relation {
             subquery: Box::new(subquery),
             kind,
         })
-}
-
-/// The most columns of a result, sort and group keys included, and the most aggregates of a query. PostgreSQL
-/// has the first bound only.
-const ENTRIES_MAX: usize = 1664;
-
-/// 54011 for a list of more entries than a query may have.
-pub(crate) fn refuse_wide(entries: usize) -> Result<(), SqlError> {
-    if entries <= ENTRIES_MAX {
-        return Ok(());
-    }
-    let message = format!("target lists can have at most {ENTRIES_MAX} entries");
-    Err(SqlError::new(SqlState::TOO_MANY_COLUMNS, message))
 }
 
 /// The conjunction of conditions; `None` if there are none.
@@ -199,7 +187,6 @@ impl Binder<'_> {
         for window in &select.named_window {
             self.bind_named_window(window)?;
         }
-        refuse_wide(select.projection.len())?;
         let mut items = self.bind_items(&select.projection, Clause::Select)?;
         items.extend(locked);
         let condition = match &select.selection {

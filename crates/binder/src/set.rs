@@ -4,6 +4,7 @@ use sqlparser::ast::{Ident, ObjectName, ObjectNamePart, SetExpr, SetOperator, Se
 use weft_expression::resolve::common_type;
 use weft_expression::{ColumnId, Expr};
 use weft_syntax::position::too_deep;
+use weft_syntax::refuse_wide;
 use weft_types::{CastContext, SqlError, SqlType};
 
 use crate::binder::Binder;
@@ -11,7 +12,7 @@ use crate::names::syntax_error;
 use crate::parameters::Operand;
 use crate::relation::{Relation, SetOp};
 use crate::scope::{Clause, Height};
-use crate::select::{RowColumn, Rows, apply_all, refuse_wide};
+use crate::select::{RowColumn, Rows, apply_all};
 
 /// One operation of a chain, whose right side is not bound yet.
 struct Step<'q> {

@@ -6,11 +6,27 @@ use sqlparser::ast::{
     AlterTableOperation, AssignmentTarget, Expr, Ident, ObjectName, ObjectNamePart, Query, Select,
     SelectItem, Statement, TableAlias, TableConstraint, TableFactor, Visit, Visitor,
 };
-use weft_types::SqlError;
 use weft_types::interrupt::Pace;
+use weft_types::{SqlError, SqlState};
 
 use crate::keyword::{self, Category};
 use crate::tokens::near;
+
+/// The most columns of a result, sort and group keys included, and the most aggregates of a query. PostgreSQL
+/// has the first bound only.
+const ENTRIES_MAX: usize = 1664;
+
+/// Refuses a list of more entries than a query may have: 54011.
+///
+/// # Errors
+/// 54011, in PostgreSQL's words.
+pub fn refuse_wide(entries: usize) -> Result<(), SqlError> {
+    if entries <= ENTRIES_MAX {
+        return Ok(());
+    }
+    let message = format!("target lists can have at most {ENTRIES_MAX} entries");
+    Err(SqlError::new(SqlState::TOO_MANY_COLUMNS, message))
+}
 
 /// Refuses a statement in which an unquoted word is a name that cannot be one.
 pub(crate) fn statement(sql: &str, statement: &Statement) -> Result<(), SqlError> {
@@ -152,6 +168,9 @@ impl Visitor for Names {
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> Flow {
+        if let Err(error) = refuse_wide(select.projection.len()) {
+            return ControlFlow::Break(Wrong::Ended(error));
+        }
         for item in &select.projection {
             if let SelectItem::ExprWithAlias { alias, .. } = item
                 && alias.quote_style == Some('\'')

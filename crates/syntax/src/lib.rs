@@ -6,6 +6,7 @@
 //!                                +-- arrange: what the parser takes in another form
 //!                                +-- parentheses: which hold queries
 //!                                +-- depth: how deep the tree can become
+//!                                +-- weight: how much memory it takes
 //! ```
 //!
 //! [`scanner`] knows PostgreSQL's lexical rules, sqlparser its statements and queries; expressions are read
@@ -36,7 +37,10 @@ mod print;
 pub mod reader;
 pub mod scanner;
 mod tokens;
+mod weight;
 
-pub use parse::{parse_expression, parse_statement, split, with_expression, with_statement};
+pub use check::refuse_wide;
+pub use parse::{parse_expression, parse_statement, reading_bytes, split, with_expression, with_statement};
 pub use position::{char_position, shift_position};
 pub use print::print_expression;
+pub use weight::reading_bytes_max;

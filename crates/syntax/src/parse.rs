@@ -86,7 +86,8 @@ pub fn with_statement<R>(
     sql: &str,
     consume: impl FnOnce(&Statement) -> Result<R, SqlError>,
 ) -> Result<R, SqlError> {
-    let prepared = prepare(sql)?;
+    let mut prepared = prepare(sql)?;
+    let _memory = prepared.memory.take();
     on_stack(prepared.depth, || {
         let statement = read(sql, prepared, |parser| parser.parse_statement())?;
         check::statement(sql, &statement)?;
@@ -99,7 +100,8 @@ pub fn with_expression<R>(
     sql: &str,
     consume: impl FnOnce(&Expr) -> Result<R, SqlError>,
 ) -> Result<R, SqlError> {
-    let prepared = prepare(sql)?;
+    let mut prepared = prepare(sql)?;
+    let _memory = prepared.memory.take();
     on_stack(prepared.depth, || {
         let expression = read(sql, prepared, |parser| parser.parse_expr())?;
         consume(&expression)
@@ -107,10 +109,12 @@ pub fn with_expression<R>(
 }
 
 /// Parses one statement whose tree is kept. Its caller's stack must suffice to read and drop the tree, so
-/// what is deeper than [`KEPT_NESTS_MAX`] or [`KEPT_LINKS_MAX`] is refused with 54001.
+/// what is deeper than [`KEPT_NESTS_MAX`] or [`KEPT_LINKS_MAX`] is refused with 54001, and what is larger than
+/// [`KEPT_BYTES_MAX`] with 54000.
 pub fn parse_statement(sql: &str) -> Result<Statement, SqlError> {
     let prepared = prepare(sql)?;
     refuse_deep(prepared.depth)?;
+    refuse_large(prepared.bytes)?;
     on_stack(prepared.depth, || {
         let statement = read(sql, prepared, |parser| parser.parse_statement())?;
         check::statement(sql, &statement)?;
@@ -122,6 +126,7 @@ pub fn parse_statement(sql: &str) -> Result<Statement, SqlError> {
 pub fn parse_expression(sql: &str) -> Result<Expr, SqlError> {
     let prepared = prepare(sql)?;
     refuse_deep(prepared.depth)?;
+    refuse_large(prepared.bytes)?;
     on_stack(prepared.depth, || {
         read(sql, prepared, |parser| parser.parse_expr())
     })
@@ -129,14 +134,34 @@ pub fn parse_expression(sql: &str) -> Result<Expr, SqlError> {
 
 /// Deepest nesting of a tree that is kept.
 pub const KEPT_NESTS_MAX: usize = 60;
+/// The largest tree that is kept, in bytes.
+pub const KEPT_BYTES_MAX: usize = 64 << 20;
 /// Longest chain of a tree that is kept.
 pub const KEPT_LINKS_MAX: usize = 2_000;
+
+fn refuse_large(bytes: usize) -> Result<(), SqlError> {
+    match bytes <= KEPT_BYTES_MAX {
+        true => Ok(()),
+        false => Err(SqlError::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            "a statement of a procedure is too long",
+        )),
+    }
+}
 
 fn refuse_deep(depth: Depth) -> Result<(), SqlError> {
     match depth.nests <= KEPT_NESTS_MAX && depth.links <= KEPT_LINKS_MAX {
         true => Ok(()),
         false => Err(position::too_deep()),
     }
+}
+
+/// Upper bound of the memory that reading a statement takes, in bytes.
+///
+/// # Errors
+/// As [`with_statement`] for text that is not made of tokens, and 53200 when there is no memory for it.
+pub fn reading_bytes(sql: &str) -> Result<usize, SqlError> {
+    Ok(prepare(sql)?.bytes)
 }
 
 /// Runs `work` with a stack for a tree of this depth.
@@ -164,6 +189,7 @@ fn read<T: VisitMut>(
         laterals,
         arranged,
         depth,
+        ..
     } = prepared;
     order_identity_options(&mut tokens);
     // The parser counts statements, queries, tables and expressions: a few for each level of nesting.

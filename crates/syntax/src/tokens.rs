@@ -13,6 +13,7 @@ use std::collections::HashSet;
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Word};
+use weft_base::Reservation;
 use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState};
 
@@ -23,6 +24,7 @@ use crate::literal::{self, Fault};
 use crate::parentheses::Parentheses;
 use crate::position::{self, char_position};
 use crate::scanner::{self, Scanner, TokenKind};
+use crate::weight::Weight;
 
 /// Key words of the parser that PostgreSQL has as names of types, fields or options.
 const NAMES_KEPT: &[&str] = &[
@@ -72,6 +74,9 @@ const NAMES_KEPT: &[&str] = &[
 /// Key words of PostgreSQL with which the parser would read another dialect's clause.
 const NAMES_HIDDEN: &[&str] = &["value", "xml", "convert"];
 
+/// The list of tokens has room at first for a text of so many bytes.
+const TOKENS_AT_FIRST: usize = 64 << 10;
+
 /// Tokens to parse.
 pub(crate) struct Prepared {
     pub(crate) tokens: Vec<TokenWithSpan>,
@@ -81,6 +86,10 @@ pub(crate) struct Prepared {
     pub(crate) laterals: HashSet<u64>,
     pub(crate) arranged: Arranged,
     pub(crate) depth: Depth,
+    /// Upper bound of the memory that the tree takes.
+    pub(crate) bytes: usize,
+    /// Its reservation, to be kept for as long as the tree.
+    pub(crate) memory: Option<Reservation>,
 }
 
 /// Reads a text that holds one statement or expression.
@@ -89,10 +98,12 @@ pub(crate) fn prepare(sql: &str) -> Result<Prepared, SqlError> {
         sql,
         scanner: Scanner::paced(sql),
         counted: (0, 1),
-        tokens: Vec::with_capacity(sql.len() / 4),
+        tokens: Vec::with_capacity(sql.len().min(TOKENS_AT_FIRST) / 4),
+        weight: Weight::default(),
     };
     reader.read()?;
     let mut tokens = reader.tokens;
+    let (bytes, memory) = reader.weight.finish();
     let arranged = arrange(&mut tokens)?;
     let mut parentheses = Parentheses::default();
     let mut depth = DepthCounter::default();
@@ -118,6 +129,8 @@ pub(crate) fn prepare(sql: &str) -> Result<Prepared, SqlError> {
         laterals,
         arranged,
         depth: depth.finish(),
+        bytes,
+        memory,
     })
 }
 
@@ -127,6 +140,7 @@ struct Reader<'a> {
     /// A byte and its character position.
     counted: (usize, u64),
     tokens: Vec<TokenWithSpan>,
+    weight: Weight,
 }
 
 impl Reader<'_> {
@@ -140,12 +154,12 @@ impl Reader<'_> {
                 return Err(near(self.sql, start.column));
             }
             let end = self.location(token.end);
-            self.push(parsed, Span { start, end });
+            self.push(parsed, Span { start, end })?;
         }
         Ok(())
     }
 
-    fn push(&mut self, token: Token, span: Span) {
+    fn push(&mut self, token: Token, span: Span) -> Result<(), SqlError> {
         // The parser reads TABLE as a query only half: `TABLE name` is `SELECT * FROM name`.
         if matches!(&token, Token::Word(word) if word.keyword == Keyword::TABLE) && self.at_query() {
             for token in [
@@ -153,11 +167,11 @@ impl Reader<'_> {
                 Token::Mul,
                 Token::make_word("from", None),
             ] {
-                self.put(token, span);
+                self.put(token, span)?;
             }
-            return;
+            return Ok(());
         }
-        self.put(token, span);
+        self.put(token, span)
     }
 
     /// In queries and changes of rows a literal is no name behind AS. (It is the body of a function.)
@@ -206,8 +220,11 @@ impl Reader<'_> {
         }
     }
 
-    fn put(&mut self, token: Token, span: Span) {
+    fn put(&mut self, token: Token, span: Span) -> Result<(), SqlError> {
+        let before = self.tokens.last().map(|before| &before.token);
+        self.weight.count(&token, before)?;
         self.tokens.push(TokenWithSpan { token, span });
+        Ok(())
     }
 
     fn location(&mut self, byte: usize) -> Location {
@@ -307,7 +324,7 @@ impl Reader<'_> {
             Some(b'n' | b'N') => {
                 let at = self.location(token.start);
                 let word = Token::make_word("nchar", None);
-                self.push(word, Span { start: at, end: at });
+                self.push(word, Span { start: at, end: at })?;
             }
             Some(b'u' | b'U') => escape = self.unicode_escape()?,
             _ => {}

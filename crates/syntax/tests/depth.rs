@@ -138,7 +138,7 @@ const SHAPES: &[(&str, Shape)] = &[
     ("join chain", |n| {
         format!("select * from a{}", " join b on true".repeat(n))
     }),
-    ("list", |n| chain("1", ", 1", n)),
+    ("list", |n| format!("{})", chain("f(1", ", 1", n))),
     ("long case", |n| {
         format!("select case {} end", "when 1 then 2 ".repeat(n))
     }),

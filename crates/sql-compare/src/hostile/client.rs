@@ -73,6 +73,9 @@ struct Client {
     address: SocketAddr,
     stream: Option<TcpStream>,
     replies: Replies,
+    /// ReadyForQuery and CopyInResponse messages before what has been sent and not awaited yet: answers may
+    /// come while it is being sent.
+    before: Option<(usize, usize)>,
     end: End,
     waited: Duration,
     chunk: Vec<u8>,
@@ -87,6 +90,7 @@ impl Client {
             address,
             stream: Some(stream),
             replies: Replies::from_the_start(),
+            before: None,
             end: End::Open,
             waited: Duration::ZERO,
             chunk: vec![0; 64 << 10],
@@ -135,12 +139,12 @@ impl Client {
                 Ok(())
             }
             Step::Await(count) => {
-                let wanted = self.replies.ready + count;
+                let wanted = self.before_sending().0 + count;
                 self.await_until("an answer", |replies| replies.ready >= wanted)?;
                 self.must_say_why()
             }
             Step::AwaitCopy => {
-                let (ready, copies) = (self.replies.ready, self.replies.copy_in);
+                let (ready, copies) = self.before_sending();
                 self.await_until("CopyInResponse", |replies| {
                     replies.copy_in > copies || replies.ready > ready
                 })
@@ -176,8 +180,16 @@ impl Client {
         }
     }
 
+    /// What had come before the first bytes that were not awaited.
+    fn before_sending(&mut self) -> (usize, usize) {
+        let now = (self.replies.ready, self.replies.copy_in);
+        self.before.take().unwrap_or(now)
+    }
+
     /// Sends bytes; where the server does not take them, what it says is read meanwhile.
     fn send(&mut self, mut bytes: &[u8]) -> Result<(), String> {
+        let now = (self.replies.ready, self.replies.copy_in);
+        self.before.get_or_insert(now);
         let mut moved = Instant::now();
         while !bytes.is_empty() && self.end == End::Open {
             let Some(stream) = &mut self.stream else {
@@ -234,11 +246,12 @@ impl Client {
                 heard = Instant::now();
             }
         }
+        self.before = None;
         Ok(())
     }
 
     fn sip(&mut self, piece: usize, pause: Duration) -> Result<(), String> {
-        let wanted = self.replies.ready + 1;
+        let wanted = self.before_sending().0 + 1;
         let whole = std::mem::replace(&mut self.chunk, vec![0; piece]);
         while self.end == End::Open && self.replies.ready < wanted && self.read(SILENCE_MAX)? {
             std::thread::sleep(pause);

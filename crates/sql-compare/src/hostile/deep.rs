@@ -59,7 +59,7 @@ const TRUTHS: [(&str, &str); 12] = [
 ];
 
 /// Forms of their own.
-const FORMS: [Form; 55] = [
+const FORMS: [Form; 61] = [
     ("SELECT 1", "::int", "", "", ""),
     ("SELECT 1", " + 1", "", "", ""),
     ("SELECT 1", " - - 1", "", "", ""),
@@ -98,6 +98,12 @@ const FORMS: [Form; 55] = [
         " LIMIT 1",
     ),
     ("SELECT 1", ", (SELECT 1)", "", "", ""),
+    ("SELECT greatest(1", ", (SELECT 1)", "", "", ")"),
+    ("SELECT 1 WHERE 1 IN (1", ", (SELECT 1)", "", "", ")"),
+    ("VALUES (1)", ", ((SELECT 1))", "", "", ""),
+    ("SELECT 1 FROM prey ORDER BY a", ", (SELECT a)", "", "", ""),
+    ("SELECT 1 FROM prey WHERE true", " AND a = (SELECT a)", "", "", ""),
+    ("SELECT 1 FROM prey GROUP BY a", ", (SELECT a)", "", "", ""),
     ("SELECT 1", " UNION SELECT 1", "", "", ""),
     ("SELECT 1", " UNION ALL SELECT 1", "", "", ""),
     ("SELECT 1", " EXCEPT SELECT 2", "", "", ""),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weft_base::Prng;
 
-use super::input::{Input, Kind, Step, one_of};
+use super::input::{Input, Kind, Step, magnitude, one_of};
 use super::messages::{PROTOCOL, bind, execute, message, named, parse, put_packet, query, startup, sync};
 
 /// What a session may hold from one statement to the next.
@@ -17,13 +17,14 @@ const SOON: Duration = Duration::from_secs(15);
 
 /// An oversized input.
 pub fn input(random: &mut Prng) -> Input {
-    match random.below(9) {
+    match random.below(10) {
         0 => small_message(random),
         1 => claimed(random),
         2 => full_message(random),
         3 => large_startup(random),
         4 => held(random),
         5 => unending_line(random),
+        6 => repeated(random),
         _ => large_value(random),
     }
 }
@@ -72,6 +73,44 @@ fn full_message(random: &mut Prng) -> Input {
         format!("a query of {MESSAGE_BYTES_MAX} bytes less {less}"),
         query(format!("{before}{text}{behind}")),
     )
+}
+
+/// Text before, what is repeated, and text behind. A byte of the text becomes hundreds of a tree.
+const REPEATED: [(&str, &str, &str); 17] = [
+    ("SELECT 1", ",1", ""),
+    ("SELECT ''", ",''", ""),
+    ("SELECT 1", ",(SELECT 1)", ""),
+    ("SELECT greatest(1", ",(SELECT 1)", ")"),
+    ("SELECT 1 IN (1", ",1", ")"),
+    ("SELECT 1 IN (1", ",(SELECT 1)", ")"),
+    ("SELECT length('x'", ",f(1)", ")"),
+    ("SELECT ARRAY[1", ",1", "]"),
+    ("SELECT CASE WHEN true THEN 1", " WHEN a THEN 1", " END FROM prey"),
+    ("SELECT 1 FROM prey", ",prey", ""),
+    ("SELECT 1 FROM prey ORDER BY a", ",a", ""),
+    ("SELECT 1 FROM prey GROUP BY a", ",a", ""),
+    ("WITH w AS (SELECT 1)", ",w AS (SELECT 1)", " SELECT 1"),
+    (
+        "BEGIN; INSERT INTO caught VALUES (1,1,'x')",
+        ",(1,1,'x')",
+        "; ROLLBACK",
+    ),
+    ("CREATE TABLE oversized_one (a int", ",a int", ")"),
+    ("UPDATE prey SET a=1", ",a=1", ""),
+    (
+        "CREATE PROCEDURE oversized_two() LANGUAGE plpgsql AS 'BEGIN ",
+        "NULL;",
+        "END'",
+    ),
+];
+
+/// A statement of up to 60 MiB that consists of many small parts.
+fn repeated(random: &mut Prng) -> Input {
+    let (before, part, behind) = one_of(random, &REPEATED);
+    let kilobytes = magnitude(random, 100, 60_000);
+    let count = (kilobytes << 10) / part.len();
+    let sql = format!("{before}{}{behind}", part.repeat(count));
+    answered(format!("{kilobytes} KiB of {before}{part}.."), query(sql))
 }
 
 fn large_startup(random: &mut Prng) -> Input {

@@ -17,6 +17,7 @@ mod definitions;
 mod durability;
 mod equivalence;
 mod locking;
+mod long_statements;
 mod messages;
 mod paths;
 mod pipelines;

@@ -44,6 +44,7 @@ impl Analyser<'_> {
         let alias = alias.unwrap_or_else(|| table.name.clone());
         let mut aggregates = Vec::new();
         let output = self.output(&select.projection, &table, &alias, Some(&mut aggregates))?;
+        weft_syntax::refuse_wide(output.len())?;
         let condition = self.condition(select.selection.as_ref(), &table, &alias)?;
         let conjuncts = conjuncts(condition);
         let (limit, offset) = self.limits(query)?;

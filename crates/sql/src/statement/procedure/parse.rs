@@ -17,6 +17,8 @@ use weft_syntax::scanner::{Token, TokenKind};
 
 /// Maximum nesting of blocks.
 const NESTING_MAX: usize = 32;
+/// Longest body, in bytes: its tree takes some hundred times as much, and is made at every start.
+const BODY_BYTES_MAX: usize = 1 << 20;
 /// Longest text of a statement in a listing, in characters.
 const SHOWN_MAX: usize = 76;
 
@@ -24,6 +26,7 @@ pub(super) type Parsed<T> = Result<T, SqlError>;
 
 /// Parses a PL/pgSQL body.
 pub(crate) fn plpgsql(body: &str) -> Parsed<Block> {
+    refuse_long(body)?;
     let mut parser = Parser::new(body);
     if parser.reader.accept_symbol("#") || parser.reader.peek_text().starts_with('#') {
         return Err(parser.refuse("compiler options"));
@@ -36,6 +39,7 @@ pub(crate) fn plpgsql(body: &str) -> Parsed<Block> {
 
 /// Parses a list of SQL statements.
 pub(crate) fn sql(body: &str) -> Parsed<Block> {
+    refuse_long(body)?;
     let mut parser = Parser::new(body);
     let mut statements = Vec::new();
     while !parser.reader.at_end() {
@@ -64,6 +68,16 @@ pub(crate) fn sql(body: &str) -> Parsed<Block> {
         statements,
         ..Block::default()
     })
+}
+
+fn refuse_long(body: &str) -> Parsed<()> {
+    match body.len() <= BODY_BYTES_MAX {
+        true => Ok(()),
+        false => Err(SqlError::new(
+            SqlState::PROGRAM_LIMIT_EXCEEDED,
+            format!("a procedure's body can have at most {BODY_BYTES_MAX} bytes"),
+        )),
+    }
 }
 
 /// Adds the line to an error that does not name it. Its position, relative to a part of the text, is

@@ -1,0 +1,135 @@
+//! How much memory a statement takes while it is read and bound, told from its tokens.
+//!
+//! A tree takes hundreds of times the memory of its text: a name in FROM is one byte and becomes a table of
+//! 1.4 KB. A message may be 64 MiB long. So what a tree will take is counted while its tokens are made, and
+//! reserved before it is built, from a budget that all statements of the process share. The weights are upper
+//! bounds of what the parser allocates, growth of its lists included, and leave room for the bound statement;
+//! `tests/weight.rs` measures them.
+
+use std::sync::{Arc, LazyLock};
+
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::Token;
+use weft_base::{Budget, Reservation, memory};
+use weft_types::{SqlError, SqlState};
+
+/// What all statements of the process that are being read may take together: a quarter of the machine's
+/// memory, and at most 4 GiB.
+#[must_use]
+pub fn reading_bytes_max() -> usize {
+    (memory::machine_bytes() / 4).min(4 << 30)
+}
+
+static READING: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(reading_bytes_max()));
+
+/// Reservations grow by so much; statements of less reserve nothing.
+const STEP_BYTES: usize = 256 << 10;
+/// A token, in a list that may just have been copied to one of twice the size.
+const TOKEN_BYTES: usize = 3 * 88;
+/// An operand, an operator or a part of a name.
+const NODE_BYTES: usize = 360;
+/// A query or a list of rows.
+const QUERY_BYTES: usize = 10_000;
+/// One element of a list: of a clause, of a function's arguments, of any other list in parentheses.
+const CLAUSE_BYTES: usize = 3 * 1_400;
+const ARGUMENT_BYTES: usize = 3 * 784;
+const ELEMENT_BYTES: usize = 3 * 328;
+/// Copies of a literal or a name.
+const TEXT_COPIES: usize = 3;
+
+/// The count.
+pub(crate) struct Weight {
+    /// What an element of a list takes, in each open pair of parentheses or brackets and outside of all.
+    open: Vec<usize>,
+    bytes: usize,
+    reserved: Option<Reservation>,
+    reserved_bytes: usize,
+}
+
+impl Default for Weight {
+    fn default() -> Self {
+        Weight {
+            open: vec![CLAUSE_BYTES],
+            bytes: 0,
+            reserved: None,
+            reserved_bytes: 0,
+        }
+    }
+}
+
+impl Weight {
+    /// Counts a token; `before` is the one before it. 53200 when there is no memory for the tree.
+    pub(crate) fn count(&mut self, token: &Token, before: Option<&Token>) -> Result<(), SqlError> {
+        let own = match token {
+            Token::Comma => self.open.last().copied().unwrap_or(CLAUSE_BYTES),
+            Token::LParen | Token::LBracket => {
+                let element = match before {
+                    Some(Token::Word(word)) if word.keyword == Keyword::NoKeyword => ARGUMENT_BYTES,
+                    _ => ELEMENT_BYTES,
+                };
+                self.open.push(element);
+                element
+            }
+            Token::RParen | Token::RBracket => {
+                if self.open.len() > 1 {
+                    self.open.pop();
+                }
+                0
+            }
+            Token::Word(word) => {
+                self.enter(word.keyword);
+                match word.keyword {
+                    Keyword::SELECT | Keyword::VALUES => QUERY_BYTES,
+                    Keyword::JOIN => CLAUSE_BYTES,
+                    _ => NODE_BYTES + TEXT_COPIES * word.value.len(),
+                }
+            }
+            Token::SingleQuotedString(text) | Token::Number(text, _) => NODE_BYTES + TEXT_COPIES * text.len(),
+            _ => NODE_BYTES,
+        };
+        self.bytes = self.bytes.saturating_add(TOKEN_BYTES + own);
+        match self.bytes > self.reserved_bytes + STEP_BYTES {
+            true => self.reserve(),
+            false => Ok(()),
+        }
+    }
+
+    /// A key word after which a list of another kind comes.
+    fn enter(&mut self, keyword: Keyword) {
+        let element = match keyword {
+            Keyword::VALUES => ELEMENT_BYTES,
+            Keyword::SELECT
+            | Keyword::WITH
+            | Keyword::FROM
+            | Keyword::USING
+            | Keyword::GROUP
+            | Keyword::WINDOW
+            | Keyword::ORDER
+            | Keyword::SET
+            | Keyword::RETURNING => CLAUSE_BYTES,
+            _ => return,
+        };
+        if let Some(open) = self.open.last_mut() {
+            *open = element;
+        }
+    }
+
+    fn reserve(&mut self) -> Result<(), SqlError> {
+        let reserved = self.reserved.get_or_insert_with(|| READING.empty());
+        let more = self.bytes - self.reserved_bytes;
+        reserved.grow(more).map_err(|exceeded| {
+            SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").detail(format!(
+                "The statement takes more than {} MiB to read; statements may take {} MiB together.",
+                self.bytes >> 20,
+                exceeded.bytes_max >> 20
+            ))
+        })?;
+        self.reserved_bytes = self.bytes;
+        Ok(())
+    }
+
+    /// The bytes counted, and their reservation, to be kept for as long as the tree.
+    pub(crate) fn finish(self) -> (usize, Option<Reservation>) {
+        (self.bytes, self.reserved)
+    }
+}
