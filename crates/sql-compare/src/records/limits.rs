@@ -223,7 +223,7 @@ fn refusals() -> Vec<(&'static str, String, &'static [&'static str])> {
             format!("{}SELECT 1", "EXPLAIN ".repeat(5_000)),
             &["42601"],
         ),
-        ("ELSE in ELSE of a procedure", else_in_else(75_000), &["54001"]),
+        ("ELSE in ELSE of a procedure", else_in_else(25_000), &["54001"]),
         ("1,600 windows", windows(1_600), &["54001"]),
         ("100,000 NOT", nested("NOT ", 100_000, "true", ""), &["54001"]),
     ]
