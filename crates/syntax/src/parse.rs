@@ -109,8 +109,8 @@ pub fn with_expression<R>(
 }
 
 /// Parses one statement whose tree is kept. Its caller's stack must suffice to read and drop the tree, so
-/// what is deeper than [`KEPT_NESTS_MAX`] or [`KEPT_LINKS_MAX`] is refused with 54001, and what is larger than
-/// [`KEPT_BYTES_MAX`] with 54000.
+/// what is deeper than [`KEPT_NESTS_MAX`] or [`KEPT_LINKS_MAX`] is refused with 54001, and what is larger
+/// than [`KEPT_BYTES_MAX`] with 54000.
 pub fn parse_statement(sql: &str) -> Result<Statement, SqlError> {
     let prepared = prepare(sql)?;
     refuse_deep(prepared.depth)?;

@@ -6,7 +6,8 @@ use crate::client::{Client, database};
 
 /// The stack of a server's thread.
 const STACK_BYTES: usize = 8 << 20;
-/// Generous for code that is half optimised on a busy machine; what was wrong took minutes, or ended the process.
+/// Generous for code that is half optimised on a busy machine: what was wrong took minutes, or ended the
+/// process.
 const SOON: Duration = Duration::from_secs(20);
 
 fn on_a_servers_thread(work: impl FnOnce() + Send + 'static) {
