@@ -10,6 +10,7 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Span;
 use weft_expression::{ColumnId, Expr, Node, Op, Volatility};
 use weft_store::{ColumnDef, Relation as Stored, TableDef};
+use weft_syntax::refuse_wide;
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use crate::binder::{Binder, Environment};
@@ -597,6 +598,7 @@ impl Binder<'_> {
             level.visible = 0..level.items.len();
         }
         let mut bound = inner.bind_items(items, Clause::Returning)?;
+        refuse_wide(bound.len())?;
         for item in &mut bound {
             inner.settle_item(item)?;
         }

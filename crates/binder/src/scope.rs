@@ -154,8 +154,8 @@ pub(crate) struct Level {
 /// recursion.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Height {
-    /// Relations of this level: its joins and its subqueries. Everything else that a SELECT may have counts
-    /// as one.
+    /// Relations of this level: its joins, its subqueries, and set-returning calls within each other.
+    /// Everything else that a SELECT may have counts as one.
     own: usize,
     /// The highest query within it.
     below: usize,
@@ -169,6 +169,11 @@ impl Height {
 
     pub fn total(self) -> usize {
         self.own.max(self.rows) + self.below + 1
+    }
+
+    /// So many relations more, over all that there are.
+    pub fn add(&mut self, count: usize) {
+        self.own += count;
     }
 
     /// A row of VALUES ends, and another begins.
@@ -254,7 +259,7 @@ impl Binder<'_> {
 
     /// One relation more in this level, over all that there are.
     pub(crate) fn stack(&mut self) -> Result<(), SqlError> {
-        self.level()?.height.own += 1;
+        self.level()?.height.add(1);
         self.refuse_high()
     }
 

@@ -67,7 +67,11 @@ impl Binder<'_> {
             set.outputs().any(uses)
         });
         let depth = inside.map(|set| set.depth + 1).max().unwrap_or(0);
+        let is_new = level.sets.iter().all(|set| set.depth < depth);
         level.sets.push(PendingSet { call, depth });
+        if is_new {
+            self.stack()?;
+        }
         Ok(Operand::typed(Expr::column(id, ty)))
     }
 

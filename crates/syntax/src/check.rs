@@ -12,8 +12,8 @@ use weft_types::{SqlError, SqlState};
 use crate::keyword::{self, Category};
 use crate::tokens::near;
 
-/// The most columns of a result, sort and group keys included, and the most aggregates of a query. PostgreSQL
-/// has the first bound only.
+/// The most columns of a result with its sort keys, group keys, and aggregates of a query. PostgreSQL has no
+/// bound on aggregates.
 const ENTRIES_MAX: usize = 1664;
 
 /// Refuses a list of more entries than a query may have: 54011.

@@ -5,8 +5,8 @@
 //! token of look-ahead and would try one reading and then the other, at each level again.
 //!
 //! In FROM the parser cannot be told: it tries to read a query and falls back to a join, in time that doubles
-//! with each level. So a LATERAL that the text does not have goes before a subquery that begins a join in
-//! parentheses: with it the first reading fails at once. It is taken away from the tree again; the subquery's
+//! with each level that has an error within it. So a LATERAL that the text does not have goes before every
+//! subquery there: with it there is one reading only. It is taken away from the tree again; the subquery's
 //! name tells which it is. Parentheses around joins alone are tried as a query, each over all that follow it
 //! at once; more than [`RUN_MAX`] in a row are too many.
 
@@ -28,18 +28,26 @@ enum First {
     /// A word that begins a query.
     Query,
     /// A parenthesis that holds a query, closed; the next token decides.
-    Closed {
-        inner: usize,
-    },
+    Closed,
     Other,
 }
 
 struct Open {
     token: usize,
     first: First,
-    /// Where the subquery begins whose name may come next.
-    named: Option<usize>,
+    /// It stands where a table is expected, as one of so many in a row.
+    run: usize,
     place: Place,
+}
+
+/// What has been closed where a table is expected: its name may come next.
+#[derive(Clone, Copy)]
+struct Closed {
+    token: usize,
+    /// No other parenthesis stands directly before it.
+    alone: bool,
+    /// AS came behind it.
+    named: bool,
 }
 
 /// Where the pass is inside one pair of parentheses.
@@ -52,11 +60,12 @@ struct Place {
 }
 
 impl Place {
-    fn see(&mut self, token: &Token) {
+    /// Takes a token; `clauses` if the parentheses hold a query or a statement.
+    fn see(&mut self, token: &Token, clauses: bool) {
         match token {
             Token::Comma => self.table = self.from,
             Token::Word(word) => match word.keyword {
-                Keyword::FROM | Keyword::USING => {
+                Keyword::FROM | Keyword::USING if clauses => {
                     self.from = true;
                     self.table = true;
                 }
@@ -83,8 +92,9 @@ impl Place {
 pub(crate) struct Parentheses {
     open: Vec<Open>,
     queries: Vec<usize>,
-    /// Places for LATERAL and the positions of the names.
-    laterals: Vec<(usize, u64)>,
+    /// Places for LATERAL and the positions of the names, where there is one.
+    laterals: Vec<(usize, Option<u64>)>,
+    closed: Option<Closed>,
     /// Outside of all parentheses.
     place: Place,
     /// Parentheses in a row where a table is expected.
@@ -104,34 +114,23 @@ impl Parentheses {
                         _ => First::Other,
                     };
                 }
-                First::Closed { inner } => {
+                First::Closed => {
                     open.first = match token {
                         Token::RParen => First::Query,
                         Token::Word(word) if continues_query(word) => First::Query,
-                        Token::Word(word) if is_name(word) && in_from(before, open.token) => {
-                            if word.keyword == Keyword::AS {
-                                open.named = Some(inner);
-                            } else {
-                                self.laterals.push((inner, position));
-                            }
-                            First::Other
-                        }
                         _ => First::Other,
                     };
                 }
-                First::Query | First::Other => {
-                    if let Some(inner) = open.named.take() {
-                        self.laterals.push((inner, position));
-                    }
-                }
+                First::Query | First::Other => {}
             }
         }
-        let place = self
-            .open
-            .last_mut()
-            .map_or(&mut self.place, |open| &mut open.place);
+        self.name(token, position);
+        let (place, clauses) = match self.open.last_mut() {
+            Some(open) => (&mut open.place, open.first == First::Query),
+            None => (&mut self.place, true),
+        };
         let table = place.table;
-        place.see(token);
+        place.see(token, clauses && !is_distinct_from(before));
         self.run = match token {
             Token::LParen if table || self.run > 0 => self.run + 1,
             _ => 0,
@@ -141,24 +140,72 @@ impl Parentheses {
             Token::LParen => self.open.push(Open {
                 token: at,
                 first: First::Nothing,
-                named: None,
+                run: self.run,
                 place: Place::default(),
             }),
             Token::RParen => {
                 let Some(closed) = self.open.pop() else { return };
                 if closed.first == First::Query {
                     self.queries.push(closed.token);
+                    self.closed = (closed.run > 0).then_some(Closed {
+                        token: closed.token,
+                        alone: closed.run == 1,
+                        named: false,
+                    });
                 }
                 if let Some(outer) = self.open.last_mut()
                     && outer.first == First::Nothing
                 {
                     outer.first = match closed.first {
-                        First::Query => First::Closed { inner: closed.token },
+                        First::Query => First::Closed,
                         _ => First::Other,
                     };
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Whether the token names the subquery that was closed before it.
+    fn name(&mut self, token: &Token, position: u64) {
+        let Some(closed) = self.closed.take() else { return };
+        match token {
+            _ if closed.named => self.laterals.push((closed.token, Some(position))),
+            Token::Word(word) if word.keyword == Keyword::AS => {
+                self.closed = Some(Closed {
+                    named: true,
+                    ..closed
+                });
+            }
+            Token::Word(word) if is_name(word) => self.laterals.push((closed.token, Some(position))),
+            // The parenthesis before it holds a query, too.
+            Token::RParen if !closed.alone => {}
+            Token::Word(word) if !closed.alone && continues_query(word) => {}
+            // It has no name, which is an error.
+            _ => self.laterals.push((closed.token, None)),
+        }
+    }
+
+    /// The text ends: behind a subquery without a name, or where some are not closed. The statement is wrong,
+    /// and is to be read once only.
+    fn end(&mut self) {
+        let unnamed = self.closed.take();
+        self.laterals.extend(unnamed.map(|closed| (closed.token, None)));
+        let mut first_of_run = None;
+        for open in self.open.drain(..) {
+            if open.run == 1 {
+                first_of_run = Some(open.token);
+            }
+            if open.first == First::Query {
+                self.queries.push(open.token);
+                if open.run > 0 {
+                    self.laterals
+                        .extend(first_of_run.take().map(|token| (token, None)));
+                }
+            }
+            if open.first != First::Nothing {
+                first_of_run = None;
+            }
         }
     }
 
@@ -170,11 +217,7 @@ impl Parentheses {
         mut self,
         tokens: &mut Vec<TokenWithSpan>,
     ) -> Result<(Vec<bool>, HashSet<u64>), SqlError> {
-        for open in self.open.drain(..) {
-            if open.first == First::Query {
-                self.queries.push(open.token);
-            }
-        }
+        self.end();
         let mut queries = vec![false; tokens.len()];
         for at in self.queries {
             if let Some(query) = queries.get_mut(at) {
@@ -204,7 +247,7 @@ impl Parentheses {
         *tokens = with;
         Ok((
             queries_with,
-            self.laterals.into_iter().map(|(_, name)| name).collect(),
+            self.laterals.into_iter().filter_map(|(_, name)| name).collect(),
         ))
     }
 }
@@ -238,14 +281,14 @@ fn is_name(word: &Word) -> bool {
         || (keyword::names_column(&word.value) && !operator)
 }
 
-/// The parenthesis stands where a table can.
-fn in_from(before: &[TokenWithSpan], open: usize) -> bool {
-    let previous = open.checked_sub(1).and_then(|at| before.get(at));
-    match previous.map(|token| &token.token) {
-        Some(Token::Comma | Token::LParen) => true,
-        Some(Token::Word(word)) => {
-            matches!(word.keyword, Keyword::FROM | Keyword::JOIN | Keyword::USING)
-        }
-        _ => false,
-    }
+/// IS DISTINCT FROM comes now, or IS NOT DISTINCT FROM.
+fn is_distinct_from(before: &[TokenWithSpan]) -> bool {
+    let keyword = |back: usize| match before.len().checked_sub(back).and_then(|at| before.get(at)) {
+        Some(TokenWithSpan {
+            token: Token::Word(word),
+            ..
+        }) => word.keyword,
+        _ => Keyword::NoKeyword,
+    };
+    keyword(1) == Keyword::DISTINCT && matches!(keyword(2), Keyword::IS | Keyword::NOT)
 }

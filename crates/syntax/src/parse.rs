@@ -126,7 +126,6 @@ pub fn parse_statement(sql: &str) -> Result<Statement, SqlError> {
 pub fn parse_expression(sql: &str) -> Result<Expr, SqlError> {
     let prepared = prepare(sql)?;
     refuse_deep(prepared.depth)?;
-    refuse_large(prepared.bytes)?;
     on_stack(prepared.depth, || {
         read(sql, prepared, |parser| parser.parse_expr())
     })

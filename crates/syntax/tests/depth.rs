@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use sqlparser::ast::{Expr, Visit, Visitor};
+use sqlparser::ast::{Expr, TableFactor, Visit, Visitor};
 use weft_syntax::with_statement;
 
 /// Visits every expression, as a reader does.
@@ -195,5 +195,93 @@ fn long_chains_are_read() {
     ] {
         let shape = SHAPES.iter().find(|shape| shape.0 == name).unwrap().1;
         assert!(reads(&shape(count)), "{name}");
+    }
+}
+
+/// Queries in FROM within each other, each in some parentheses.
+fn tables(levels: usize, parentheses: usize, inner: &str, behind: &str) -> String {
+    let (open, close) = ("(".repeat(parentheses), ")".repeat(parentheses));
+    (0..levels).fold(inner.to_owned(), |table, _| {
+        format!("select 1 from {open}{table}{close}{behind}")
+    })
+}
+
+#[test]
+fn an_error_within_tables_in_parentheses_is_found_at_once() {
+    for (levels, parentheses) in [(1, 25), (3, 20), (8, 10), (30, 2), (50, 1)] {
+        for behind in [" a", " as a", "", " a join b on true", ", c"] {
+            for (inner, word) in [
+                ("select 1 from t t t", "t"),
+                ("values (1, values (2", ""),
+                ("select 1 1", "1"),
+                ("select from", ""),
+            ] {
+                let sql = tables(levels, parentheses, inner, behind);
+                let begin = Instant::now();
+                let error = with_statement(&sql, |_| Ok(())).unwrap_err();
+                assert!(begin.elapsed().as_secs() < 2, "{sql}");
+                assert_eq!(error.state.0, "42601", "{sql}");
+                if !word.is_empty() {
+                    assert_eq!(
+                        error.message,
+                        format!("syntax error at or near \"{word}\""),
+                        "{sql}"
+                    );
+                }
+            }
+            let unclosed = format!("select 1 from {}", "(select 1 from ((".repeat(levels));
+            let error = with_statement(&unclosed, |_| Ok(())).unwrap_err();
+            assert_eq!(error.message, "syntax error at end of input", "{unclosed}");
+        }
+    }
+}
+
+/// Whether a query in FROM is LATERAL anywhere.
+fn has_lateral(sql: &str) -> bool {
+    struct Lateral(bool);
+    impl Visitor for Lateral {
+        type Break = ();
+
+        fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<()> {
+            self.0 |= matches!(table, TableFactor::Derived { lateral: true, .. });
+            ControlFlow::Continue(())
+        }
+    }
+    let mut lateral = Lateral(false);
+    with_statement(sql, |statement| {
+        let _ = statement.visit(&mut lateral);
+        Ok(())
+    })
+    .unwrap_or_else(|error| panic!("{}: {sql}", error.message));
+    lateral.0
+}
+
+#[test]
+fn a_query_in_from_is_lateral_where_the_text_says_so() {
+    for sql in [
+        "select * from (select 1) a",
+        "select * from (select 1) as a, ((select 2)) as b",
+        "select * from ((select 1) a join (select 2) as b on true) c",
+        "select * from ((select 1) union (select 2)) a",
+        "select * from t join (select 1) a using (x), (values (1)) v(x)",
+        "select * from (select * from (table t) b) a where x in (select 1)",
+        "select (select 1) a, (select 2) b from t",
+        "select x is distinct from (select 1) a, x is not distinct from (select 1) b from t",
+        "select extract(year from (select now())) a, substring(x from (select 1)) b from t",
+        "select trim(both from (select 'a')) a, overlay('a' placing 'b' from (select 1)) b",
+        "delete from t using (select 1) a where x = any (select 1)",
+        "update t set (a, b) = (select 1, 2) from (select 3) c",
+        "insert into t (select 1)",
+        "with a as (select 1) select * from a order by (select 1), (select 2)",
+        "select * from t where x = (select 1) group by (select 1), a having (select true)",
+    ] {
+        assert!(!has_lateral(sql), "{sql}");
+    }
+    for sql in [
+        "select * from t, lateral (select 1) a",
+        "select * from (select 1) a, lateral ((select 2)) b",
+        "select * from (t cross join lateral (select 1) a)",
+    ] {
+        assert!(has_lateral(sql), "{sql}");
     }
 }

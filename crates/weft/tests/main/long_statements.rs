@@ -62,7 +62,41 @@ fn lists_do_not_pile_up_relations() {
                 format!("update t set a = greatest({}) where id = 1", subqueries(30_000)),
                 "54001",
             ),
+            (
+                // Subqueries of aggregates that belong to the query around.
+                format!(
+                    "select {} from t",
+                    list(30, |n| {
+                        let all = list(100, |m| format!("(select a + {m})"));
+                        format!("(select sum(greatest({all}, {n})))")
+                    })
+                ),
+                "54001",
+            ),
+            (
+                format!(
+                    "with w1 as (select 1 x), {} select * from w100",
+                    list(99, |n| format!(
+                        "w{} as (select {}x{} as x from w{n})",
+                        n + 1,
+                        "generate_series(1, ".repeat(30),
+                        ")".repeat(30)
+                    ))
+                ),
+                "54001",
+            ),
             // As PostgreSQL.
+            (
+                format!("delete from t returning {}", list(1_665, |n| n.to_string())),
+                "54011",
+            ),
+            (
+                format!(
+                    "delete from t where id = 1 returning {}",
+                    list(1_665, |_| "a".to_owned())
+                ),
+                "54011",
+            ),
             (format!("select {}", subqueries(30_000)), "54011"),
             (format!("select {}", list(1_665, |n| n.to_string())), "54011"),
             (

@@ -352,7 +352,9 @@ impl Analyser<'_> {
         table: &TableDef,
         alias: &str,
     ) -> Analysed<Vec<OutputItem>> {
-        items.map_or(Ok(Vec::new()), |items| self.output(items, table, alias, None))
+        let output = items.map_or(Ok(Vec::new()), |items| self.output(items, table, alias, None))?;
+        weft_syntax::refuse_wide(output.len())?;
+        Ok(output)
     }
 }
 
