@@ -14,7 +14,6 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Span;
 use weft_expression::resolve::resolve_aggregate;
 use weft_expression::{ColumnId, Expr, Node, Op};
-use weft_syntax::position::too_deep;
 use weft_types::{CastContext, SqlError, SqlState, SqlType};
 
 use crate::binder::Binder;
@@ -22,7 +21,7 @@ use crate::names::fold;
 use crate::order::directions;
 use crate::parameters::Operand;
 use crate::relation::{AggregateCall, Apply, Relation, SortKey};
-use crate::scope::{Clause, Height, Level, Pending};
+use crate::scope::{Clause, Level, Pending, refuse_high};
 use crate::select::{Item, apply_all, output_of};
 
 /// HAVING, with the subqueries in it.
@@ -423,9 +422,7 @@ impl Binder<'_> {
             .get_mut(owner)
             .ok_or_else(|| SqlError::internal("an aggregate of no level"))?;
         level.height.add(pending.len());
-        if level.height.total() >= Height::MAX {
-            return Err(too_deep());
-        }
+        refuse_high(level.height.total())?;
         level.below_aggregate.extend(pending);
         let same = |known: &&AggregateCall| {
             std::ptr::eq(known.aggregate, resolved.aggregate)

@@ -163,10 +163,18 @@ pub(crate) struct Height {
     rows: usize,
 }
 
-impl Height {
-    /// Heights from here on are refused.
-    pub const MAX: usize = 2_000;
+/// Heights from here on are refused.
+const HEIGHT_MAX: usize = 2_000;
 
+/// Refuses relations that stand so high: 54001.
+pub(crate) fn refuse_high(height: usize) -> Result<(), SqlError> {
+    match height < HEIGHT_MAX {
+        true => Ok(()),
+        false => Err(too_deep()),
+    }
+}
+
+impl Height {
     pub fn total(self) -> usize {
         self.own.max(self.rows) + self.below + 1
     }
@@ -259,22 +267,16 @@ impl Binder<'_> {
 
     /// One relation more in this level, over all that there are.
     pub(crate) fn stack(&mut self) -> Result<(), SqlError> {
-        self.level()?.height.add(1);
-        self.refuse_high()
+        let height = &mut self.level()?.height;
+        height.add(1);
+        refuse_high(height.total())
     }
 
     /// A query of this height becomes part of this level.
     pub(crate) fn rest_on(&mut self, height: usize) -> Result<(), SqlError> {
         let own = &mut self.level()?.height;
         own.below = own.below.max(height);
-        self.refuse_high()
-    }
-
-    fn refuse_high(&mut self) -> Result<(), SqlError> {
-        match self.level()?.height.total() < Height::MAX {
-            true => Ok(()),
-            false => Err(too_deep()),
-        }
+        refuse_high(own.total())
     }
 
     /// Resolves a column name, with its origin; `None` if there is no such column, 42702 if it is ambiguous,

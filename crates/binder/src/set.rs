@@ -3,7 +3,6 @@
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart, SetExpr, SetOperator, SetQuantifier, Values};
 use weft_expression::resolve::common_type;
 use weft_expression::{ColumnId, Expr};
-use weft_syntax::position::too_deep;
 use weft_syntax::refuse_wide;
 use weft_types::{CastContext, SqlError, SqlType};
 
@@ -11,7 +10,7 @@ use crate::binder::Binder;
 use crate::names::syntax_error;
 use crate::parameters::Operand;
 use crate::relation::{Relation, SetOp};
-use crate::scope::{Clause, Height};
+use crate::scope::{Clause, refuse_high};
 use crate::select::{RowColumn, Rows, apply_all};
 
 /// One operation of a chain, whose right side is not bound yet.
@@ -110,9 +109,7 @@ impl Binder<'_> {
             return Ok(Rows { height, ..rows });
         }
         let height = left.height.max(right_height) + 1;
-        if height >= Height::MAX {
-            return Err(too_deep());
-        }
+        refuse_high(height)?;
         let (left, left_ids) = self.converted_rows(left, &types)?;
         let (mut columns, mut visible) = (Vec::new(), Vec::new());
         for (((name, ty), one), other) in names.into_iter().zip(types).zip(left_ids).zip(right_ids) {

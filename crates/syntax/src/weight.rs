@@ -28,6 +28,12 @@ const STEP_BYTES: usize = 256 << 10;
 const TOKEN_BYTES: usize = 3 * 88;
 /// An operand, an operator or a part of a name.
 const NODE_BYTES: usize = 360;
+/// The same in CREATE and ALTER: an option of a column.
+const OPTION_BYTES: usize = 3 * 700;
+/// A field of a value, or WHEN.
+const FIELD_BYTES: usize = 3 * 990;
+/// A join.
+const JOIN_BYTES: usize = 3 * 2_100;
 /// A query or a list of rows.
 const QUERY_BYTES: usize = 10_000;
 /// One element of a list: of a clause, of a function's arguments, of any other list in parentheses.
@@ -41,6 +47,8 @@ const TEXT_COPIES: usize = 3;
 pub(crate) struct Weight {
     /// What an element of a list takes, in each open pair of parentheses or brackets and outside of all.
     open: Vec<usize>,
+    /// The statement is CREATE or ALTER.
+    defines: bool,
     bytes: usize,
     reserved: Option<Reservation>,
     reserved_bytes: usize,
@@ -50,6 +58,7 @@ impl Default for Weight {
     fn default() -> Self {
         Weight {
             open: vec![CLAUSE_BYTES],
+            defines: false,
             bytes: 0,
             reserved: None,
             reserved_bytes: 0,
@@ -64,11 +73,17 @@ impl Weight {
             Token::Comma => self.open.last().copied().unwrap_or(CLAUSE_BYTES),
             Token::LParen | Token::LBracket => {
                 let element = match before {
-                    Some(Token::Word(word)) if word.keyword == Keyword::NoKeyword => ARGUMENT_BYTES,
+                    _ if self.defines => CLAUSE_BYTES,
+                    Some(Token::Word(word)) if !matches!(word.keyword, Keyword::VALUES | Keyword::IN) => {
+                        ARGUMENT_BYTES
+                    }
                     _ => ELEMENT_BYTES,
                 };
                 self.open.push(element);
-                element
+                match token {
+                    Token::LBracket => element.max(ARGUMENT_BYTES),
+                    _ => element,
+                }
             }
             Token::RParen | Token::RBracket => {
                 if self.open.len() > 1 {
@@ -76,18 +91,28 @@ impl Weight {
                 }
                 0
             }
+            Token::Period => FIELD_BYTES,
             Token::Word(word) => {
+                self.defines |= before.is_none() && matches!(word.keyword, Keyword::CREATE | Keyword::ALTER);
                 self.enter(word.keyword);
                 match word.keyword {
                     Keyword::SELECT | Keyword::VALUES => QUERY_BYTES,
-                    Keyword::JOIN => CLAUSE_BYTES,
+                    Keyword::JOIN => JOIN_BYTES,
+                    Keyword::WHEN => FIELD_BYTES,
+                    _ if self.defines => OPTION_BYTES + TEXT_COPIES * word.value.len(),
                     _ => NODE_BYTES + TEXT_COPIES * word.value.len(),
                 }
             }
             Token::SingleQuotedString(text) | Token::Number(text, _) => NODE_BYTES + TEXT_COPIES * text.len(),
             _ => NODE_BYTES,
         };
-        self.bytes = self.bytes.saturating_add(TOKEN_BYTES + own);
+        // Rows of VALUES are in parentheses; what is not is an element of a clause, `values` a name.
+        let is_row = matches!(token, Token::LParen) || self.open.last() != Some(&ELEMENT_BYTES);
+        let other = match before {
+            Some(Token::Comma) if self.open.len() == 1 && !is_row => CLAUSE_BYTES,
+            _ => 0,
+        };
+        self.bytes = self.bytes.saturating_add(TOKEN_BYTES + own + other);
         match self.bytes > self.reserved_bytes + STEP_BYTES {
             true => self.reserve(),
             false => Ok(()),
