@@ -34,7 +34,7 @@ pub const TARGETS: [Target; 1] = [Target {
 const DIR: &str = "/fuzz";
 const TABLE: TableId = TableId(FIRST_OBJECT_ID);
 /// A record of more members is decoded only: each may run for the whole budget of a program.
-const MEMBERS_MAX: usize = 8;
+const MEMBERS_MAX: usize = 2;
 
 /// A record: what is accepted has these bytes alone (but for the older version), and so have its write
 /// sets; applying it gives the state that it names, or an error and the state before.

@@ -196,7 +196,7 @@ impl RowImage {
 
     /// Appends bytes to a variable column that is not NULL.
     pub fn append(&mut self, layout: &RowLayout, column: usize, bytes: &[u8]) -> Result<(), SqlError> {
-        let (at, len) = self.place(layout, column);
+        let (at, len) = self.variable_place(layout, column)?;
         let mut whole = std::mem::take(&mut self.whole);
         whole.clear();
         whole.extend_from_slice(self.bytes.get(at..at + len).unwrap_or_default());
@@ -208,7 +208,7 @@ impl RowImage {
 
     /// Keeps the first bytes of a variable column that is not NULL.
     pub fn truncate(&mut self, layout: &RowLayout, column: usize, bytes: usize) -> Result<(), SqlError> {
-        let (at, len) = self.place(layout, column);
+        let (at, len) = self.variable_place(layout, column)?;
         if bytes >= len {
             return Ok(());
         }
@@ -305,6 +305,15 @@ impl RowImage {
         }
     }
 
+    /// The same as [`RowImage::place`], an error for a column that is not variable: which row a buffer holds,
+    /// a program decides as it runs.
+    fn variable_place(&self, layout: &RowLayout, column: usize) -> Result<(usize, usize), SqlError> {
+        match layout.column_kind(column) {
+            ColumnKind::Variable => Ok(self.place(layout, column)),
+            ColumnKind::Fixed(_) => Err(mismatch()),
+        }
+    }
+
     /// Offset and length in a variable column's cell.
     #[inline]
     fn place(&self, layout: &RowLayout, column: usize) -> (usize, usize) {
@@ -334,6 +343,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use weft_types::{SqlType, Value};
+
+    #[test]
+    fn only_variable_columns_grow_and_shrink() {
+        let layout = RowLayout::new(&[SqlType::Int4, SqlType::Text, SqlType::Int8]);
+        let mut image = RowImage::default();
+        image.start(RowTarget::Table(0), &layout);
+        image.set_bits(&layout, 0, 7).unwrap();
+        image.set_bits(&layout, 2, u64::MAX >> 33).unwrap();
+        image.set_raw(&layout, 1, Some(b"text")).unwrap();
+        let before = image.finish().to_vec();
+        for fixed in [0, 2, 3] {
+            assert!(image.append(&layout, fixed, b"more").is_err());
+            assert!(image.truncate(&layout, fixed, 0).is_err());
+        }
+        assert_eq!(image.finish(), before);
+        image.append(&layout, 1, b" and more").unwrap();
+        image.truncate(&layout, 1, 8).unwrap();
+        assert_eq!(image.raw(&layout, 1), Some(&b"text and"[..]));
+    }
 
     #[test]
     fn any_order_gives_the_row_that_encode_gives() {
