@@ -4,8 +4,8 @@
 //! 2. 300 rounds of kill -9 under load (`tests/recovery`).
 //! 3. 5,000 seeds of the simulated disk: power cuts, errors, disks that fill and empty, for the log, the LSM
 //!    engine and the transactions above them.
-//! 4. 50,000 malformed, deep, long, oversized and slow inputs, a canary connection beside them
-//!    (`sql-compare hostile`).
+//! 4. 50,000 malformed, deep, long, oversized and slow inputs to an optimised build, a canary connection
+//!    beside them (`sql-compare hostile`).
 //!
 //! Each step's output goes to a file of its own under `target/slow/<time>/`; what came of it is a line here
 //! and in `summary.txt` there. A failed step does not stop the next ones. The last line and the exit status
@@ -128,8 +128,9 @@ fn steps(root: &Path, target: &Path, settings: &Settings) -> Vec<Step> {
         }
     }
     if settings.inputs > 0 {
-        let built = target.join("debug");
-        let packages = ["build", "-p", "weft-cli", "-p", "weft-sql-compare"];
+        // Optimised: frames are larger in the dev build, and so is the stack that it asks for.
+        let built = target.join("release");
+        let packages = ["build", "--release", "-p", "weft-cli", "-p", "weft-sql-compare"];
         all.push(Step::checked("build", steps::cargo(root, &packages)));
         let mut command = Command::new(built.join("sql-compare"));
         command.current_dir(root);

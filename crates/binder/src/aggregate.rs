@@ -14,7 +14,8 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Span;
 use weft_expression::resolve::resolve_aggregate;
 use weft_expression::{ColumnId, Expr, Node, Op};
-use weft_types::{CastContext, SqlError, SqlState, SqlType};
+use weft_syntax::refuse_wide;
+use weft_types::{CastContext, SqlError, SqlState, SqlType, interrupt};
 
 use crate::binder::Binder;
 use crate::names::fold;
@@ -29,6 +30,10 @@ pub(crate) type Having = Option<(Expr, Vec<Pending>)>;
 
 /// Maximum number of grouping sets, as in PostgreSQL.
 const SETS_MAX: usize = 4096;
+
+/// Maximum number of columns that all grouping sets have together, where a set has a column for each that
+/// some set groups by, and for each aggregate. Each set becomes an aggregation with as many columns.
+const SET_COLUMNS_MAX: usize = 1 << 17;
 
 /// GROUP BY of a level.
 #[derive(Debug, Default)]
@@ -81,66 +86,72 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("GROUP BY ALL is not supported"));
         };
         let marks = self.reference_marks()?;
-        let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
-        let mut has_sets = false;
+        let has_sets = !modifiers.is_empty() || exprs.iter().any(is_sets);
+        let mut sets = Sets::of(Vec::new());
+        // What is in every set, put there once.
+        let mut in_all = Vec::new();
         for expr in exprs {
-            has_sets |= is_sets(expr);
-            let more = self.group_element(expr, items)?;
-            sets = product(sets, &more)?;
+            let mut more = self.group_element(expr, items)?;
+            if more.sets.len() == 1 {
+                in_all.append(&mut more.sets);
+            } else {
+                sets = sets.times(more)?;
+            }
+        }
+        if has_sets {
+            let in_all = Sets::of(joined(in_all.iter()));
+            sets = in_all.times(sets)?;
         }
         for modifier in modifiers {
             let GroupByWithModifier::GroupingSets(expr) = modifier else {
                 return Err(SqlError::unsupported("this form of GROUP BY is not supported"));
             };
-            has_sets = true;
-            let more = self.group_element(expr, items)?;
-            sets = product(sets, &more)?;
+            sets = sets.times(self.group_element(expr, items)?)?;
         }
         self.forget_references(marks)?;
         let grouping = &mut self.level()?.grouping;
         if has_sets {
-            grouping.sets = Some(sets);
+            grouping.sets = Some(sets.sets);
         }
         Ok(!exprs.is_empty() || !modifiers.is_empty())
     }
 
     /// The grouping sets of an element of GROUP BY.
-    fn group_element(&mut self, expr: &AstExpr, items: &mut [Item]) -> Result<Vec<Vec<usize>>, SqlError> {
-        Ok(match expr {
-            AstExpr::GroupingSets(sets) => {
-                let mut all = Vec::new();
-                for set in sets {
+    fn group_element(&mut self, expr: &AstExpr, items: &mut [Item]) -> Result<Sets, SqlError> {
+        let mut sets = Sets::default();
+        match expr {
+            AstExpr::GroupingSets(listed) => {
+                for set in listed {
                     match set.as_slice() {
-                        [only] if is_sets(only) => all.extend(self.group_element(only, items)?),
-                        exprs => all.push(self.group_list(exprs, items)?),
+                        [only] if is_sets(only) => sets.extend(self.group_element(only, items)?)?,
+                        exprs => sets.add(self.group_list(exprs, items)?)?,
                     }
                 }
-                all
             }
             AstExpr::Rollup(lists) => {
                 let lists = self.group_lists(lists, items)?;
-                (0..=lists.len())
-                    .rev()
-                    .map(|count| joined(lists.iter().take(count)))
-                    .collect()
+                if lists.len() >= SETS_MAX {
+                    return Err(too_many_sets());
+                }
+                for count in (0..=lists.len()).rev() {
+                    sets.add(joined(lists.iter().take(count)))?;
+                }
             }
             AstExpr::Cube(lists) => {
                 let lists = self.group_lists(lists, items)?;
-                if lists.len() > 12 {
+                if lists.len() > SETS_MAX.ilog2() as usize {
                     return Err(too_many_sets());
                 }
-                let count = 1usize << lists.len();
-                (0..count)
-                    .rev()
-                    .map(|mask| {
-                        let bit = |place: &usize| (mask >> (lists.len() - 1 - place)) & 1 == 1;
-                        joined((0..lists.len()).filter(bit).filter_map(|place| lists.get(place)))
-                    })
-                    .collect()
+                for mask in (0..1_usize << lists.len()).rev() {
+                    let bit = |place: &usize| (mask >> (lists.len() - 1 - place)) & 1 == 1;
+                    let chosen = (0..lists.len()).filter(bit);
+                    sets.add(joined(chosen.filter_map(|place| lists.get(place))))?;
+                }
             }
-            AstExpr::Tuple(exprs) => vec![self.group_list(exprs, items)?],
-            expr => vec![vec![self.group_item(expr, items)?]],
-        })
+            AstExpr::Tuple(exprs) => sets.add(self.group_list(exprs, items)?)?,
+            expr => sets.add(vec![self.group_item(expr, items)?])?,
+        }
+        Ok(sets)
     }
 
     fn group_lists(
@@ -153,14 +164,11 @@ impl Binder<'_> {
     }
 
     fn group_list(&mut self, exprs: &[AstExpr], items: &mut [Item]) -> Result<Vec<usize>, SqlError> {
-        let mut places = Vec::new();
+        let mut places = Vec::with_capacity(exprs.len());
         for expr in exprs {
-            let place = self.group_item(expr, items)?;
-            if !places.contains(&place) {
-                places.push(place);
-            }
+            places.push(self.group_item(expr, items)?);
         }
-        Ok(places)
+        Ok(joined(std::iter::once(&places)))
     }
 
     /// Binds a grouping expression; returns its position among the groups.
@@ -196,6 +204,7 @@ impl Binder<'_> {
             return Ok(place);
         }
         groups.push((id, value));
+        refuse_wide(groups.len())?;
         Ok(groups.len() - 1)
     }
 
@@ -519,6 +528,9 @@ impl Binder<'_> {
         level.windows = windows;
         level.sets = sets;
         let calls = std::mem::take(&mut level.aggregates);
+        let columns = groups.len() + grouping.len() + calls.len();
+        let set_count = group_sets.as_ref().map_or(0, Vec::len);
+        refuse_many_columns(set_count.saturating_mul(columns))?;
         self.levels.push(level);
         let relation = Relation::Aggregate {
             input: Box::new(apply_all(relation, below)),
@@ -695,37 +707,73 @@ fn is_sets(expr: &AstExpr) -> bool {
     ) || matches!(expr, AstExpr::Tuple(exprs) if exprs.is_empty())
 }
 
-/// The union of the groups of several lists.
-fn joined<'l>(lists: impl Iterator<Item = &'l Vec<usize>>) -> Vec<usize> {
-    let mut places = Vec::new();
-    for place in lists.flatten() {
-        if !places.contains(place) {
-            places.push(*place);
-        }
-    }
-    places
+/// Grouping sets: positions in [`Grouping::groups`].
+#[derive(Default)]
+struct Sets {
+    sets: Vec<Vec<usize>>,
+    /// The columns of all sets together.
+    columns: usize,
 }
 
-fn product(sets: Vec<Vec<usize>>, more: &[Vec<usize>]) -> Result<Vec<Vec<usize>>, SqlError> {
-    if let [only] = more {
-        let mut sets = sets;
-        for set in &mut sets {
-            set.extend(
-                only.iter()
-                    .filter(|place| !set.contains(place))
-                    .copied()
-                    .collect::<Vec<_>>(),
-            );
+impl Sets {
+    /// One set.
+    fn of(set: Vec<usize>) -> Sets {
+        Sets {
+            columns: set.len(),
+            sets: vec![set],
         }
-        return Ok(sets);
     }
-    if sets.len().saturating_mul(more.len()) > SETS_MAX {
-        return Err(too_many_sets());
+
+    fn add(&mut self, set: Vec<usize>) -> Result<(), SqlError> {
+        interrupt::check()?;
+        if self.sets.len() == SETS_MAX {
+            return Err(too_many_sets());
+        }
+        self.columns += set.len();
+        refuse_many_columns(self.columns)?;
+        self.sets.push(set);
+        Ok(())
     }
-    let pairs = sets
-        .iter()
-        .flat_map(|set| more.iter().map(move |other| joined([set, other].into_iter())));
-    Ok(pairs.collect())
+
+    fn extend(&mut self, more: Sets) -> Result<(), SqlError> {
+        more.sets.into_iter().try_for_each(|set| self.add(set))
+    }
+
+    /// Every set of one with every set of the other.
+    fn times(self, more: Sets) -> Result<Sets, SqlError> {
+        if self.sets.len().saturating_mul(more.sets.len()) > SETS_MAX {
+            return Err(too_many_sets());
+        }
+        let mut product = Sets::default();
+        for set in &self.sets {
+            for other in &more.sets {
+                let mut both = joined([set, other].into_iter());
+                both.sort_unstable();
+                product.add(both)?;
+            }
+        }
+        Ok(product)
+    }
+}
+
+fn refuse_many_columns(columns: usize) -> Result<(), SqlError> {
+    match columns <= SET_COLUMNS_MAX {
+        true => Ok(()),
+        false => Err(SqlError::new(
+            SqlState::STATEMENT_TOO_COMPLEX,
+            format!("grouping sets have too many columns together (maximum {SET_COLUMNS_MAX})"),
+        )),
+    }
+}
+
+/// The union of the groups of several lists, each where it comes first.
+fn joined<'l>(lists: impl Iterator<Item = &'l Vec<usize>>) -> Vec<usize> {
+    let mut known = HashSet::new();
+    lists
+        .flatten()
+        .copied()
+        .filter(|place| known.insert(*place))
+        .collect()
 }
 
 fn too_many_sets() -> SqlError {

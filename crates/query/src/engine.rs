@@ -40,7 +40,7 @@ use crate::lower::{Environment, Lowering, final_projection, walk};
 use crate::planner;
 use crate::scan::SourceExtension;
 use crate::session::{Execution, ExecutionContext};
-use crate::settings::QuerySettings;
+use crate::settings::{PlanningTurn, QuerySettings};
 use crate::slice::{StopSignal, sliced};
 use crate::source::ReadSource;
 use crate::spool::Spool;
@@ -128,7 +128,7 @@ const DEEP_STACK_BYTES: usize = 512 << 20;
 const WORKER_STACK_BYTES: usize = 64 << 20;
 
 /// Large queries that are planned at one time; further ones wait. Those that nobody waits for any more count,
-/// because DataFusion cannot be stopped.
+/// because DataFusion cannot be stopped; of these a session has at most one ([`PlanningTurn`]).
 const PLANNING_MAX: usize = 32;
 
 /// Relations of more levels than this are refused.
@@ -402,17 +402,22 @@ impl QueryEngine {
             let under = Arc::clone(stop);
             return blocking::section(|| interrupt::with(under, || planning.plan()));
         }
-        self.plan_on_thread(planning, stop)
+        self.plan_on_thread(planning, &settings.planning, stop)
     }
 
     /// Plans on a separate thread; returns early when the statement is stopped. The thread then goes on to
-    /// its end behind all other work.
-    fn plan_on_thread(&self, planning: Planning, stop: &Arc<StopSignal>) -> Result<PlannedQuery, SqlError> {
-        let permit = Arc::clone(&self.planning).acquire_owned();
-        let permit = stop.wait_for(&self.handle, async {
-            permit
-                .await
-                .map_err(|_| SqlError::internal("the engine has ended"))
+    /// its end behind all other work, and its session plans no other large query meanwhile.
+    fn plan_on_thread(
+        &self,
+        planning: Planning,
+        planning_turn: &PlanningTurn,
+        stop: &Arc<StopSignal>,
+    ) -> Result<PlannedQuery, SqlError> {
+        let own = Arc::clone(&planning_turn.0).acquire_owned();
+        let shared = Arc::clone(&self.planning).acquire_owned();
+        let permits = stop.wait_for(&self.handle, async {
+            let ended = |_| SqlError::internal("the engine has ended");
+            Ok((own.await.map_err(ended)?, shared.await.map_err(ended)?))
         })?;
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let number = Arc::new(OnceLock::new());
@@ -422,7 +427,7 @@ impl QueryEngine {
             .stack_size(DEEP_STACK_BYTES);
         let spawned = thread.spawn(move || {
             // Sending fails if the receiver is gone: the plan is no longer needed.
-            let _permit = permit;
+            let _permits = permits;
             let _ = own_number.set(ThreadNumber::current());
             let under = Arc::clone(&planning.stop);
             let _ = sender.send(interrupt::with(under, || planning.plan()));

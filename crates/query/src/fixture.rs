@@ -10,7 +10,7 @@ use weft_types::{SqlError, SqlType, TimeZone, Value};
 
 use crate::engine::{QueryEngine, Reading};
 use crate::lower::Environment;
-use crate::settings::{CancelSignal, QuerySettings};
+use crate::settings::{CancelSignal, PlanningTurn, QuerySettings};
 use crate::source::{ReadSource, RowVisitor};
 
 /// No system catalogs.
@@ -196,6 +196,7 @@ pub fn settings() -> QuerySettings {
         zone: TimeZone::UTC,
         deadline: None,
         cancel: CancelSignal::default(),
+        planning: PlanningTurn::default(),
     }
 }
 

@@ -34,13 +34,14 @@ pub mod source;
 pub mod spool;
 pub mod stream;
 mod unnest;
+mod unpacked;
 mod value_rows;
 pub mod window;
 
 pub use engine::{EngineOptions, QueryEngine, Reading};
 pub use lower::Environment;
 pub use modify::{Evaluation, NewRow, RowChange, RowsToLock};
-pub use settings::{CancelSignal, QuerySettings};
+pub use settings::{CancelSignal, PlanningTurn, QuerySettings};
 pub use source::{GivenRows, ReadSource, RowHandle, RowVisitor};
 pub use stream::{RowStream, canceled_by_user, timed_out};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use weft_expression::Session;
 use weft_types::TimeZone;
 
@@ -20,6 +20,19 @@ pub struct QuerySettings {
     pub deadline: Option<Instant>,
     /// Raised to stop the query.
     pub cancel: CancelSignal,
+    /// The session's turn to plan a large query.
+    pub planning: PlanningTurn,
+}
+
+/// A session plans one large query at a time, counting one that was stopped and whose plan nobody waits for
+/// any more. The same for all executions of a session.
+#[derive(Debug, Clone)]
+pub struct PlanningTurn(pub(crate) Arc<Semaphore>);
+
+impl Default for PlanningTurn {
+    fn default() -> Self {
+        PlanningTurn(Arc::new(Semaphore::new(1)))
+    }
 }
 
 impl fmt::Debug for QuerySettings {

@@ -12,8 +12,8 @@ use weft_types::{SqlError, SqlState, SqlType, TimeZone, Value};
 
 use crate::statement::copy_text::CopyDecoder;
 use crate::statement::{
-    CopyFormat, CopyOptions, NoSource, Normalized, ParsedAst, Plan, PlanContext, ProgramPlan, plan,
-    plan_text, split_and_parse,
+    CopyFormat, CopyOptions, NoSource, Normalized, ParsedAst, Plan, PlanContext, ProgramPlan, message, plan,
+    plan_text, statements,
 };
 
 /// All targets.
@@ -44,14 +44,17 @@ pub fn sql(data: &[u8]) {
     let catalog = store.catalog();
     let _ = Normalized::default().normalize(text);
     printed(text);
-    match split_and_parse(text) {
-        Ok(statements) => {
-            for statement in statements {
+    if let Err(error) = message(text) {
+        return placed(&error, text);
+    }
+    for statement in statements(text) {
+        match statement {
+            Ok(statement) => {
                 let text = text.get(statement.range.clone()).unwrap_or_default();
                 planned(store, &catalog, &statement.ast, text);
             }
+            Err(error) => placed(&error, text),
         }
-        Err(error) => placed(&error, text),
     }
 }
 

@@ -40,7 +40,9 @@ mod tokens;
 mod weight;
 
 pub use check::refuse_wide;
-pub use parse::{parse_expression, parse_statement, reading_bytes, split, with_expression, with_statement};
+pub use parse::{
+    Statements, parse_expression, parse_statement, reading_bytes, split, with_expression, with_statement,
+};
 pub use position::{char_position, shift_position};
 pub use print::print_expression;
-pub use weight::reading_bytes_max;
+pub use weight::{reading_bytes_max, reserve};

@@ -47,29 +47,60 @@ const QUERY_BYTES: usize = if cfg!(debug_assertions) {
 const LINK_BYTES: usize = if cfg!(debug_assertions) { 24 << 10 } else { 6 << 10 };
 
 /// The byte ranges of the statements of a message, trimmed to their tokens; statements without tokens are
-/// left out.
-pub fn split(sql: &str) -> Result<Vec<Range<usize>>, SqlError> {
-    let mut ranges = Vec::new();
-    let mut current: Option<Range<usize>> = None;
-    let mut pace = Pace::default();
-    let mut scanner = Scanner::paced(sql);
-    while let Some(token) = scanner.next() {
-        pace.step(4 + (token.end - token.start) / 32)?;
-        match token.kind {
-            TokenKind::Semicolon => ranges.extend(current.take()),
-            TokenKind::Unterminated(what) => {
-                let ended = scanner.ended();
-                return Err(ended.unwrap_or_else(|| lexical(sql, token, what.message())));
-            }
-            TokenKind::Junk(junk) => return Err(lexical(sql, token, junk.message())),
-            _ => {
-                let start = current.as_ref().map_or(token.start, |range| range.start);
-                current = Some(start..token.end);
+/// left out. The first error is the last item.
+pub fn split(sql: &str) -> Statements<'_> {
+    Statements {
+        sql,
+        scanner: Some(Scanner::paced(sql)),
+        pace: Pace::default(),
+    }
+}
+
+/// See [`split`].
+#[derive(Debug)]
+pub struct Statements<'a> {
+    sql: &'a str,
+    /// `None` behind an error.
+    scanner: Option<Scanner<'a>>,
+    pace: Pace,
+}
+
+impl Statements<'_> {
+    fn find(&mut self) -> Result<Option<Range<usize>>, SqlError> {
+        let mut current: Option<Range<usize>> = None;
+        let Some(scanner) = &mut self.scanner else {
+            return Ok(None);
+        };
+        while let Some(token) = scanner.next() {
+            self.pace.step(4 + (token.end - token.start) / 32)?;
+            match token.kind {
+                TokenKind::Semicolon if current.is_some() => break,
+                TokenKind::Semicolon => {}
+                TokenKind::Unterminated(what) => {
+                    let ended = scanner.ended();
+                    return Err(ended.unwrap_or_else(|| lexical(self.sql, token, what.message())));
+                }
+                TokenKind::Junk(junk) => return Err(lexical(self.sql, token, junk.message())),
+                _ => {
+                    let start = current.as_ref().map_or(token.start, |range| range.start);
+                    current = Some(start..token.end);
+                }
             }
         }
+        Ok(current)
     }
-    ranges.extend(current);
-    Ok(ranges)
+}
+
+impl Iterator for Statements<'_> {
+    type Item = Result<Range<usize>, SqlError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let found = self.find();
+        if found.is_err() {
+            self.scanner = None;
+        }
+        found.transpose()
+    }
 }
 
 fn lexical(sql: &str, token: scanner::Token, words: &str) -> SqlError {

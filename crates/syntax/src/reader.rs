@@ -5,12 +5,27 @@
 
 use std::iter::Peekable;
 
-use weft_types::SqlError;
+use weft_types::{SqlError, SqlState};
 
 use crate::literal::{decode_string, fold_name, quoted_name};
 use crate::position as error;
 use crate::position::char_position;
 use crate::scanner::{Scanner, Token, TokenKind};
+
+/// The longest list of a statement that is read here: as many as a statement has parameters.
+pub const LIST_MAX: usize = 65_535;
+
+/// The most parts of a name.
+const NAME_PARTS_MAX: usize = 64;
+
+/// The error of a list of more entries than this.
+#[must_use]
+pub fn list_too_long(entries_max: usize) -> SqlError {
+    SqlError::new(
+        SqlState::PROGRAM_LIMIT_EXCEEDED,
+        format!("a list has more than {entries_max} entries"),
+    )
+}
 
 /// A reader over the tokens of one statement.
 #[derive(Clone, Debug)]
@@ -139,9 +154,30 @@ impl<'a> TokenReader<'a> {
     pub fn qualified_name(&mut self) -> Result<Vec<String>, SqlError> {
         let mut parts = vec![self.identifier()?];
         while self.accept_symbol(".") {
+            if parts.len() == NAME_PARTS_MAX {
+                return Err(list_too_long(NAME_PARTS_MAX));
+            }
             parts.push(self.identifier()?);
         }
         Ok(parts)
+    }
+
+    /// One item or several with commas between.
+    ///
+    /// # Errors
+    /// Those of the items, and 54000 for more than [`LIST_MAX`].
+    pub fn list<T>(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> Result<T, SqlError>,
+    ) -> Result<Vec<T>, SqlError> {
+        let mut items = vec![item(self)?];
+        while self.accept_symbol(",") {
+            if items.len() == LIST_MAX {
+                return Err(list_too_long(LIST_MAX));
+            }
+            items.push(item(self)?);
+        }
+        Ok(items)
     }
 
     /// Takes a string literal and decodes it, if one comes next.
@@ -209,5 +245,19 @@ mod tests {
         let error = reader.finish().unwrap_err();
         assert_eq!(error.message.to_string(), "syntax error at or near \",\"");
         assert_eq!(error.fields().position, Some(20));
+    }
+
+    #[test]
+    fn a_list_has_a_greatest_length() {
+        let list = |count: usize| {
+            let text = format!("a{}", ",a".repeat(count - 1));
+            TokenReader::new(&text).list(TokenReader::identifier)
+        };
+        assert_eq!(list(1).unwrap(), ["a"]);
+        assert_eq!(list(LIST_MAX).unwrap().len(), LIST_MAX);
+        assert_eq!(list(LIST_MAX + 1).unwrap_err().state.code(), "54000");
+        let name = format!("a{}", ".a".repeat(NAME_PARTS_MAX));
+        let error = TokenReader::new(&name).qualified_name().unwrap_err();
+        assert_eq!(error.state.code(), "54000");
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;
-use weft_base::{Budget, Reservation, memory};
+use weft_base::{Budget, Exceeded, Reservation, memory};
 use weft_types::{SqlError, SqlState};
 
 /// What all statements of the process that are being read may take together: a quarter of the machine's
@@ -21,6 +21,23 @@ pub fn reading_bytes_max() -> usize {
 }
 
 static READING: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(reading_bytes_max()));
+
+/// Memory for what is kept of a large statement that was read, out of the same budget.
+///
+/// # Errors
+/// 53200 when there is none.
+pub fn reserve(bytes: usize) -> Result<Reservation, SqlError> {
+    let reserved = READING.reserve(bytes);
+    reserved.map_err(|exceeded| out_of_memory(bytes, exceeded))
+}
+
+fn out_of_memory(bytes: usize, exceeded: Exceeded) -> SqlError {
+    SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").detail(format!(
+        "The statement takes more than {} MiB to read; statements may take {} MiB together.",
+        bytes >> 20,
+        exceeded.bytes_max >> 20
+    ))
+}
 
 /// Reservations grow by so much; statements of less reserve nothing.
 const STEP_BYTES: usize = 256 << 10;
@@ -43,10 +60,27 @@ const ELEMENT_BYTES: usize = 3 * 328;
 /// Copies of a literal or a name.
 const TEXT_COPIES: usize = 3;
 
+/// A pair of parentheses or brackets that is open, or the statement outside of all.
+#[derive(Clone, Copy)]
+struct Open {
+    /// What an element of a list takes.
+    element: usize,
+    /// The list is that of VALUES: its rows are in parentheses.
+    has_rows: bool,
+}
+
+impl Open {
+    fn of(element: usize) -> Open {
+        Open {
+            element,
+            has_rows: false,
+        }
+    }
+}
+
 /// The count.
 pub(crate) struct Weight {
-    /// What an element of a list takes, in each open pair of parentheses or brackets and outside of all.
-    open: Vec<usize>,
+    open: Vec<Open>,
     /// The statement is CREATE or ALTER.
     defines: bool,
     bytes: usize,
@@ -57,7 +91,7 @@ pub(crate) struct Weight {
 impl Default for Weight {
     fn default() -> Self {
         Weight {
-            open: vec![CLAUSE_BYTES],
+            open: vec![Open::of(CLAUSE_BYTES)],
             defines: false,
             bytes: 0,
             reserved: None,
@@ -69,8 +103,9 @@ impl Default for Weight {
 impl Weight {
     /// Counts a token; `before` is the one before it. 53200 when there is no memory for the tree.
     pub(crate) fn count(&mut self, token: &Token, before: Option<&Token>) -> Result<(), SqlError> {
+        let has_rows = self.open.last().is_some_and(|open| open.has_rows);
         let own = match token {
-            Token::Comma => self.open.last().copied().unwrap_or(CLAUSE_BYTES),
+            Token::Comma => self.open.last().map_or(CLAUSE_BYTES, |open| open.element),
             Token::LParen | Token::LBracket => {
                 let element = match before {
                     _ if self.defines => CLAUSE_BYTES,
@@ -79,7 +114,7 @@ impl Weight {
                     }
                     _ => ELEMENT_BYTES,
                 };
-                self.open.push(element);
+                self.open.push(Open::of(element));
                 match token {
                     Token::LBracket => element.max(ARGUMENT_BYTES),
                     _ => element,
@@ -106,10 +141,9 @@ impl Weight {
             Token::SingleQuotedString(text) | Token::Number(text, _) => NODE_BYTES + TEXT_COPIES * text.len(),
             _ => NODE_BYTES,
         };
-        // Rows of VALUES are in parentheses; what is not is an element of a clause, `values` a name.
-        let is_row = matches!(token, Token::LParen) || self.open.last() != Some(&ELEMENT_BYTES);
+        // What is not in parentheses is no row but an element of a clause, `values` a name.
         let other = match before {
-            Some(Token::Comma) if self.open.len() == 1 && !is_row => CLAUSE_BYTES,
+            Some(Token::Comma) if has_rows && !matches!(token, Token::LParen) => CLAUSE_BYTES,
             _ => 0,
         };
         self.bytes = self.bytes.saturating_add(TOKEN_BYTES + own + other);
@@ -135,20 +169,18 @@ impl Weight {
             _ => return,
         };
         if let Some(open) = self.open.last_mut() {
-            *open = element;
+            *open = Open {
+                element,
+                has_rows: keyword == Keyword::VALUES,
+            };
         }
     }
 
     fn reserve(&mut self) -> Result<(), SqlError> {
         let reserved = self.reserved.get_or_insert_with(|| READING.empty());
         let more = self.bytes - self.reserved_bytes;
-        reserved.grow(more).map_err(|exceeded| {
-            SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory").detail(format!(
-                "The statement takes more than {} MiB to read; statements may take {} MiB together.",
-                self.bytes >> 20,
-                exceeded.bytes_max >> 20
-            ))
-        })?;
+        let grown = reserved.grow(more);
+        grown.map_err(|exceeded| out_of_memory(self.bytes, exceeded))?;
         self.reserved_bytes = self.bytes;
         Ok(())
     }

@@ -65,7 +65,7 @@ fn operators_have_their_precedence() {
 #[test]
 fn splits_at_semicolons_outside_quotes() {
     let sql = " select 'a;b' ; ; update t set x = $$;$$ -- ; \n ;";
-    let texts: Vec<&str> = split(sql).unwrap().into_iter().map(|range| &sql[range]).collect();
+    let texts: Vec<&str> = split(sql).map(|range| &sql[range.unwrap()]).collect();
     assert_eq!(texts, ["select 'a;b'", "update t set x = $$;$$"]);
 }
 

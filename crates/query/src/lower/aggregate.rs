@@ -13,7 +13,7 @@ use datafusion::common::{JoinType, ScalarValue};
 use datafusion::logical_expr::{Aggregate, Expr as PlanExpr, LogicalPlan, Union};
 use weft_binder::relation::{AggregateCall, Item, Relation, SortKey};
 use weft_expression::{ColumnId, Expr, Op};
-use weft_types::{SqlError, SqlType, Value};
+use weft_types::{SqlError, SqlType, Value, interrupt};
 
 use super::calls::PlannedCall;
 use super::predicate::conjuncts;
@@ -144,6 +144,7 @@ impl Lowering<'_> {
         };
         let mut parts = Vec::with_capacity(sets.len());
         for set in sets {
+            interrupt::check()?;
             let part = self.grouping_set(plan.clone(), &keys, &outer, set, grouping, &planned, domain)?;
             parts.push(Arc::new(part));
         }

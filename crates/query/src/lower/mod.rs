@@ -28,6 +28,7 @@ mod leaf;
 mod limit;
 mod nodes;
 mod output;
+pub(crate) mod pairs;
 pub(crate) mod predicate;
 mod set;
 #[cfg(test)]
@@ -176,11 +177,7 @@ impl<'a> Lowering<'a> {
             }
             Relation::Filter { input, predicate } => self.filter(input, predicate, domain),
             Relation::Join { .. } => self.joined_relations(relation, Vec::new(), domain),
-            Relation::Apply {
-                input,
-                subquery,
-                kind,
-            } => self.apply(input, subquery, kind, domain),
+            Relation::Apply { .. } => self.filtered_apply(relation, Vec::new(), domain),
             Relation::Aggregate {
                 input,
                 groups,

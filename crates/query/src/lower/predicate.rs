@@ -15,6 +15,7 @@ use weft_expression::{ColumnId, CompareOp, Expr, Node, Op};
 use weft_types::{SqlError, SqlType, Value};
 
 use super::expression::all_of;
+use super::pairs::in_pairs;
 use super::walk::{is_fallible, is_volatile};
 use super::{Lowering, arrow_of, column};
 use crate::arrays::{array_of_values, needs_order_key};
@@ -32,9 +33,12 @@ const SPELT_OUT_MAX: usize = 16;
 /// ranges.
 const SHOWN_NODES_MAX: usize = 4096;
 
-/// At most so many conjuncts over the same relations are analysed; the others become one opaque function.
-/// DataFusion compares every part of a filter with every other.
+/// At most so many conjuncts over the same relations are analysed, equalities first; the others become one
+/// opaque function. DataFusion compares every part of a filter with every other.
 const SHOWN_CONJUNCTS_MAX: usize = 256;
+
+/// The same for all conjuncts of a condition.
+const SHOWN_ALL_MAX: usize = 2_048;
 
 /// Maximum nesting of ANDs and ORs that is analysed.
 const SHOWN_DEPTH_MAX: usize = 8;
@@ -71,17 +75,15 @@ impl Lowering<'_> {
         // The last conjunct that can fail, for every set of relations.
         let mut guarded: Vec<(&BTreeSet<u32>, usize)> = Vec::new();
         // How many are shown, and those beyond, for every set of relations.
-        let mut shown: BTreeMap<&BTreeSet<u32>, (usize, Vec<Expr>)> = BTreeMap::new();
+        let not_shown = not_shown(&conjuncts, &makers);
+        let mut others: BTreeMap<&BTreeSet<u32>, Vec<Expr>> = BTreeMap::new();
         for (at, conjunct) in conjuncts.iter().enumerate() {
             self.decided_once(conjunct)?;
             let set = &makers[at];
             if !may_fail(conjunct, SHOWN_DEPTH_MAX) {
-                let (count, others) = shown.entry(set).or_default();
-                if *count < SHOWN_CONJUNCTS_MAX {
-                    *count += 1;
-                    parts.push(self.conjunct(conjunct, plan)?);
-                } else {
-                    others.push(conjunct.clone());
+                match not_shown.contains(&at) {
+                    true => others.entry(set).or_default().push(conjunct.clone()),
+                    false => parts.push(self.conjunct(conjunct, plan)?),
                 }
             } else if let Some(entry) = guarded.iter_mut().find(|(known, _)| *known == set) {
                 entry.1 = at;
@@ -89,7 +91,7 @@ impl Lowering<'_> {
                 guarded.push((set, at));
             }
         }
-        for others in shown.into_values().filter_map(|(_, others)| all_of(others)) {
+        for others in others.into_values().filter_map(all_of) {
             parts.push(self.opaque(&others, plan)?);
         }
         for (set, last) in guarded {
@@ -220,7 +222,7 @@ impl Lowering<'_> {
                 None => return Ok(None),
             }
         }
-        Ok(balanced(parts, operator))
+        in_pairs(parts, |left, right| Ok(binary(left, operator, right)))
     }
 
     /// `(a, b) < (c, d)` as `a < c OR a = c AND b < d`, which is NULL where PostgreSQL's comparison is.
@@ -495,20 +497,26 @@ fn exact_literal(value: &Value, ty: &SqlType, arrow: &DataType) -> Result<Option
     Ok(Some(PlanExpr::Literal(literal, None)))
 }
 
-/// A balanced tree of one operator.
-fn balanced(mut parts: Vec<PlanExpr>, operator: Operator) -> Option<PlanExpr> {
-    while parts.len() > 1 {
-        let mut pairs = Vec::with_capacity(parts.len().div_ceil(2));
-        let mut rest = parts.into_iter();
-        while let Some(left) = rest.next() {
-            pairs.push(match rest.next() {
-                Some(right) => binary(left, operator, right),
-                None => left,
-            });
-        }
-        parts = pairs;
+/// The conjuncts that cannot fail and are beyond [`SHOWN_CONJUNCTS_MAX`] of those over the same relations, or
+/// beyond [`SHOWN_ALL_MAX`].
+fn not_shown(conjuncts: &[Expr], makers: &[BTreeSet<u32>]) -> BTreeSet<usize> {
+    if conjuncts.len() <= SHOWN_CONJUNCTS_MAX {
+        return BTreeSet::new();
     }
-    parts.pop()
+    let mut all: Vec<(usize, &Expr)> = conjuncts.iter().enumerate().collect();
+    all.retain(|(_, conjunct)| !may_fail(conjunct, SHOWN_DEPTH_MAX));
+    // Keys of joins and of indexes are equalities.
+    all.sort_by_key(|(_, conjunct)| conjunct.root().op != Op::Compare(CompareOp::Eq));
+    let mut counts: BTreeMap<Option<&BTreeSet<u32>>, usize> = BTreeMap::new();
+    let mut shown = 0;
+    all.retain(|(at, _)| {
+        let count = counts.entry(makers.get(*at)).or_default();
+        let is_shown = *count < SHOWN_CONJUNCTS_MAX && shown < SHOWN_ALL_MAX;
+        *count += usize::from(is_shown);
+        shown += usize::from(is_shown);
+        !is_shown
+    });
+    all.into_iter().map(|(at, _)| at).collect()
 }
 
 pub(crate) fn binary(left: PlanExpr, op: Operator, right: PlanExpr) -> PlanExpr {

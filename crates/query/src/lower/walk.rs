@@ -482,6 +482,12 @@ pub fn size(query: &Query) -> Size {
             }
             _ => 1,
         };
+        if let Relation::Aggregate {
+            sets, groups, calls, ..
+        } = relation
+        {
+            exprs = exprs.saturating_add(sets.len().saturating_mul(groups.len() + calls.len()));
+        }
         let depth = depth + levels - 1;
         size.depth = size.depth.max(depth);
         size.nodes = size.nodes.saturating_add(levels + exprs / 16);

@@ -11,46 +11,72 @@ use weft_types::{SqlError, SqlType};
 
 use super::pull_up::Purpose;
 use super::quantified::{negated, sides};
+use crate::lower::join::crossed;
+use crate::lower::pairs::in_pairs;
 use crate::lower::predicate::conjuncts;
-use crate::lower::walk::{columns_made, expr_names, is_fallible, is_volatile};
+use crate::lower::walk::{columns_made, expr_names, is_fallible, is_volatile, names_one_of};
 use crate::lower::{Domain, Lowering, column, columns_of, projected};
 
 impl Lowering<'_> {
-    /// An `Apply`, filtered by all conjuncts.
+    /// Rows with the results of subqueries, filtered by all conjuncts.
+    ///
+    /// ```text
+    ///   the other subqueries, each joined to what is below it
+    ///   one-row subqueries that depend on nothing, joined to each other in pairs and then to the rows
+    ///   the rows
+    /// ```
+    ///
+    /// A conjunct is applied as low as what it names is known.
     pub(crate) fn filtered_apply(
         &mut self,
         relation: &Relation,
         conjuncts: Vec<Expr>,
         domain: Option<&Domain>,
     ) -> Result<LogicalPlan, SqlError> {
-        // From the topmost subquery down: the conjuncts that must stay above it.
-        let mut layers = Vec::new();
-        let mut rest = conjuncts;
-        let mut relation = relation;
+        let mut chain = Vec::new();
+        let mut base = relation;
         while let Relation::Apply {
             input,
             subquery,
             kind,
-        } = relation
+        } = base
         {
-            let outputs = outputs(subquery, kind);
-            let mut stay = Vec::new();
-            let mut below = Vec::new();
-            for conjunct in rest {
-                let waits = is_fallible(&conjunct) && !stay.is_empty() || is_volatile(&conjunct);
-                let names_output = expr_names(&conjunct, &outputs);
-                if waits || names_output {
-                    stay.push(conjunct);
-                } else {
-                    below.push(conjunct);
-                }
-            }
-            rest = below;
-            layers.push((subquery, kind, stay));
-            relation = input;
+            chain.push((subquery.as_ref(), kind));
+            base = input;
         }
-        let mut plan = self.restricted(relation, rest, domain)?;
-        for (subquery, kind, stay) in layers.into_iter().rev() {
+        let mut outside: HashSet<ColumnId> = columns_made(base).into_iter().collect();
+        outside.extend(domain.into_iter().flat_map(|domain| &domain.columns));
+        outside.extend(chain.iter().flat_map(|(subquery, kind)| outputs(subquery, kind)));
+        let (alone, layers): (Vec<_>, Vec<_>) = chain
+            .into_iter()
+            .partition(|(subquery, kind)| adds_one_row(kind) && !names_one_of(subquery, &outside));
+
+        // From the topmost subquery down: the conjuncts that must stay above it.
+        let mut rest = conjuncts;
+        let mut above = Vec::with_capacity(layers.len());
+        for (subquery, kind) in layers {
+            let (stay, below) = divided(rest, &outputs(subquery, kind));
+            above.push((subquery, kind, stay));
+            rest = below;
+        }
+        let added = alone.iter().flat_map(|(subquery, kind)| outputs(subquery, kind));
+        let (stay, rest) = divided(rest, &added.collect());
+
+        let mut plan = match rest.is_empty() {
+            true => self.lower(base, domain)?,
+            false => self.restricted(base, rest, domain)?,
+        };
+        let mut rows = Vec::with_capacity(alone.len());
+        for (subquery, kind) in alone.into_iter().rev() {
+            if !self.is_unused(subquery, kind) {
+                rows.extend(self.only_row(subquery, kind)?);
+            }
+        }
+        if let Some(row) = in_pairs(rows, crossed)? {
+            plan = crossed(plan, row)?;
+        }
+        plan = self.filtered(plan, stay)?;
+        for (subquery, kind, stay) in above.into_iter().rev() {
             plan = self.filtered_layer(plan, subquery, kind, stay)?;
         }
         Ok(plan)
@@ -184,6 +210,25 @@ impl Lowering<'_> {
         let joined = self.joined_as(JoinType::LeftAnti, left, right, Vec::new(), conjuncts(&test))?;
         projected(joined, own.into_iter().map(column).collect())
     }
+}
+
+/// Whether an `Apply` adds the columns of exactly one row if its subquery depends on nothing.
+fn adds_one_row(kind: &Apply) -> bool {
+    !matches!(kind, Apply::Lateral { .. } | Apply::Quantified { .. })
+}
+
+/// The conjuncts that must stay above subqueries with these outputs, and those that may be applied below.
+fn divided(conjuncts: Vec<Expr>, outputs: &HashSet<ColumnId>) -> (Vec<Expr>, Vec<Expr>) {
+    let (mut stay, mut below) = (Vec::new(), Vec::new());
+    for conjunct in conjuncts {
+        let waits = is_fallible(&conjunct) && !stay.is_empty() || is_volatile(&conjunct);
+        if waits || expr_names(&conjunct, outputs) {
+            stay.push(conjunct);
+        } else {
+            below.push(conjunct);
+        }
+    }
+    (stay, below)
 }
 
 /// The columns that an `Apply` adds.

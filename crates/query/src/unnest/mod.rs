@@ -30,6 +30,7 @@ use weft_expression::{ColumnId, Expr, Op};
 use weft_types::{ArrayValue, SqlError, SqlType, Value};
 
 use crate::functions::single::single;
+use crate::lower::join::crossed;
 use crate::lower::predicate::conjuncts;
 use crate::lower::walk::{columns_made, is_volatile, named_of, visit};
 use crate::lower::{Domain, Lowering, column, columns_of, projected};
@@ -45,65 +46,6 @@ pub(crate) struct SubqueryJoin {
 }
 
 impl Lowering<'_> {
-    /// A relation with a subquery evaluated for each of its rows, and with those that its input has. The rows
-    /// of subqueries that depend on nothing are joined to each other first, in pairs: a chain of joins takes
-    /// DataFusion time with the third power of its length.
-    pub(crate) fn apply(
-        &mut self,
-        input: &Relation,
-        subquery: &Relation,
-        kind: &Apply,
-        domain: Option<&Domain>,
-    ) -> Result<LogicalPlan, SqlError> {
-        let mut chain = vec![(subquery, kind)];
-        let mut base = input;
-        while let Relation::Apply {
-            input,
-            subquery,
-            kind,
-        } = base
-        {
-            chain.push((subquery, kind));
-            base = input;
-        }
-        let mut plan = self.lower(base, domain)?;
-        let mut outside: Vec<ColumnId> = columns_of(&plan);
-        outside.extend(
-            chain
-                .iter()
-                .flat_map(|(subquery, kind)| filter::outputs(subquery, kind)),
-        );
-        let (mut rows, mut others) = (Vec::new(), Vec::new());
-        for (subquery, kind) in chain.into_iter().rev() {
-            match row_columns(kind) {
-                Some(columns) if named_of(subquery, &outside).is_empty() => {
-                    if !self.is_unused(subquery, kind) {
-                        rows.push(self.independent_row(subquery, &columns)?);
-                    }
-                }
-                _ => others.push((subquery, kind)),
-            }
-        }
-        while rows.len() > 1 {
-            let mut pairs = Vec::with_capacity(rows.len().div_ceil(2));
-            let mut rest = rows.into_iter();
-            while let Some(one) = rest.next() {
-                pairs.push(match rest.next() {
-                    Some(other) => crate::lower::join::crossed(one, other)?,
-                    None => one,
-                });
-            }
-            rows = pairs;
-        }
-        if let Some(row) = rows.pop() {
-            plan = crate::lower::join::crossed(plan, row)?;
-        }
-        for (subquery, kind) in others {
-            plan = self.applied(plan, subquery, kind)?;
-        }
-        Ok(plan)
-    }
-
     pub(crate) fn applied(
         &mut self,
         left: LogicalPlan,
@@ -126,8 +68,32 @@ impl Lowering<'_> {
                 Ok(plan)
             }
             Apply::Quantified { output, test, all } => self.quantified(left, subquery, *output, test, *all),
-            Apply::Array { output, value, ty } => self.array(left, subquery, *output, *value, *ty),
+            Apply::Array { output, value, ty } => {
+                let (whole, filled) = self.array(subquery, *value, *ty)?;
+                self.row_of(left, &whole, &[(*output, filled, *ty)])
+            }
         }
+    }
+
+    /// The only row of a subquery that names no column of the rows it belongs to, with the columns that the
+    /// `Apply` adds; `None` for kinds that do not add one row.
+    fn only_row(&mut self, subquery: &Relation, kind: &Apply) -> Result<Option<LogicalPlan>, SqlError> {
+        Ok(Some(match kind {
+            Apply::Lateral { .. } | Apply::Quantified { .. } => return Ok(None),
+            Apply::Scalar { .. } | Apply::Row { .. } => {
+                let columns = row_columns(kind).unwrap_or_default();
+                self.independent_row(subquery, &columns)?
+            }
+            Apply::Exists { output } => {
+                let plan = self.lower(subquery, None)?;
+                self.made([(*output, SqlType::Bool)]);
+                self.found(plan, *output)?
+            }
+            Apply::Array { output, value, ty } => {
+                let (whole, filled) = self.array(subquery, *value, *ty)?;
+                self.independent_row(&whole, &[(*output, filled, *ty)])?
+            }
+        }))
     }
 
     /// Whether the subquery's result is unused, and computing it has no effects.
@@ -213,7 +179,8 @@ impl Lowering<'_> {
         let mut on = subquery_join.on;
         on.append(&mut test);
         let joined = if subquery_join.keys.is_empty() && on.is_empty() {
-            return self.any_row(subquery_join.left, subquery_join.right, output);
+            let found = self.found(subquery_join.right, output)?;
+            return crossed(subquery_join.left, found);
         } else {
             // The mark is qualified by a column of the right side, so a side without columns gets one.
             let mut right = subquery_join.right;
@@ -239,17 +206,12 @@ impl Lowering<'_> {
         projected(joined, items)
     }
 
-    /// Adds a column to the left side: whether the right side has a row.
-    fn any_row(
-        &mut self,
-        left: LogicalPlan,
-        right: LogicalPlan,
-        output: ColumnId,
-    ) -> Result<LogicalPlan, SqlError> {
+    /// One row: whether a plan has a row.
+    fn found(&mut self, plan: LogicalPlan, output: ColumnId) -> Result<LogicalPlan, SqlError> {
         let one = LogicalPlan::Limit(datafusion::logical_expr::Limit {
             skip: None,
             fetch: Some(Box::new(datafusion::logical_expr::lit(1_i64))),
-            input: std::sync::Arc::new(right),
+            input: std::sync::Arc::new(plan),
         });
         let count = self.fresh(SqlType::Int8);
         let counted = self.grouped(one, &[], &[], Some(count))?;
@@ -258,8 +220,7 @@ impl Lowering<'_> {
             datafusion::logical_expr::Operator::Gt,
             datafusion::logical_expr::lit(0_i64),
         );
-        let found = projected(counted, vec![found.alias(field_name(output))])?;
-        crate::lower::join::crossed(left, found)
+        projected(counted, vec![found.alias(field_name(output))])
     }
 
     /// LATERAL.
@@ -305,7 +266,7 @@ impl Lowering<'_> {
         let needed = named_of(subquery, &columns_of(&left));
         if needed.is_empty() {
             let row = self.independent_row(subquery, columns)?;
-            return crate::lower::join::crossed(left, row);
+            return crossed(left, row);
         }
         if let Some(plan) = self.grouped_row(&left, subquery, columns, &needed)? {
             return Ok(plan);
@@ -364,15 +325,14 @@ impl Lowering<'_> {
 }
 
 impl Lowering<'_> {
-    /// `ARRAY(SELECT ...)`: an aggregate over the subquery's rows, or an empty array if there are none.
+    /// `ARRAY(SELECT ...)`: an aggregate over the subquery's rows, or an empty array if there are none. The
+    /// relation and its column.
     fn array(
         &mut self,
-        left: LogicalPlan,
         subquery: &Relation,
-        output: ColumnId,
         value: ColumnId,
         ty: SqlType,
-    ) -> Result<LogicalPlan, SqlError> {
+    ) -> Result<(Relation, ColumnId), SqlError> {
         let SqlType::Array(element) = ty else {
             return Err(SqlError::internal("ARRAY(SELECT ...) is an array"));
         };
@@ -407,7 +367,7 @@ impl Lowering<'_> {
             input: Box::new(whole),
             items: vec![(filled, Expr::new(Op::Coalesce, ty, items))],
         };
-        self.row_of(left, &whole, &[(output, filled, ty)])
+        Ok((whole, filled))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_query::{CancelSignal, EngineOptions, QuerySettings, Reading, RowStream};
+use weft_query::{CancelSignal, EngineOptions, PlanningTurn, QuerySettings, Reading, RowStream};
 use weft_types::{SqlError, SqlType, Value};
 
 use crate::fixture::{Db, rows_of};
@@ -39,6 +39,7 @@ fn start(db: &Db, sql: &str, settings: &QuerySettings) -> RowStream {
 fn session(db: &Db) -> QuerySettings {
     QuerySettings {
         cancel: CancelSignal::default(),
+        planning: PlanningTurn::default(),
         ..db.settings.clone()
     }
 }

@@ -59,7 +59,7 @@ const TRUTHS: [(&str, &str); 12] = [
 ];
 
 /// Forms of their own.
-const FORMS: [Form; 61] = [
+const FORMS: [Form; 66] = [
     ("SELECT 1", "::int", "", "", ""),
     ("SELECT 1", " + 1", "", "", ""),
     ("SELECT 1", " - - 1", "", "", ""),
@@ -104,6 +104,35 @@ const FORMS: [Form; 61] = [
     ("SELECT 1 FROM prey ORDER BY a", ", (SELECT a)", "", "", ""),
     ("SELECT 1 FROM prey WHERE true", " AND a = (SELECT a)", "", "", ""),
     ("SELECT 1 FROM prey GROUP BY a", ", (SELECT a)", "", "", ""),
+    ("SELECT 1 FROM prey GROUP BY ROLLUP (a", ", a + id", "", "", ")"),
+    (
+        "SELECT 1 FROM prey WHERE a > 0",
+        " AND 1 = (SELECT 1)",
+        "",
+        "",
+        "",
+    ),
+    (
+        "SELECT 1 FROM prey WHERE a > 0",
+        " AND EXISTS (SELECT 1)",
+        "",
+        "",
+        "",
+    ),
+    (
+        "SELECT 1 FROM prey WHERE a > 0",
+        " AND id IN (SELECT 1)",
+        "",
+        "",
+        "",
+    ),
+    (
+        "SELECT 1 FROM prey WHERE a > 0",
+        " AND EXISTS (SELECT 1 FROM prey p WHERE p.id = prey.id)",
+        "",
+        "",
+        "",
+    ),
     ("SELECT 1", " UNION SELECT 1", "", "", ""),
     ("SELECT 1", " UNION ALL SELECT 1", "", "", ""),
     ("SELECT 1", " EXCEPT SELECT 2", "", "", ""),

@@ -76,7 +76,7 @@ fn full_message(random: &mut Prng) -> Input {
 }
 
 /// Text before, what is repeated, and text behind. A byte of the text becomes hundreds of a tree.
-const REPEATED: [(&str, &str, &str); 17] = [
+const REPEATED: [(&str, &str, &str); 27] = [
     ("SELECT 1", ",1", ""),
     ("SELECT ''", ",''", ""),
     ("SELECT 1", ",(SELECT 1)", ""),
@@ -102,6 +102,20 @@ const REPEATED: [(&str, &str, &str); 17] = [
         "NULL;",
         "END'",
     ),
+    ("", "END;", "x"),
+    ("EXECUTE p(1", ",1", ")"),
+    ("PREPARE p(int", ",int", ") AS SELECT 1"),
+    ("LOCK TABLE prey", ",prey", ""),
+    ("COPY prey (id", ",id", ") TO STDOUT"),
+    ("SHOW a", ".a", ""),
+    ("SELECT 1 FROM prey GROUP BY ROLLUP (a", ",a", ")"),
+    ("SELECT 1 FROM prey GROUP BY GROUPING SETS (a", ",CUBE(id,a)", ")"),
+    (
+        "SELECT 1 FROM prey WHERE EXISTS (SELECT 1)",
+        " AND EXISTS (SELECT 1)",
+        "",
+    ),
+    ("SELECT 1 FROM (SELECT 1 FROM prey AS values", ",prey", ") p"),
 ];
 
 /// A statement of up to 60 MiB that consists of many small parts.

@@ -14,7 +14,7 @@ use super::parse::{self, ParsedAst};
 use super::plan::OutputColumn;
 use super::procedure;
 use crate::error;
-use weft_syntax::reader::TokenReader;
+use weft_syntax::reader::{LIST_MAX, TokenReader, list_too_long};
 
 /// Parses `sql` if it is one of these statements.
 pub(crate) fn recognise(sql: &str) -> Result<Option<ControlStatement>, SqlError> {
@@ -421,6 +421,9 @@ fn texts_in_parentheses(reader: &mut TokenReader<'_>) -> Result<Vec<String>, Sql
         let closes = text == ")" && depth == 0;
         if closes || (text == "," && depth == 0) {
             let piece = whole.get(start - base..token.start - base).unwrap_or("").trim();
+            if texts.len() == LIST_MAX {
+                return Err(list_too_long(LIST_MAX));
+            }
             if !(closes && piece.is_empty() && texts.is_empty()) {
                 texts.push(piece.to_owned());
             }
@@ -550,28 +553,24 @@ fn maintain(reader: &mut TokenReader<'_>, vacuum: bool) -> Result<ControlStateme
     }
     while reader.accept_any(&["FULL", "FREEZE", "VERBOSE", "ANALYZE", "ANALYSE", "SKIP_LOCKED"]) {}
     let mut tables = Vec::new();
-    while !reader.at_end() {
-        tables.push(reader.qualified_name()?);
-        if reader.peek_text() == "(" {
-            texts_in_parentheses(reader)?;
-        }
-        if !reader.accept_symbol(",") {
-            break;
-        }
+    if !reader.at_end() {
+        tables = reader.list(|reader| {
+            let name = reader.qualified_name()?;
+            if reader.peek_text() == "(" {
+                texts_in_parentheses(reader)?;
+            }
+            Ok(name)
+        })?;
     }
     Ok(ControlStatement::Maintain { vacuum, tables })
 }
 
 fn lock(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
     reader.accept("TABLE");
-    let mut tables = Vec::new();
-    loop {
+    let tables = reader.list(|reader| {
         reader.accept("ONLY");
-        tables.push(reader.qualified_name()?);
-        if !reader.accept_symbol(",") {
-            break;
-        }
-    }
+        reader.qualified_name()
+    })?;
     let mut exclusive = true;
     if reader.accept("IN") {
         exclusive = !(reader.accept_all(&["ACCESS", "SHARE", "MODE"])

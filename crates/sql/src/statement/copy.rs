@@ -129,12 +129,7 @@ pub(crate) fn parse_copy(reader: &mut TokenReader<'_>) -> Result<CopyStatement, 
         let name = reader.qualified_name()?;
         let mut columns = Vec::new();
         if reader.accept_symbol("(") {
-            loop {
-                columns.push(reader.identifier()?);
-                if !reader.accept_symbol(",") {
-                    break;
-                }
-            }
+            columns = reader.list(TokenReader::identifier)?;
             reader.expect_symbol(")")?;
         }
         CopySource::Table { name, columns }

@@ -1,7 +1,7 @@
 //! Statements: from SQL text to a [`Plan`].
 //!
 //! ```text
-//!   message --parse::split_and_parse--> statements --plan--> Plan
+//!   message --parse::statements--> statements --plan--> Plan
 //!      |                                               |
 //!      +--normalize: literals lifted, so that a        +-- compile: point statements -> program
 //!         simple-protocol text finds a cached plan     +-- ddl: catalog operations
@@ -58,7 +58,10 @@ pub use self::copy::{CopyFormat, CopyOptions, CopyPlan};
 pub use self::finish::Finish;
 pub use self::inputs::bind_inputs;
 pub use self::normalize::{Literal, LiteralKind, Normalized, normalize};
-pub use self::parse::{ParsedAst, ParsedStatement, SqlText, parse_one, split, split_and_parse};
+pub use self::parse::{
+    Message, ParsedAst, ParsedStatement, SqlText, message, parse_one, reading_bytes, reserve, split,
+    statements,
+};
 pub use self::plan::{
     CallPlan, ConstantPlan, DdlPlan, ExplainPlan, HiddenInput, MaintenancePlan, ModifyPlan, OutputColumn,
     Plan, ProgramPlan, QueryPlan, RowLockStrength, RowLockWait, RowLocks, StatementShape, Tag,

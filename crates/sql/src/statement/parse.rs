@@ -14,7 +14,7 @@ use super::control::ControlStatement;
 use super::control_parse;
 use weft_syntax::scanner::Scanner;
 
-pub use weft_syntax::{char_position, shift_position, split};
+pub use weft_syntax::{char_position, reading_bytes, reserve, shift_position, split};
 
 /// One statement of a message.
 #[derive(Clone, Debug)]
@@ -66,27 +66,50 @@ impl ParsedAst {
     }
 }
 
-/// Splits a message. A text without tokens, or with only semicolons, has no statements: the message is an
-/// empty query. As in PostgreSQL, a syntax error in one of several statements means that none of them is
-/// executed; that of a single statement is found when it is planned.
-pub fn split_and_parse(sql: &str) -> Result<Vec<ParsedStatement>, SqlError> {
-    let ranges = split(sql)?;
-    let several = ranges.len() > 1;
-    ranges
-        .into_iter()
-        .map(|range| {
-            interrupt::check()?;
-            let text = sql.get(range.clone()).unwrap_or("");
-            let ast = parse_one(text).and_then(|ast| {
-                if several && let ParsedAst::Sql(sql) = &ast {
-                    weft_syntax::with_statement(&sql.text, |_| Ok(()))?;
-                }
-                Ok(ast)
-            });
-            let ast = ast.map_err(|error| shift_position(error, sql, range.start))?;
-            Ok(ParsedStatement { range, ast })
-        })
-        .collect()
+/// What a message consists of.
+#[derive(Debug)]
+pub enum Message {
+    /// No statement, only semicolons or nothing: an empty query.
+    Empty,
+    /// One statement, whose syntax is checked when it is planned.
+    One(Box<ParsedStatement>),
+    /// Several statements, none of them with a syntax error; [`statements`] finds them.
+    Several,
+}
+
+/// Reads a message. As in PostgreSQL, a syntax error in one of several statements means that none of them is
+/// executed.
+pub fn message(sql: &str) -> Result<Message, SqlError> {
+    let mut all = statements(sql);
+    let Some(first) = all.next().transpose()? else {
+        return Ok(Message::Empty);
+    };
+    let Some(second) = all.next() else {
+        return Ok(Message::One(Box::new(first)));
+    };
+    check_syntax(sql, &first)?;
+    check_syntax(sql, &second?)?;
+    all.try_for_each(|statement| check_syntax(sql, &statement?))?;
+    Ok(Message::Several)
+}
+
+/// The statements of a message, one after another: a message of 64 MiB may have millions.
+pub fn statements(sql: &str) -> impl Iterator<Item = Result<ParsedStatement, SqlError>> {
+    split(sql).map(move |range| {
+        let range = range?;
+        interrupt::check()?;
+        let ast = parse_one(sql.get(range.clone()).unwrap_or(""));
+        let ast = ast.map_err(|error| shift_position(error, sql, range.start))?;
+        Ok(ParsedStatement { range, ast })
+    })
+}
+
+fn check_syntax(sql: &str, statement: &ParsedStatement) -> Result<(), SqlError> {
+    match &statement.ast {
+        ParsedAst::Sql(text) => weft_syntax::with_statement(&text.text, |_| Ok(()))
+            .map_err(|error| shift_position(error, sql, statement.range.start)),
+        ParsedAst::Control(_) | ParsedAst::Empty => Ok(()),
+    }
 }
 
 /// Classifies one statement, which extends to the end of the text.
@@ -108,7 +131,7 @@ mod tests {
     use super::*;
 
     fn fails(sql: &str) -> (String, Option<u32>) {
-        let error = split_and_parse(sql).map(|_| ()).unwrap_err();
+        let error = message(sql).map(|_| ()).unwrap_err();
         assert_eq!(error.state.0, "42601", "{sql}");
         (error.message.to_string(), error.fields().position)
     }
@@ -123,6 +146,33 @@ mod tests {
             fails("select 1; selec 1"),
             ("syntax error at or near \"selec\"".into(), Some(11))
         );
+        // The first one, also where a later one is found by the scanner.
+        assert_eq!(
+            fails("select * form t; select 'a"),
+            ("syntax error at or near \"form\"".into(), Some(10))
+        );
+        assert_eq!(
+            fails("end; select 'a"),
+            ("unterminated quoted string at or near \"'a\"".into(), Some(13))
+        );
+    }
+
+    #[test]
+    fn a_message_has_no_one_or_several_statements() {
+        assert!(matches!(message(" ; -- a\n;").unwrap(), Message::Empty));
+        for one in ["select 1", ";; end ;"] {
+            assert!(matches!(message(one).unwrap(), Message::One(_)), "{one}");
+        }
+        // Its syntax is not checked here.
+        assert!(matches!(message("selec").unwrap(), Message::One(_)));
+        let several = ";select 1;; end; show all";
+        assert!(matches!(message(several).unwrap(), Message::Several));
+        let texts: Vec<&str> = statements(several)
+            .map(|statement| &several[statement.unwrap().range])
+            .collect();
+        assert_eq!(texts, ["select 1", "end", "show all"]);
+        // Nothing comes behind an error.
+        assert_eq!(statements("end; 1a; end").count(), 2);
     }
 
     #[test]
@@ -134,7 +184,7 @@ mod tests {
         for held in ["explain ", "prepare p as ", "declare c cursor for "] {
             fails(&format!("{}select 1", held.repeat(50_000)));
         }
-        assert!(split_and_parse("explain declare c cursor for select 1").is_ok());
+        assert!(message("explain declare c cursor for select 1").is_ok());
     }
 
     #[test]

@@ -98,6 +98,14 @@ impl Plan {
                 Plan::Modify(plan) => plan.bytes,
                 Plan::Explain(plan) => plan.inner.bytes(),
                 Plan::Constant(plan) => plan.row.len() * SCALAR_BYTES,
+                Plan::Cursor(plan) => match plan.as_ref() {
+                    CursorPlan::Declare { plan, .. } => plan.bytes(),
+                    CursorPlan::Fetch { .. } | CursorPlan::Close(_) => 1 << 10,
+                },
+                Plan::Copy(plan) => match plan.as_ref() {
+                    CopyPlan::To { plan, .. } => plan.bytes(),
+                    CopyPlan::From { .. } => 1 << 10,
+                },
                 _ => 1 << 10,
             }
     }

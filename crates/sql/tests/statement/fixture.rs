@@ -7,7 +7,7 @@ use weft_base::BatchId;
 use weft_program::{BatchAccess, Outcome, Scratch, run};
 use weft_sql::statement::{
     InputSource, Normalized, Plan, PlanContext, ProgramPlan, SessionValue, compile_many, plan_text,
-    split_and_parse,
+    statements,
 };
 use weft_store::{CatalogOp, SequenceId, Store};
 use weft_types::{SqlError, SqlState, SqlType, Value, format_text, parse_text};
@@ -204,7 +204,7 @@ impl Db {
 
     /// Compiles several statements into one program and runs it.
     pub fn run_many(&mut self, sql: &str) -> Option<Result<Vec<String>, SqlError>> {
-        let parsed = split_and_parse(sql).unwrap();
+        let parsed: Vec<_> = statements(sql).map(Result::unwrap).collect();
         let asts: Vec<_> = parsed.iter().map(|statement| &statement.ast).collect();
         let plan = compile_many(&asts, &self.store.catalog(), &[], weft_types::TimeZone::UTC).unwrap()?;
         Some(self.run_plan(&Plan::Program(Arc::new(plan)), &[]))

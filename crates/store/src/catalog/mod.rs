@@ -29,6 +29,7 @@ pub use definition::{
 };
 pub use procedure::{
     PROCEDURE_PARAMS_MAX, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam,
+    refuse_many_params,
 };
 
 /// What a name in the relation name space stands for.

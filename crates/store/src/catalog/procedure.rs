@@ -18,6 +18,20 @@ use super::codec::{count, invalid, put_text, put_type, sql_type, text};
 
 /// Most parameters of a procedure, as in PostgreSQL.
 pub const PROCEDURE_PARAMS_MAX: usize = 100;
+
+/// Refuses more than [`PROCEDURE_PARAMS_MAX`] with 54023.
+///
+/// # Errors
+/// As said.
+pub fn refuse_many_params(count: usize) -> Result<(), SqlError> {
+    match count <= PROCEDURE_PARAMS_MAX {
+        true => Ok(()),
+        false => Err(SqlError::new(
+            SqlState::TOO_MANY_ARGUMENTS,
+            format!("procedures cannot have more than {PROCEDURE_PARAMS_MAX} arguments"),
+        )),
+    }
+}
 /// Format number of the section.
 const SECTION_FORMAT: u8 = 1;
 
@@ -112,12 +126,7 @@ impl Catalog {
                 "zero-length procedure name",
             ));
         }
-        if procedure.params.len() > PROCEDURE_PARAMS_MAX {
-            return Err(SqlError::new(
-                SqlState::TOO_MANY_ARGUMENTS,
-                format!("procedures cannot have more than {PROCEDURE_PARAMS_MAX} arguments"),
-            ));
-        }
+        refuse_many_params(procedure.params.len())?;
         let known = self.procedure(&procedure.name).map(|known| known.id);
         match known {
             Some(id) if id == procedure.id => {}

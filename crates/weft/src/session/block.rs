@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use weft_program::Outcome;
-use weft_sql::statement::{self, ParsedAst, Plan, ProgramPlan, TransactionPlan};
+use weft_sql::statement::{self, Message, ParsedAst, Plan, ProgramPlan, TransactionPlan};
 use weft_types::{SqlError, SqlType, Value};
 
 use super::{Prepared, Session, is_interruption};
@@ -142,9 +142,9 @@ fn compile(
 ) -> Option<ProgramPlan> {
     let mut parsed = Vec::with_capacity(steps.len());
     for (prepared, _) in steps {
-        let mut statements = statement::split_and_parse(&prepared.sql).ok()?;
-        statements.retain(|statement| !matches!(statement.ast, ParsedAst::Empty));
-        let only = statements.pop().filter(|_| statements.is_empty())?;
+        let Ok(Message::One(only)) = statement::message(&prepared.sql) else {
+            return None;
+        };
         parsed.push((only.ast, prepared.params.as_slice()));
     }
     let parsed: Vec<(&ParsedAst, &[SqlType])> = parsed.iter().map(|(ast, types)| (ast, *types)).collect();

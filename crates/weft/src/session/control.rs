@@ -17,6 +17,8 @@ use crate::sink::{CommandTag, NoticeLevel, PipelinePosition, ResultSink, RowRef}
 const ACTIVE_SQL_TRANSACTION: SqlState = SqlState("25001");
 const NO_ACTIVE_SQL_TRANSACTION: SqlState = SqlState("25P01");
 const INVALID_SAVEPOINT: SqlState = SqlState("3B001");
+/// The most savepoints of a transaction.
+const SAVEPOINTS_MAX: usize = 65_536;
 
 fn isolation_of(level: IsolationLevel) -> Isolation {
     match level {
@@ -61,6 +63,12 @@ impl Session {
             TransactionPlan::Savepoint(name) => {
                 let (settings, first_cursor) = (Arc::clone(&self.settings), self.cursors_made);
                 let open = self.explicit_transaction("SAVEPOINT")?;
+                if open.savepoints.len() >= SAVEPOINTS_MAX {
+                    return Err(SqlError::new(
+                        SqlState::PROGRAM_LIMIT_EXCEEDED,
+                        format!("a transaction has more than {SAVEPOINTS_MAX} savepoints"),
+                    ));
+                }
                 open.savepoints.push(Savepoint {
                     name: name.clone(),
                     mark: open.txn.savepoint(),

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use weft_sql::statement::control::{ControlStatement, CursorPlan, PrepareControl};
-use weft_sql::statement::{self, CopyPlan, ParsedAst, Plan, PlanContext, TransactionPlan};
+use weft_sql::statement::{self, CopyPlan, Message, ParsedAst, Plan, PlanContext, TransactionPlan};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::{Prepared, Session, VersionedPlan};
 use crate::sink::{OutputColumn, PipelinePosition, ResultSink};
+
+/// Plans of more bytes count in the memory of statements that are being read until they have run.
+const PLAN_BYTES: usize = 1 << 20;
 
 /// The error of a statement inside a failed transaction.
 fn in_failed_transaction() -> SqlError {
@@ -28,37 +31,32 @@ fn ends_transaction(plan: &Plan) -> bool {
     )
 }
 
-/// Whether a failed transaction accepts this text: only an empty one, or the end of the transaction.
+/// Whether a failed transaction accepts this text: only an empty one, or the end of the transaction. That
+/// it is several statements is found by [`plan_single`].
 fn check_ends_transaction(sql: &str) -> Result<(), SqlError> {
-    let ends = |ast: &ParsedAst| match ast {
-        ParsedAst::Empty => true,
-        ParsedAst::Control(ControlStatement::Transaction(plan)) => {
-            ends_transaction(&Plan::Transaction(plan.clone()))
-        }
-        _ => false,
-    };
-    let parsed = statement::split_and_parse(sql)?;
-    if parsed.iter().all(|statement| ends(&statement.ast)) {
-        Ok(())
-    } else {
-        Err(in_failed_transaction())
+    match statement::message(sql)? {
+        Message::One(only) => match &only.ast {
+            ParsedAst::Control(ControlStatement::Transaction(plan))
+                if ends_transaction(&Plan::Transaction(plan.clone())) =>
+            {
+                Ok(())
+            }
+            _ => Err(in_failed_transaction()),
+        },
+        Message::Empty | Message::Several => Ok(()),
     }
 }
 
 /// Plans a text of at most one statement, semicolons around it allowed.
 fn plan_single(sql: &str, context: &PlanContext<'_>) -> Result<Plan, SqlError> {
-    let parsed = statement::split_and_parse(sql)?;
-    let mut statements = parsed
-        .iter()
-        .filter(|statement| !matches!(statement.ast, ParsedAst::Empty));
-    match (statements.next(), statements.next()) {
-        (None, _) => Ok(Plan::Empty),
-        (Some(only), None) => {
+    match statement::message(sql)? {
+        Message::Empty => Ok(Plan::Empty),
+        Message::One(only) => {
             let text = sql.get(only.range.clone()).unwrap_or(sql);
             statement::plan(&only.ast, &PlanContext { text, ..*context })
                 .map_err(|error| statement::parse::shift_position(error, sql, only.range.start))
         }
-        (Some(_), Some(_)) => Err(SqlError::new(
+        Message::Several => Err(SqlError::new(
             SqlState::SYNTAX_ERROR,
             "cannot insert multiple commands into a prepared statement",
         )),
@@ -82,6 +80,7 @@ impl Session {
                 plan,
                 version,
                 private_era,
+                memory: None,
             });
         }
         let plan = Arc::new(plan_single(
@@ -93,6 +92,14 @@ impl Session {
                 zone: self.settings.zone,
             },
         )?);
+        let memory = match plan.bytes() {
+            // A guess from the text's length, of which literals may be a large part.
+            bytes if bytes > PLAN_BYTES => {
+                let bytes = bytes.min(statement::reading_bytes(sql)?);
+                Some(Arc::new(statement::reserve(bytes)?))
+            }
+            _ => None,
+        };
         if shared_catalog {
             self.shared
                 .plans
@@ -102,6 +109,7 @@ impl Session {
             plan,
             version,
             private_era,
+            memory,
         })
     }
 

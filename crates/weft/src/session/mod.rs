@@ -46,7 +46,7 @@ use hashbrown::HashMap;
 use parking_lot::RwLock;
 use weft_base::{Budget, CatalogVersion, Exceeded, Reservation};
 use weft_program::Program;
-use weft_query::{CancelSignal, RowStream};
+use weft_query::{CancelSignal, PlanningTurn, RowStream};
 use weft_sql::statement::control::{CursorPlan, PrepareControl};
 use weft_sql::statement::{Normalized, Plan, PlanContext};
 use weft_store::Catalog;
@@ -90,6 +90,8 @@ pub(crate) struct VersionedPlan {
     /// For a plan made inside a transaction that changed definitions: the session's era at that time
     /// (`Session::era`).
     pub private_era: Option<u64>,
+    /// The memory of a large one that is not kept.
+    pub memory: Option<Arc<Reservation>>,
 }
 
 impl VersionedPlan {
@@ -202,6 +204,7 @@ pub struct Session {
     pub(crate) pid: u32,
     pub(crate) gate: Arc<DurabilityGate>,
     pub(crate) cancel: CancelHandle,
+    pub(crate) planning: PlanningTurn,
     pub(crate) prepared: HashMap<String, Arc<Prepared>>,
     pub(crate) cursors: HashMap<String, Cursor>,
     /// The memory that the session holds from one statement to the next.
@@ -256,6 +259,7 @@ impl Session {
             pid,
             gate,
             cancel,
+            planning: PlanningTurn::default(),
             prepared: HashMap::new(),
             cursors: HashMap::new(),
             cursors_made: 0,
@@ -383,10 +387,12 @@ impl Session {
         sql: &str,
         param_types: &[Option<SqlType>],
     ) -> Result<Arc<Prepared>, SqlError> {
-        let planned = self.plan(sql, param_types)?;
+        let mut planned = self.plan(sql, param_types)?;
         self.check_usable(&planned.plan)?;
         let (params, columns) = self.describe(&planned.plan)?;
         let held = self.hold(sql.len() + planned.plan.bytes())?;
+        // From here on it counts as what the session holds.
+        planned.memory = None;
         Ok(Arc::new(Prepared {
             sql: sql.into(),
             param_types: param_types.to_vec(),
@@ -487,6 +493,7 @@ impl Session {
                             "cached plan must not change result type",
                         ));
                     }
+                    planned.memory = None;
                     *prepared.planned.write() = planned.clone();
                 }
                 result => return result,

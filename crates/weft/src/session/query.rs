@@ -28,6 +28,7 @@ impl Session {
             zone: self.settings.zone,
             deadline: self.deadline,
             cancel: self.cancel.signal.clone(),
+            planning: self.planning.clone(),
         }
     }
 

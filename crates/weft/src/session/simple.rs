@@ -8,7 +8,9 @@
 use std::sync::Arc;
 
 use weft_sql::statement::control::ControlStatement;
-use weft_sql::statement::{self, Normalized, ParsedAst, ParsedStatement, Plan, ProgramPlan, TransactionPlan};
+use weft_sql::statement::{
+    self, Message, Normalized, ParsedAst, ParsedStatement, Plan, ProgramPlan, TransactionPlan,
+};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::{PLANNING_ATTEMPTS, Session, is_interruption};
@@ -139,15 +141,12 @@ impl Session {
     /// A program for the text without literals, or `Plan::Empty` if it is neither a point statement nor a
     /// transaction of these.
     fn plan_lifted(&mut self, lifted: &Normalized, types: &[Option<SqlType>]) -> Result<Plan, SqlError> {
-        let Ok(parsed) = statement::split_and_parse(lifted.text()) else {
+        let parsed: Result<Vec<ParsedStatement>, SqlError> = statement::statements(lifted.text()).collect();
+        let Ok(parsed) = parsed else {
             return Ok(Plan::Empty);
         };
         let catalog = self.catalog();
-        let statements: Vec<&ParsedStatement> = parsed
-            .iter()
-            .filter(|statement| !matches!(statement.ast, ParsedAst::Empty))
-            .collect();
-        let program = match statements.as_slice() {
+        let program = match parsed.as_slice() {
             [only] => {
                 let context = statement::PlanContext {
                     catalog: &catalog,
@@ -177,21 +176,19 @@ impl Session {
 
     /// Runs the statements of a text one by one.
     fn run_statements(&mut self, sql: &str, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
-        let parsed = statement::split_and_parse(sql)?;
-        let texts: Vec<&str> = parsed
-            .iter()
-            .filter(|statement| !matches!(statement.ast, ParsedAst::Empty))
-            .filter_map(|statement| sql.get(statement.range.clone()))
-            .collect();
-        match texts.as_slice() {
-            [] => {
+        match statement::message(sql)? {
+            Message::Empty => {
                 sink.empty();
                 Ok(())
             }
-            [only] => self.run_text(only, &[], PipelinePosition::Alone, sink),
-            several => {
-                for text in several {
+            Message::One(only) => {
+                let text = sql.get(only.range).unwrap_or(sql);
+                self.run_text(text, &[], PipelinePosition::Alone, sink)
+            }
+            Message::Several => {
+                for range in statement::split(sql) {
                     self.check_cancelled()?;
+                    let text = sql.get(range?).unwrap_or_default();
                     self.run_text(text, &[], PipelinePosition::Pipelined, sink)?;
                     // Each statement has its own timeout; reading the message counts to the first one's.
                     self.renew_deadline();

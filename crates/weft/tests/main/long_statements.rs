@@ -98,6 +98,31 @@ fn lists_do_not_pile_up_relations() {
                 "54011",
             ),
             (format!("select {}", subqueries(30_000)), "54011"),
+            // Many sets, or long ones.
+            (
+                format!(
+                    "select from t group by rollup ({})",
+                    list(1_600, |n| format!("a + {n}"))
+                ),
+                "54001",
+            ),
+            (
+                format!(
+                    "select from t group by grouping sets ({})",
+                    list(5_000, |_| "(a, id)".to_owned())
+                ),
+                "54001",
+            ),
+            (
+                format!(
+                    "select from t group by cube ({})",
+                    list(12, |n| format!(
+                        "({})",
+                        list(130, |m| format!("a + {}", n * 1_000 + m))
+                    ))
+                ),
+                "54001",
+            ),
             (format!("select {}", list(1_665, |n| n.to_string())), "54011"),
             (
                 format!("select a from t group by {}", list(1_665, |n| format!("a + {n}"))),
@@ -130,6 +155,7 @@ fn long_lists_are_answered_soon() {
         let mut c = client();
         let subqueries = list(400, |n| format!("(select {n})"));
         let conjuncts = format!("id = 9{}", " and a = a".repeat(2_000));
+        let ones = vec!["1"; 100].join(";");
         for (sql, rows) in [
             (format!("select greatest({subqueries})"), "400"),
             (
@@ -139,7 +165,65 @@ fn long_lists_are_answered_soon() {
                 ),
                 "2000",
             ),
+            (
+                format!(
+                    "select count(*) from t where a < 9{}",
+                    " and (select 9) > a".repeat(1_000)
+                ),
+                "8",
+            ),
+            (
+                format!(
+                    "select count(*) from t where a < 9{}",
+                    " and exists (select 1)".repeat(1_000)
+                ),
+                "8",
+            ),
+            (
+                format!(
+                    "select count(*) from t group by a having a < 2{}",
+                    " and not exists (select 1 where false)".repeat(1_000)
+                ),
+                "1",
+            ),
+            (
+                format!(
+                    "select cardinality(array[{}])",
+                    list(1_000, |_| "array(select 1)".to_owned())
+                ),
+                "1000",
+            ),
             (format!("select a from t where {conjuncts}"), "9"),
+            // An equality that comes late is used for the join.
+            (
+                format!(
+                    "select count(*) from t, t u where t.a < u.a + 1{} and t.id = u.id",
+                    " and t.a <= u.a".repeat(2_000)
+                ),
+                "100",
+            ),
+            // All in one set.
+            (
+                format!(
+                    "select count(*) from t group by {}",
+                    list(20_000, |_| "a".to_owned())
+                ),
+                ones.as_str(),
+            ),
+            (
+                format!(
+                    "select a from t where a = 9{}",
+                    " and a = (select 9)".repeat(1_000)
+                ),
+                "9",
+            ),
+            (
+                format!(
+                    "select count(*) from (select from t group by rollup ({})) v",
+                    list(60, |n| format!("a + {n}"))
+                ),
+                "6001",
+            ),
             (format!("select a from t where {conjuncts} and a > 9"), ""),
             (
                 format!("select a from t where id = 9{}", " and a + id <> 0".repeat(2_000)),
@@ -182,6 +266,53 @@ fn long_lists_are_answered_soon() {
             );
         }
         assert!(begin.elapsed() < SOON, "{} s", begin.elapsed().as_secs());
+    });
+}
+
+#[test]
+fn statements_without_a_tree_are_bounded_too() {
+    on_a_servers_thread(|| {
+        let mut c = client();
+        c.ok("prepare p(int) as select $1");
+        for (sql, state) in [
+            (
+                format!("execute p({})", list(2_000_000, |_| "1".to_owned())),
+                "54000",
+            ),
+            (
+                format!("prepare q({}) as select 1", list(100_000, |_| "int".to_owned())),
+                "54000",
+            ),
+            (
+                format!("lock table {}", list(1_000_000, |_| "t".to_owned())),
+                "54000",
+            ),
+            (format!("vacuum {}", list(1_000_000, |_| "t".to_owned())), "54000"),
+            (
+                format!("copy t ({}) to stdout", list(1_000_000, |_| "a".to_owned())),
+                "54000",
+            ),
+            (format!("show a{}", ".a".repeat(1_000_000)), "54000"),
+            (
+                format!(
+                    "create procedure p({}) language sql as ''",
+                    list(60_000, |n| format!("p{n} int"))
+                ),
+                "54023",
+            ),
+            // None of them runs.
+            (format!("{}selec", "end;".repeat(1_000_000)), "42601"),
+        ] {
+            let begin = Instant::now();
+            c.fails(&sql, state);
+            assert!(
+                begin.elapsed() < SOON,
+                "{} s: {}",
+                begin.elapsed().as_secs(),
+                &sql[..60]
+            );
+        }
+        assert_eq!(c.rows("execute p(7)"), "7");
     });
 }
 

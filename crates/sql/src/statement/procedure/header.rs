@@ -1,6 +1,6 @@
 //! Parsing CREATE PROCEDURE and DROP PROCEDURE.
 
-use weft_store::{ParamMode, ProcedureLanguage, ProcedureParam};
+use weft_store::{ParamMode, ProcedureLanguage, ProcedureParam, refuse_many_params};
 use weft_types::{SqlError, SqlState};
 
 use super::super::type_rules::base_type;
@@ -56,9 +56,8 @@ pub(crate) fn parse_statement(
 
 fn drop(reader: &mut TokenReader<'_>) -> Result<ProcedureStatement, SqlError> {
     let if_exists = reader.accept_all(&["IF", "EXISTS"]);
-    let mut names = Vec::new();
-    loop {
-        names.push(reader.qualified_name()?);
+    let names = reader.list(|reader| {
+        let name = reader.qualified_name()?;
         if reader.accept_symbol("(") {
             // A name has only one procedure, so the argument types are irrelevant.
             while !reader.accept_symbol(")") {
@@ -67,10 +66,8 @@ fn drop(reader: &mut TokenReader<'_>) -> Result<ProcedureStatement, SqlError> {
                 }
             }
         }
-        if !reader.accept_symbol(",") {
-            break;
-        }
-    }
+        Ok(name)
+    })?;
     if reader.accept("CASCADE") || reader.accept("RESTRICT") {
         // Nothing depends on a procedure.
     }
@@ -82,24 +79,18 @@ fn create_procedure(reader: &mut TokenReader<'_>, replace: bool) -> Result<Proce
     reader.expect_symbol("(")?;
     let mut params = Vec::new();
     if !reader.accept_symbol(")") {
-        loop {
-            let param = param(reader)?;
-            if !param.name.is_empty()
-                && params
-                    .iter()
-                    .any(|known: &ProcedureParam| known.name == param.name)
-            {
-                return Err(SqlError::new(
-                    SqlState("42P13"),
-                    format!("parameter name \"{}\" used more than once", param.name),
-                ));
-            }
-            params.push(param);
-            if !reader.accept_symbol(",") {
-                break;
-            }
-        }
+        params = reader.list(param)?;
         reader.expect_symbol(")")?;
+    }
+    refuse_many_params(params.len())?;
+    for (at, param) in params.iter().enumerate() {
+        let mut before = params.iter().take(at);
+        if !param.name.is_empty() && before.any(|known| known.name == param.name) {
+            return Err(SqlError::new(
+                SqlState("42P13"),
+                format!("parameter name \"{}\" used more than once", param.name),
+            ));
+        }
     }
     let (mut language, mut body) = (None, None);
     while !reader.at_end() {
