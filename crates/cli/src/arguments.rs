@@ -154,6 +154,10 @@ pub struct BoundArguments {
     /// Megabytes of replaced rows that such a snapshot may keep in memory [default: 1024].
     #[arg(long)]
     pub snapshot_mb_max: Option<u64>,
+    /// Megabytes of packed columns beside the rows of tables that queries scan [default: an eighth of the
+    /// machine's memory]; 0: none.
+    #[arg(long)]
+    pub column_mb_max: Option<usize>,
     /// Megabytes that a session may hold between statements [default: 256].
     #[arg(long, value_parser = at_least_one)]
     pub session_mb_max: Option<usize>,

@@ -37,6 +37,28 @@ fn check(kind: Kind, cells: &Cells, ranges: &[(usize, usize)]) -> Result<Encodin
             let found = decoded.get(at);
             prop_assert!(same(&found, &cells[row]), "{row}: {found:?} for {:?}", cells[row]);
         }
+        // Some of them, backwards, the last one twice.
+        let some: Vec<u32> = (first.min(end)..first.max(end))
+            .rev()
+            .step_by(3)
+            .map(|row| row as u32)
+            .collect();
+        let some: Vec<u32> = some
+            .first()
+            .copied()
+            .into_iter()
+            .chain(some.iter().copied())
+            .collect();
+        let taken = column.take(&some).unwrap();
+        prop_assert_eq!(taken.rows, some.len());
+        for (at, row) in some.iter().enumerate() {
+            let (found, cell) = (taken.get(at), &cells[*row as usize]);
+            prop_assert!(same(&found, cell), "{row}: {found:?} for {cell:?}");
+        }
+        prop_assert_eq!(
+            column.take(&[rows as u32]).unwrap_err(),
+            SegmentError::NoRow(rows)
+        );
     }
     let values: Vec<&Value> = cells.iter().flatten().collect();
     prop_assert_eq!(segment.null_count(0).unwrap(), rows - values.len());

@@ -231,7 +231,7 @@ fn text(bytes: &[u8], column: usize) -> Result<&str, SqlError> {
 }
 
 /// The mantissa of a stored numeric of this scale.
-fn decimal_cell(bytes: &[u8], scale: u16, column: usize) -> Result<i128, SqlError> {
+pub(crate) fn decimal_cell(bytes: &[u8], scale: u16, column: usize) -> Result<i128, SqlError> {
     if let Some((mantissa, own)) = mantissa(bytes)
         && own == scale
     {

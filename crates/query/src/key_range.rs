@@ -13,6 +13,8 @@
 //! Predicates are evaluated again above the scan, so a range may be too wide, never too narrow: unsupported
 //! predicates are ignored.
 
+mod packed;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -29,6 +31,7 @@ use weft_store::{IndexDef, TableDef};
 use weft_types::{SqlType, Value, encode_key_value, prefix_successor};
 
 use crate::arrays::decimal;
+pub(crate) use packed::{PackedFilter, packed_filters};
 
 /// Maximum number of ranges that one scan reads; more are replaced by the smallest range that covers them.
 pub(crate) const RANGES_MAX: usize = 4096;

@@ -2,20 +2,20 @@
 //!
 //! The scan holds no rows and no snapshot. It finds its [`ReadSource`] in the task context when it runs, so
 //! that one physical plan serves every snapshot of one catalog version. Partition `p` of `n` reads chunks `p,
-//! p + n, ...`; when predicates bind the leading columns of an ordered index, partition 0 reads the index
-//! ranges and the others nothing. Predicates are evaluated when the first batch is requested: by then a hash
-//! join above has finished its build side and pushed down a filter on the keys that can match, which turns a
-//! join by key into an index lookup.
+//! p + n, ...`, in packed columns where the source has them, which are compared with the predicates before
+//! they are decoded; when predicates bind the leading columns of an ordered index, partition 0 reads the
+//! index ranges and the others nothing. Predicates are evaluated when the first batch is requested: by then a
+//! hash join above has finished its build side and pushed down a filter on the keys that can match, which
+//! turns a join by key into an index lookup.
 
-use std::collections::{HashMap, VecDeque};
+mod reader;
+
+use std::collections::HashMap;
 use std::fmt;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 
 use async_trait::async_trait;
-use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::config::ConfigOptions;
@@ -27,7 +27,6 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr};
-use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
@@ -38,14 +37,12 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Par
 use parking_lot::Mutex;
 use weft_binder::relation::Scan;
 use weft_store::{IndexDef, TableDef};
-use weft_types::{encode_key_from_row, prefix_successor};
 
-use crate::columns::{BatchBuilder, CellSource};
-use crate::errors::external;
-use crate::key_range::{self, KeyBounds, KeyRanges, ScannedColumn};
+use crate::columns::CellSource;
+use crate::key_range::{self, KeyRanges, ScannedColumn};
 use crate::schema::{column_type, field_name};
-use crate::slice::yield_due;
 use crate::source::ReadSource;
+use reader::ScanReader;
 
 /// The source that the scans of one execution read, passed in the session configuration's extensions.
 ///
@@ -102,11 +99,6 @@ const READ_FOR_ONE: usize = 8;
 /// At most this many rows are sorted rather than read in the order of an index other than the one that finds
 /// them.
 const FEW_ROWS: u64 = 1000;
-
-/// Rows of the first page that is read in order; each further page is larger, up to a maximum.
-const FIRST_PAGE: usize = 128;
-const PAGE_GROWTH: usize = 4;
-const PAGE_MAX: usize = 8192;
 
 /// Ids of the scans of all plans.
 static NEXT_SCAN: AtomicU64 = AtomicU64::new(0);
@@ -460,18 +452,8 @@ impl ExecutionPlan for RelationScan {
         let Some(extension) = extension else {
             return datafusion::common::internal_err!("no source to scan {} in", self.table.name);
         };
-        let mut reader = ScanReader {
-            scan: self.clone(),
-            source: Arc::clone(extension.source(self.hidden)),
-            extension,
-            batch_rows: context.session_config().batch_size(),
-            remaining: self.fetch.unwrap_or(usize::MAX),
-            started: false,
-            pages: None,
-            next_chunk: partition,
-            ready: VecDeque::new(),
-            done: false,
-        };
+        let batch_rows = context.session_config().batch_size();
+        let mut reader = ScanReader::new(self, extension, partition, batch_rows);
         let stream = futures::stream::poll_fn(move |context| reader.poll(context));
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             Arc::clone(&self.schema),
@@ -522,244 +504,5 @@ impl ExecutionPlan for RelationScan {
         scan.predicates
             .extend(offered.parent_filters.into_iter().map(|filter| filter.filter));
         Ok(propagation.with_updated_node(Arc::new(scan)))
-    }
-}
-
-/// The ranges of an ordered read that remain.
-struct Pages {
-    /// Remaining ranges in reverse: the next one is last.
-    ranges: Vec<KeyBounds>,
-    /// Rows at the start of this range that have already been read.
-    passed: usize,
-    /// Row limit of the next page.
-    limit: usize,
-}
-
-/// One partition's work: a stream of record batches.
-struct ScanReader {
-    scan: RelationScan,
-    source: Arc<dyn ReadSource>,
-    extension: Arc<SourceExtension>,
-    batch_rows: usize,
-    remaining: usize,
-    started: bool,
-    /// What remains to be read in order.
-    pages: Option<Pages>,
-    next_chunk: usize,
-    ready: VecDeque<RecordBatch>,
-    done: bool,
-}
-
-impl ScanReader {
-    /// The next batch. Chunks without a visible row are skipped, in slices.
-    fn poll(&mut self, context: &Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
-        loop {
-            if let Some(batch) = self.ready.pop_front() {
-                let batch = if batch.num_rows() > self.remaining {
-                    batch.slice(0, self.remaining)
-                } else {
-                    batch
-                };
-                self.remaining -= batch.num_rows();
-                return Poll::Ready(Some(Ok(batch)));
-            }
-            if self.done || self.remaining == 0 {
-                return Poll::Ready(None);
-            }
-            if yield_due(context) {
-                return Poll::Pending;
-            }
-            if let Err(error) = self.advance() {
-                self.done = true;
-                return Poll::Ready(Some(Err(error)));
-            }
-        }
-    }
-
-    /// Reads the next page of an order. It begins with the key that the previous page ended with; the rows of
-    /// that key that have already been read are skipped.
-    fn advance_in_order(&mut self, order: &InOrder) -> Result<()> {
-        let Some(mut pages) = self.pages.take() else {
-            self.pages = Some(self.pages_of(order)?);
-            return Ok(());
-        };
-        let Some((low, high)) = pages.ranges.last_mut() else {
-            self.done = true;
-            return Ok(());
-        };
-        let mut builder = self.builder()?;
-        let (layout, columns) = (&self.scan.table.layout, &order.index.columns);
-        let (mut count, mut last, mut same, mut key) = (0, Vec::new(), 0, Vec::new());
-        if !is_empty(low, high) {
-            let bounds = (as_slice(low), as_slice(high));
-            let read = self.source.read_in_order(
-                &order.index,
-                bounds,
-                order.reverse,
-                pages.limit,
-                &mut |row, handle| {
-                    count += 1;
-                    if count > pages.passed {
-                        builder.push(row, handle);
-                    }
-                    key.clear();
-                    encode_key_from_row(&mut key, layout, row, columns);
-                    same = if key == last { same + 1 } else { 1 };
-                    std::mem::swap(&mut key, &mut last);
-                },
-            );
-            read.map_err(external)?;
-        }
-        if count < pages.limit {
-            pages.ranges.pop();
-            pages.passed = 0;
-        } else {
-            pages.passed = same;
-            pages.limit = pages
-                .limit
-                .saturating_mul(PAGE_GROWTH)
-                .min(PAGE_MAX)
-                .max(same * 2);
-            if order.reverse {
-                *high = prefix_successor(&last).map_or(Bound::Unbounded, Bound::Excluded);
-            } else {
-                *low = Bound::Included(last);
-            }
-        }
-        self.pages = Some(pages);
-        self.offer(builder)
-    }
-
-    fn pages_of(&self, order: &InOrder) -> Result<Pages> {
-        let (table, columns) = (&self.scan.table, self.scan.table_columns());
-        let (mut ranges, _) = key_range::ranges_of(table, &columns, &self.predicates()?, &order.index);
-        // The next range is the last element.
-        if !order.reverse {
-            ranges.reverse();
-        }
-        Ok(Pages {
-            ranges,
-            passed: 0,
-            limit: FIRST_PAGE.max(order.wanted),
-        })
-    }
-
-    /// Reads the next page, all index ranges at once, or the next chunk.
-    fn advance(&mut self) -> Result<()> {
-        if let Some(order) = self.scan.in_order.clone() {
-            return self.advance_in_order(&order);
-        }
-        if !self.started {
-            self.started = true;
-            if self.access()? == Access::Index {
-                self.done = true;
-                return Ok(());
-            }
-        }
-        if self.next_chunk >= self.source.chunk_count(self.scan.table.id) {
-            self.done = true;
-            return Ok(());
-        }
-        let mut builder = self.builder()?;
-        let outcome = self
-            .source
-            .read_chunk(self.scan.table.id, self.next_chunk, &mut |row, handle| {
-                builder.push(row, handle);
-            });
-        outcome.map_err(external)?;
-        self.next_chunk += self.scan.properties.partitioning.partition_count();
-        self.offer(builder)
-    }
-
-    /// The access path, the same for every partition. The partition that chooses the index reads it here.
-    fn access(&mut self) -> Result<Access> {
-        if self.scan.predicates.is_empty() {
-            return Ok(Access::Chunks);
-        }
-        let decision = self.extension.decision(self.scan.id);
-        let mut decided = decision.lock();
-        if let Some(access) = *decided {
-            return Ok(access);
-        }
-        let access = match self.propose()? {
-            Some(ranges) if self.read_ranges(&ranges)? => Access::Index,
-            _ => Access::Chunks,
-        };
-        *decided = Some(access);
-        Ok(access)
-    }
-
-    /// The index ranges for the predicates, if they bind an index.
-    fn propose(&self) -> Result<Option<KeyRanges>> {
-        Ok(self.scan.ranges(&self.predicates()?))
-    }
-
-    /// The predicates in their present state.
-    fn predicates(&self) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
-        let mut predicates = Vec::with_capacity(self.scan.predicates.len());
-        for predicate in &self.scan.predicates {
-            predicates.push(snapshot_physical_expr(Arc::clone(predicate))?);
-        }
-        Ok(predicates)
-    }
-
-    /// Reads all ranges; returns false, with nothing read, if the source declines one.
-    fn read_ranges(&mut self, ranges: &KeyRanges) -> Result<bool> {
-        let mut builder = self.builder()?;
-        for (low, high) in &ranges.ranges {
-            if is_empty(low, high) {
-                continue;
-            }
-            let answered = self
-                .source
-                .read_range(
-                    &ranges.index,
-                    as_slice(low),
-                    as_slice(high),
-                    &mut |row, handle| {
-                        builder.push(row, handle);
-                    },
-                )
-                .map_err(external)?;
-            if !answered {
-                return Ok(false);
-            }
-        }
-        self.offer(builder)?;
-        Ok(true)
-    }
-
-    fn builder(&self) -> Result<BatchBuilder> {
-        let layout = Arc::clone(&self.scan.table.layout);
-        BatchBuilder::new(Arc::clone(&self.scan.schema), layout, &self.scan.columns).map_err(external)
-    }
-
-    /// Queues the rows read, in batches of the configured size.
-    fn offer(&mut self, builder: BatchBuilder) -> Result<()> {
-        let batch = builder.finish()?;
-        let mut start = 0;
-        while start < batch.num_rows() {
-            let length = self.batch_rows.min(batch.num_rows() - start);
-            self.ready.push_back(batch.slice(start, length));
-            start += length;
-        }
-        Ok(())
-    }
-}
-
-fn is_empty(low: &KeyBoundsSide, high: &KeyBoundsSide) -> bool {
-    match (low, high) {
-        (Bound::Included(low), Bound::Excluded(high)) => low >= high,
-        _ => false,
-    }
-}
-
-type KeyBoundsSide = Bound<Vec<u8>>;
-
-fn as_slice(bound: &KeyBoundsSide) -> Bound<&[u8]> {
-    match bound {
-        Bound::Included(key) => Bound::Included(key.as_slice()),
-        Bound::Excluded(key) => Bound::Excluded(key.as_slice()),
-        Bound::Unbounded => Bound::Unbounded,
     }
 }

@@ -8,7 +8,8 @@
 //! Invariants:
 //! 1. All answers of one source describe the same instant: the boundary [`ReadSource::batch`] and, for a
 //!    transaction's view, its overlay as it was when the view was taken.
-//! 2. Chunks are disjoint and together hold every visible row exactly once.
+//! 2. Chunks are disjoint and together hold every visible row exactly once. So do the two parts of a chunk of
+//!    which [`ReadSource::read_chunk_columns`] gives one packed.
 //! 3. [`ReadSource::read_range`] may return more rows than asked for, never fewer: filters run again above
 //!    it.
 
@@ -16,6 +17,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use weft_base::{BatchId, RowId, TableId};
+use weft_store::columns::ChunkColumns;
 use weft_store::{Catalog, IndexDef};
 use weft_types::SqlError;
 
@@ -39,6 +41,19 @@ pub trait ReadSource: Send + Sync + 'static {
 
     /// Visits the visible rows of chunk `chunk` (0-based). A chunk out of range holds no rows.
     fn read_chunk(&self, table: TableId, chunk: usize, visit: RowVisitor<'_>) -> Result<(), SqlError>;
+
+    /// The columns of a chunk in packed form, if the source has all of these. Its rows are then those of the
+    /// mask, read there, and those visited, which are all others. `None`: nothing was visited.
+    fn read_chunk_columns(
+        &self,
+        table: TableId,
+        chunk: usize,
+        columns: &[usize],
+        visit: RowVisitor<'_>,
+    ) -> Result<Option<ChunkColumns>, SqlError> {
+        let _ = (table, chunk, columns, visit);
+        Ok(None)
+    }
 
     /// Visits the rows whose encoded key in `index` is within the bounds, and possibly others. `Ok(false)`
     /// declines (no such index, or too many rows): the caller discards the rows visited and scans the table.
@@ -120,6 +135,19 @@ impl ReadSource for GivenRows {
         Ok(())
     }
 
+    fn read_chunk_columns(
+        &self,
+        table: TableId,
+        chunk: usize,
+        columns: &[usize],
+        visit: RowVisitor<'_>,
+    ) -> Result<Option<ChunkColumns>, SqlError> {
+        match table == self.table {
+            true => Ok(None),
+            false => self.inner.read_chunk_columns(table, chunk, columns, visit),
+        }
+    }
+
     fn read_range(
         &self,
         index: &IndexDef,
@@ -163,6 +191,22 @@ impl ReadSource for weft_store::Snapshot {
             visit(version.bytes, version.row_id)
         });
         Ok(())
+    }
+
+    fn read_chunk_columns(
+        &self,
+        table: TableId,
+        chunk: usize,
+        columns: &[usize],
+        visit: RowVisitor<'_>,
+    ) -> Result<Option<ChunkColumns>, SqlError> {
+        let Some(read) = self.chunk_columns(table, chunk as u64, columns) else {
+            return Ok(None);
+        };
+        self.scan_rest(table, chunk as u64, read.mask(), |version| {
+            visit(version.bytes, version.row_id);
+        });
+        Ok(Some(read))
     }
 
     fn read_range(

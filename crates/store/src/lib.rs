@@ -23,6 +23,7 @@
 //! - `snapshot`: readers register, state is published. [`Snapshot`], [`Reader`].
 //! - `writer`: [`BatchWriter`], [`MemberWriter`], rollback, digests, changes of definitions.
 //! - `garbage`: when superseded versions are freed.
+//! - [`columns`]: columns beside the rows, for queries that scan.
 //! - [`checkpoint`]: a snapshot as a file, and back.
 //!
 //! Invariants of the whole:
@@ -35,6 +36,7 @@
 mod catalog;
 pub mod checkpoint;
 mod chunk_queue;
+pub mod columns;
 mod constraint;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -55,7 +57,7 @@ mod writer;
 pub use catalog::{
     COLUMNS_MAX, Catalog, CatalogOp, ColumnDef, DefaultExpr, FIRST_OBJECT_ID, INDEX_COLUMNS_MAX, Identity,
     IndexDef, IndexMethod, PROCEDURE_PARAMS_MAX, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage,
-    ProcedureParam, Relation, SequenceDef, SequenceId, SequenceState, TableDef,
+    ProcedureParam, Relation, SequenceDef, SequenceId, SequenceState, TableDef, refuse_many_params,
 };
 pub use lookup_plan::{LookupPlan, PlannedLookups};
 pub use memory::PrefaultedPages;

@@ -13,10 +13,11 @@ use weft_base::{BatchId, IndexId, RowId, TableId};
 use weft_types::{SqlError, SqlState};
 
 use crate::catalog::Catalog;
+use crate::columns::{ChunkColumns, SlotMask, has_many_holes};
 use crate::index::hash::Candidates;
 use crate::index::ordered::Batch;
 use crate::lookup_plan::LookupPlan;
-use crate::memory::{Pin, Slot, SlotId};
+use crate::memory::{Pin, REGION_SLOTS, Slot, SlotId};
 use crate::prefetch::Fetch;
 use crate::probe::Probe;
 use crate::table::{Schema, TableData, TableIndex, row_id_hash};
@@ -305,6 +306,42 @@ impl<'s> ReadView<'s> {
         };
         for slot in table.core.slots.ids_in(chunk) {
             if let Some(row) = row_at(table, slot, self.pin) {
+                see(row);
+            }
+        }
+    }
+
+    /// The copied columns of one morsel, as this view sees them, if all of these are copied. `None` is noted:
+    /// a morsel that is read in its slots again and again gets a copy.
+    pub fn chunk_columns(&self, table: TableId, chunk: u64, columns: &[usize]) -> Option<ChunkColumns> {
+        let core = &self.schema.tables.get(&table)?.core;
+        let copy = core.slots.columns(chunk);
+        let read = copy.as_ref().and_then(|copy| copy.read(self.batch(), columns));
+        core.asked.note(columns);
+        match &copy {
+            None => core.slots.note_read(chunk),
+            Some(copy) if read.is_none() || has_many_holes(copy) => copy.miss(),
+            Some(_) => return read,
+        }
+        core.asked.note_miss();
+        read
+    }
+
+    /// Shows every row of one morsel that is not in the mask of its copied columns, in slot order.
+    pub fn scan_rest(
+        &self,
+        table: TableId,
+        chunk: u64,
+        mask: &SlotMask,
+        mut see: impl FnMut(RowVersion<'s>),
+    ) {
+        let Some(table) = self.schema.tables.get(&table) else {
+            return;
+        };
+        for slot in table.core.slots.ids_in(chunk) {
+            if !mask.has((slot.0 % REGION_SLOTS) as usize)
+                && let Some(row) = row_at(table, slot, self.pin)
+            {
                 see(row);
             }
         }

@@ -12,11 +12,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use weft_base::BatchId;
 
 use crate::catalog::Catalog;
+use crate::columns::{ColumnStats, Counters};
 use crate::garbage::{Garbage, RowPlace};
 use crate::memory::{PrefaultedPages, RowMemory};
 use crate::snapshot::{Published, ReaderRegistry, Snapshot};
@@ -34,6 +36,10 @@ pub(crate) struct Finished {
     /// Rows inserted, replaced and removed.
     pub(crate) writes: usize,
 }
+
+/// How often, and after which pause, a boundary between batches is looked for again.
+const AT_REST_TRIES: usize = 100;
+const AT_REST_PAUSE: Duration = Duration::from_micros(200);
 
 /// Sizes, for statistics and for back-pressure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,6 +85,7 @@ pub struct Store {
     checkpoint_begun: AtomicU64,
     /// A damaged row was found.
     is_damaged: AtomicBool,
+    columns: Counters,
     /// Where the next panic comes, for tests.
     #[cfg(any(test, feature = "faults"))]
     panic_at: Mutex<Option<PanicAt>>,
@@ -129,6 +136,7 @@ impl Store {
             // A non-empty state was loaded.
             checkpoint_begun: AtomicU64::new(boundary.0),
             is_damaged: AtomicBool::new(false),
+            columns: Counters::default(),
             #[cfg(any(test, feature = "faults"))]
             panic_at: Mutex::default(),
         }
@@ -313,9 +321,37 @@ impl Store {
     pub(crate) fn at_checkpoint<T>(self: &Arc<Self>, take: impl FnOnce(Snapshot) -> T) -> Option<T> {
         let _gate = self.close_gate();
         self.finished.lock().is_none().then(|| {
+            let snapshot = self.snapshot();
             self.checkpoint_begun.store(self.boundary().0, Ordering::Relaxed);
-            take(self.snapshot())
+            take(snapshot)
         })
+    }
+
+    /// Calls `work` with the newest boundary while no batch is open and none is finished and unpublished.
+    /// Waits for the open batch, and the next one waits. `None` if a batch stays unpublished for long, which
+    /// is for ever if the log has failed.
+    pub(crate) fn at_rest<T>(self: &Arc<Self>, work: impl FnOnce(Snapshot) -> T) -> Option<T> {
+        for _ in 0..AT_REST_TRIES {
+            {
+                let _gate = self.close_gate();
+                if self.finished.lock().is_none() {
+                    return Some(work(self.snapshot()));
+                }
+            }
+            // It is being logged.
+            std::thread::sleep(AT_REST_PAUSE);
+        }
+        None
+    }
+
+    /// Counts of the columns beside the rows.
+    pub(crate) fn column_counters(&self) -> &Counters {
+        &self.columns
+    }
+
+    /// Sizes and counts of the columns beside the rows.
+    pub fn column_stats(self: &Arc<Self>) -> ColumnStats {
+        ColumnStats::of(self)
     }
 
     pub(crate) fn set_finished(&self, finished: Finished) {

@@ -17,6 +17,7 @@ use weft_ops::{SeededHasher, hash64, row_hasher};
 use weft_types::{KeyColumns, RowLayout, SqlError, SqlState};
 
 use crate::catalog::{Catalog, IndexDef, TableDef};
+use crate::columns::Asked;
 use crate::index::IndexData;
 use crate::index::build::{BuildError, build, build_row_ids};
 use crate::index::hash::HashIndex;
@@ -40,6 +41,8 @@ pub(crate) struct TableCore {
     /// Rows removed since a checkpoint last took this list, if that checkpoint or an earlier one may contain
     /// them.
     pub(crate) removed: Mutex<Vec<RowId>>,
+    /// The columns that queries have read in whole chunks.
+    pub(crate) asked: Asked,
 }
 
 impl TableCore {
@@ -58,6 +61,7 @@ impl TableCore {
             row_count: AtomicI64::new(0),
             linked_bytes: AtomicU64::new(0),
             removed: Mutex::default(),
+            asked: Asked::new(def.layout.column_count()),
         }
     }
 

@@ -5,7 +5,8 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weft_base::Prng;
-use weft_store::{Locator, MemberWriter, ReadView};
+use weft_store::columns::ColumnKeeper;
+use weft_store::{Locator, MemberWriter, ReadView, Snapshot};
 use weft_types::Value;
 
 use crate::fixture::{self, ITEMS, ITEMS_KIND, ITEMS_PKEY};
@@ -80,6 +81,17 @@ fn check_view(view: ReadView<'_>) {
     assert_eq!(found.is_some(), ids.contains(&7));
 }
 
+/// As [`check_view`], through the columns beside the rows.
+fn check_columns(snapshot: &Snapshot) {
+    let columns = [0, 1];
+    let rows = fixture::read_columns(snapshot, &columns, &(0, None, None));
+    let sum: i64 = rows.iter().map(|row| i64::from(row.1.unwrap())).sum();
+    assert_eq!(sum, ACCOUNTS * i64::from(BALANCE), "at {:?}", snapshot.batch());
+    let mut accounts: Vec<i64> = rows.iter().map(|row| row.0 % ACCOUNTS).collect();
+    accounts.sort_unstable();
+    assert_eq!(accounts, (0..ACCOUNTS).collect::<Vec<_>>());
+}
+
 fn fill(store: &std::sync::Arc<weft_store::Store>) {
     fixture::member(store, |member| {
         for id in 0..ACCOUNTS {
@@ -107,6 +119,7 @@ fn readers_see_whole_batches_only() {
                 let mut rounds = 0u64;
                 while !stop.load(Ordering::Relaxed) {
                     check_view(reader.pin().view());
+                    check_columns(&store.snapshot());
                     if rounds.is_multiple_of(3 + number) {
                         check_view(held.view());
                         assert_eq!(held.verify_digest(), held.digest());
@@ -119,6 +132,26 @@ fn readers_see_whole_batches_only() {
                     rounds += 1;
                 }
                 assert!(rounds > 0);
+            });
+        }
+        {
+            let (store, stop) = (&store, &stop);
+            scope.spawn(move || {
+                let mut keeper = ColumnKeeper::new(u64::MAX, fixture::EAGER);
+                let mut made = 0;
+                while made == 0 || !stop.load(Ordering::Relaxed) {
+                    let before = store.snapshot();
+                    check_columns(&before);
+                    made += keeper.keep(store, &mut || true);
+                    check_columns(&store.snapshot());
+                    // A copy may be newer than this one.
+                    check_columns(&before);
+                }
+                let stats = store.column_stats();
+                assert!(
+                    made > 0 && stats.rows_from_columns > 0 && stats.rows_from_slots > 0,
+                    "{stats:?}"
+                );
             });
         }
         for number in 0..BATCHES {

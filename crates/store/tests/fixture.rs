@@ -1,11 +1,14 @@
 //! A table with every kind of index, and short ways to write rows and keys.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use weft_base::{BatchId, IndexId, TableId};
+use weft_column::segment as packed;
+use weft_store::columns::CopyPolicy;
 use weft_store::{
     BatchWriter, Catalog, CatalogOp, ColumnDef, FIRST_OBJECT_ID, IndexDef, IndexMethod, MemberWriter,
-    RowVersion, Store, TableDef,
+    RowVersion, Snapshot, Store, TableDef,
 };
 use weft_types::{SqlType, Value, encode_key_value};
 
@@ -156,6 +159,60 @@ pub fn decode(row: &RowVersion<'_>) -> Item {
         other => panic!("{other:?}"),
     };
     (id, kind, name)
+}
+
+/// Every chunk that was read once is copied.
+pub const EAGER: CopyPolicy = CopyPolicy {
+    regions_min: 0,
+    reads_min: 1,
+    holes_reads_min: 1,
+    forget_after: Duration::ZERO,
+};
+
+/// The rows of a snapshot as a query reads them: in columns where they are copied, else in their slots. Of
+/// columns that were not asked for, and of rows without them, the value is that of `fill`.
+pub fn read_columns(snapshot: &Snapshot, columns: &[usize], fill: &Item) -> Vec<Item> {
+    let chosen = |item: Item| {
+        (
+            if columns.contains(&0) { item.0 } else { fill.0 },
+            if columns.contains(&1) { item.1 } else { fill.1 },
+            if columns.contains(&2) {
+                item.2
+            } else {
+                fill.2.clone()
+            },
+        )
+    };
+    let mut rows = Vec::new();
+    for chunk in 0..snapshot.scan_chunks(ITEMS) {
+        let Some(packed) = snapshot.chunk_columns(ITEMS, chunk, columns) else {
+            snapshot.scan_chunk(ITEMS, chunk, |row| rows.push(chosen(decode(&row))));
+            continue;
+        };
+        for offset in (0..4096).filter(|offset| packed.mask().has(*offset)) {
+            let value = |column: usize| {
+                let column = packed.column(column).unwrap().column(0).unwrap();
+                column.get(offset).unwrap()
+            };
+            let mut item = fill.clone();
+            for column in columns {
+                match (column, value(*column)) {
+                    (0, Some(packed::Value::I64(id))) => item.0 = id,
+                    (1, Some(packed::Value::I32(kind))) => item.1 = Some(kind),
+                    (2, Some(packed::Value::Bytes(name))) => {
+                        item.2 = Some(String::from_utf8(name.into_owned()).unwrap())
+                    }
+                    (1, None) => item.1 = None,
+                    (2, None) => item.2 = None,
+                    (column, value) => panic!("{value:?} in column {column}"),
+                }
+            }
+            rows.push(item);
+        }
+        snapshot.scan_rest(ITEMS, chunk, packed.mask(), |row| rows.push(chosen(decode(&row))));
+    }
+    rows.sort();
+    rows
 }
 
 /// Publishes an empty batch and collects until nothing is left to do.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weft_base::BatchId;
+use weft_store::columns::ColumnKeeper;
 use weft_store::{Locator, MemberWriter, Snapshot, Store};
 use weft_types::{SqlError, Value};
 
@@ -34,11 +35,19 @@ struct Member {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Batch { members: Vec<Member>, publishes: bool },
+    Batch {
+        members: Vec<Member>,
+        publishes: bool,
+    },
     TakeSnapshot,
     DropSnapshot(usize),
     CheckSnapshot(usize),
     Collect(usize),
+    /// Reads some columns of the newest boundary, and copies what was asked for, within so many bytes.
+    CopyColumns {
+        columns: u8,
+        bytes_max: u64,
+    },
 }
 
 fn name() -> impl Strategy<Value = Option<String>> {
@@ -75,7 +84,33 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..8usize).prop_map(Step::DropSnapshot),
         1 => (0..8usize).prop_map(Step::CheckSnapshot),
         3 => (1..30usize).prop_map(Step::Collect),
+        3 => (0..8u8, prop_oneof![4 => Just(u64::MAX), 1 => 0..20_000u64])
+            .prop_map(|(columns, bytes_max)| Step::CopyColumns { columns, bytes_max }),
     ]
+}
+
+fn check_columns(snapshot: &Snapshot, model: &Model, columns: &[usize]) {
+    let fill = (-1, Some(-1), Some("not asked for".to_owned()));
+    let mut expected: Vec<Item> = model
+        .iter()
+        .map(|(id, (kind, name))| {
+            (
+                if columns.contains(&0) { *id } else { fill.0 },
+                if columns.contains(&1) { *kind } else { fill.1 },
+                if columns.contains(&2) {
+                    name.clone()
+                } else {
+                    fill.2.clone()
+                },
+            )
+        })
+        .collect();
+    expected.sort();
+    assert_eq!(
+        fixture::read_columns(snapshot, columns, &fill),
+        expected,
+        "columns {columns:?}"
+    );
 }
 
 /// What the action must answer, and the model after it.
@@ -181,6 +216,9 @@ fn check(snapshot: &Snapshot, model: &Model) {
     }
     scanned.sort();
     assert_eq!(scanned, expected);
+    for columns in [&[0, 1, 2][..], &[0], &[2, 0], &[]] {
+        check_columns(snapshot, model, columns);
+    }
     assert_eq!(snapshot.verify_digest(), snapshot.digest());
 
     let range = |index, reverse| -> Vec<Item> {
@@ -274,6 +312,12 @@ proptest! {
                 }
                 Step::Collect(budget) => {
                     store.collect_garbage(*budget);
+                }
+                Step::CopyColumns { columns, bytes_max } => {
+                    let columns: Vec<usize> = (0..3).filter(|column| columns >> column & 1 == 1).collect();
+                    check_columns(&store.snapshot(), &model, &columns);
+                    ColumnKeeper::new(*bytes_max, fixture::EAGER).keep(&store, &mut || true);
+                    check_columns(&store.snapshot(), &model, &columns);
                 }
                 _ => {}
             }

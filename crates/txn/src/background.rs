@@ -1,9 +1,10 @@
-//! Background threads: the flusher, the checkpointer and the background sequencer.
+//! Background threads: the flusher, the checkpointer, the keeper of columns and the background sequencer.
 //!
 //! The flusher syncs the log every few milliseconds for sessions with `synchronous_commit = off`, and
 //! collects garbage while there are no batches. Once enough log has been written, the checkpointer writes
 //! what changed up to a batch boundary, while batches go on, and then removes the log before it; in between
-//! it checks the rows for damage ([`Scrubber`]). The background sequencer takes over the sequencer's role
+//! it checks the rows for damage ([`Scrubber`]). The keeper copies columns that queries scan
+//! ([`weft_store::columns`]). The background sequencer takes over the sequencer's role
 //! from a caller that has served others for long. All end when the engine is dropped. If one of them panics,
 //! writing ends: its work would not be done any more, and the state that it left is unknown.
 
@@ -19,12 +20,17 @@ use std::time::{Duration, Instant};
 use weft_base::{BatchId, Pacer};
 use weft_store::Scrubber;
 use weft_store::checkpoint::Changes;
+use weft_store::columns::{ColumnKeeper, CopyPolicy};
 use weft_types::SqlState;
 
 /// The pause after a checkpoint that failed; it doubles with every further failure.
 const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Time between two looks at which columns queries have asked for.
+const COLUMNS_INTERVAL: Duration = Duration::from_millis(100);
+/// The share of the time in which they are copied.
+const COLUMNS_SHARE: f64 = 0.25;
 /// The least share of the time that a checkpoint takes while nobody waits for it.
 const SHARE_MIN: f64 = 0.2;
 
@@ -46,6 +52,9 @@ pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> 
     };
     start("weft-flush", flush)?;
     start("weft-sequence", Shared::run_background)?;
+    if shared.config.column_bytes_max > 0 {
+        start("weft-columns", keep_columns)?;
+    }
     if shared.config.checkpoint_every_bytes > 0 {
         start("weft-checkpoint", checkpoint_as_needed)?;
     }
@@ -100,6 +109,18 @@ fn checkpoint_as_needed(shared: &Shared) {
                 pause = (pause * 2).min(RETRY_PAUSE_MAX);
             }
         }
+    }
+}
+
+/// Copies the columns that queries scan, at a share of the time.
+fn keep_columns(shared: &Shared) {
+    let mut keeper = ColumnKeeper::new(shared.config.column_bytes_max as u64, CopyPolicy::default());
+    while !stopping(shared, COLUMNS_INTERVAL) {
+        let mut pacer = Pacer::new();
+        keeper.keep(&shared.store, &mut || {
+            pacer.pause(COLUMNS_SHARE);
+            !*shared.stopping.lock()
+        });
     }
 }
 

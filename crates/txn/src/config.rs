@@ -2,6 +2,7 @@
 
 use crate::executor::Execution;
 use std::time::Duration;
+use weft_base::memory;
 use weft_store::checkpoint::CheckpointConfig;
 
 /// Settings of an engine. Every queue and wait has its bound here (DESIGN.md, invariant 7).
@@ -33,6 +34,8 @@ pub struct EngineConfig {
     /// Time between two passes over all rows in memory that look for damage; they are made where checkpoints
     /// are taken by themselves.
     pub scrub_pause: Duration,
+    /// Memory of the packed columns that are kept beside the rows of tables that queries scan; 0 keeps none.
+    pub column_bytes_max: usize,
     /// How long a commit with `synchronous_commit = off` may stay in memory only.
     pub flush_interval: Duration,
     /// Row locks of one transaction in one table after which the table is locked instead.
@@ -68,6 +71,7 @@ impl Default for EngineConfig {
             checkpoint_every_bytes: 256 << 20,
             checkpoint: CheckpointConfig::default(),
             scrub_pause: Duration::from_secs(60),
+            column_bytes_max: memory::machine_bytes() / 8,
             flush_interval: Duration::from_millis(10),
             row_locks_before_escalation: 4096,
             open_writes_bytes: 2 << 30,

@@ -569,6 +569,7 @@ impl Engine {
             log_syncs: log.syncs,
             log_sync_ns: log.sync_ns,
             log_bytes: log.written_bytes,
+            columns: shared.store.column_stats(),
             units: shared.config.checkpoint.units.stats(),
             direct_refused_files: shared.checkpoint_io.refused_files(),
             compiled_programs: compiled.programs,

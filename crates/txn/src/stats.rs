@@ -4,6 +4,7 @@ use crate::batch::Batch;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use weft_store::checkpoint::UnitStats;
+use weft_store::columns::ColumnStats;
 
 /// Running counters.
 #[derive(Debug, Default)]
@@ -65,6 +66,8 @@ pub struct EngineStats {
     pub snapshot_bytes: u64,
     /// Age of the oldest snapshot that a transaction keeps.
     pub snapshot_age: Duration,
+    /// The columns beside the rows.
+    pub columns: ColumnStats,
     /// What units did to merge the files of checkpoints.
     pub units: UnitStats,
     /// Files of checkpoints that were to be written or read past the page cache, and went through it because

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use weft_base::{BatchId, RowId, TableId};
+use weft_store::columns::ChunkColumns;
 use weft_store::{Catalog, IndexDef, Snapshot, TableDef};
 use weft_types::{SqlError, encode_key_from_row};
 
@@ -153,6 +154,25 @@ impl TxnView {
     /// Visits the rows of one chunk, each once. None if it is out of range.
     pub fn read_chunk(&self, table: TableId, chunk: usize, visit: &mut dyn FnMut(&[u8], RowId)) {
         self.layers().read_chunk(table, chunk, visit);
+    }
+
+    /// The copied columns of a chunk, if all of these are copied and this transaction has not written to the
+    /// table; the other rows of the chunk are visited.
+    pub fn read_chunk_columns(
+        &self,
+        table: TableId,
+        chunk: usize,
+        columns: &[usize],
+        visit: &mut dyn FnMut(&[u8], RowId),
+    ) -> Option<ChunkColumns> {
+        if self.layers().table_overlay(table).is_some() {
+            return None;
+        }
+        let read = self.snapshot.chunk_columns(table, chunk as u64, columns)?;
+        self.snapshot.scan_rest(table, chunk as u64, read.mask(), |row| {
+            visit(row.bytes, row.row_id);
+        });
+        Some(read)
     }
 
     /// A guess at the number of rows.

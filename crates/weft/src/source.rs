@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weft_base::{BatchId, TableId};
 use weft_query::{ReadSource, RowVisitor};
+use weft_store::columns::ChunkColumns;
 use weft_store::{Catalog, IndexDef};
 use weft_txn::TxnView;
 use weft_types::SqlError;
@@ -32,6 +33,17 @@ impl ReadSource for ViewSource {
         self.0.check_readable(table)?;
         self.0.read_chunk(table, chunk, visit);
         Ok(())
+    }
+
+    fn read_chunk_columns(
+        &self,
+        table: TableId,
+        chunk: usize,
+        columns: &[usize],
+        visit: RowVisitor<'_>,
+    ) -> Result<Option<ChunkColumns>, SqlError> {
+        self.0.check_readable(table)?;
+        Ok(self.0.read_chunk_columns(table, chunk, columns, visit))
     }
 
     fn read_range(

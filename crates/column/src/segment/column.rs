@@ -171,6 +171,31 @@ impl<'a> Column<'a> {
         })
     }
 
+    /// The values of some rows, in the order given. Each costs what [`Column::get`] does: better than
+    /// [`Column::decode`] for one row in ten or fewer.
+    ///
+    /// # Errors
+    /// As [`Column::decode`].
+    pub fn take(&self, rows: &[u32]) -> Result<Decoded, SegmentError> {
+        let mut values = Values::with_capacity(self.kind, rows.len());
+        let mut validity = match self.validity {
+            Validity::All => None,
+            Validity::None | Validity::Some(_) => Some(vec![0; rows.len().div_ceil(64)]),
+        };
+        for (at, row) in rows.iter().enumerate() {
+            let value = self.get(*row as usize)?;
+            if let (Some(validity), Some(_)) = (&mut validity, &value) {
+                set_bits(validity, at, at + 1);
+            }
+            values.push(at, value.as_ref())?;
+        }
+        Ok(Decoded {
+            rows: rows.len(),
+            values: values.finish()?,
+            validity,
+        })
+    }
+
     fn decode_strings(&self, strings: &Strings<'_>, rows: Range<usize>) -> Result<Values, SegmentError> {
         let fixed = self.kind == Kind::Bytes16;
         if let Strings::Raw(raw) = strings {

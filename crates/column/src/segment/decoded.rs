@@ -6,7 +6,7 @@
 use super::encoding::Numbers;
 use super::encoding::array::bits;
 use super::value::{f32_of, f64_of};
-use super::{Kind, Value};
+use super::{Kind, SegmentError, Value};
 
 /// Rows that are decoded at once where values become something else: they stay in the nearest cache.
 pub(crate) const CHUNK_ROWS: usize = 1024;
@@ -48,6 +48,61 @@ pub enum Values {
         /// The strings.
         bytes: Vec<u8>,
     },
+}
+
+impl Values {
+    /// No values of this kind yet, with memory for so many.
+    pub(crate) fn with_capacity(kind: Kind, rows: usize) -> Values {
+        match kind {
+            Kind::Bool => Values::Bool(vec![0; rows.div_ceil(64)]),
+            Kind::I16 => Values::I16(Vec::with_capacity(rows)),
+            Kind::I32 => Values::I32(Vec::with_capacity(rows)),
+            Kind::I64 => Values::I64(Vec::with_capacity(rows)),
+            Kind::U32 => Values::U32(Vec::with_capacity(rows)),
+            Kind::F32 => Values::F32(Vec::with_capacity(rows)),
+            Kind::F64 => Values::F64(Vec::with_capacity(rows)),
+            Kind::Bytes16 => Values::Bytes16(Vec::with_capacity(16 * rows)),
+            Kind::Bytes => Values::Bytes {
+                offsets: Vec::with_capacity(rows + 1),
+                bytes: Vec::new(),
+            },
+        }
+    }
+
+    /// Appends the value number `at`, of the same kind; anything for NULL.
+    pub(crate) fn push(&mut self, at: usize, value: Option<&Value<'_>>) -> Result<(), SegmentError> {
+        let number = || value.and_then(Value::number).unwrap_or(0);
+        match self {
+            Values::Bool(words) => {
+                if let (Some(word), true) = (words.get_mut(at / 64), number() != 0) {
+                    *word |= 1 << (at % 64);
+                }
+            }
+            Values::I16(values) => values.push(number() as i16),
+            Values::I32(values) => values.push(number() as i32),
+            Values::I64(values) => values.push(number()),
+            Values::U32(values) => values.push(number() as u32),
+            Values::F32(values) => values.push(f32_of(number())),
+            Values::F64(values) => values.push(f64_of(number())),
+            Values::Bytes16(bytes) => match value {
+                Some(Value::Bytes16(value)) => bytes.extend_from_slice(value),
+                _ => bytes.extend_from_slice(&[0; 16]),
+            },
+            Values::Bytes { offsets, bytes } => {
+                offsets.push(i32::try_from(bytes.len()).map_err(|_| SegmentError::TooLarge)?);
+                bytes.extend_from_slice(value.and_then(Value::bytes).unwrap_or_default());
+            }
+        }
+        Ok(())
+    }
+
+    /// The values, with the end of the last string.
+    pub(crate) fn finish(mut self) -> Result<Values, SegmentError> {
+        if let Values::Bytes { offsets, bytes } = &mut self {
+            offsets.push(i32::try_from(bytes.len()).map_err(|_| SegmentError::TooLarge)?);
+        }
+        Ok(self)
+    }
 }
 
 impl Decoded {

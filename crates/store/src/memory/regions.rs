@@ -4,10 +4,14 @@
 //! directories, and the regions, live as long as the table. So nobody who looks up a slot waits.
 
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 use super::SlotId;
 use super::slots::{REGION_SLOTS, SLOT_OVERHEAD, Slot};
+use crate::columns::{ChangedSlots, RegionColumns};
 
 /// Regions that a table's first directory has room for.
 const FIRST_REGIONS: usize = 4;
@@ -21,9 +25,55 @@ pub(super) struct Region {
     pub(super) slots: u32,
     /// A bit for each group of slots: one of them was written.
     pub(super) written: AtomicU64,
+    /// The copy of its columns, if there is one.
+    columns: Mutex<Option<Arc<RegionColumns>>>,
+    /// What that copy has to be told of; null without one.
+    changed: AtomicPtr<ChangedSlots>,
+    /// Chunks read in their slots while there was no copy.
+    pub(super) reads: AtomicU32,
 }
 
 impl Region {
+    /// `slots` slots of `stride` bytes from `base` on.
+    pub(super) fn new(base: NonNull<u8>, stride: u32, slots: u32) -> Self {
+        Region {
+            base,
+            stride,
+            slots,
+            written: AtomicU64::new(0),
+            columns: Mutex::default(),
+            changed: AtomicPtr::default(),
+            reads: AtomicU32::new(0),
+        }
+    }
+
+    /// The copy of its columns.
+    pub(super) fn columns(&self) -> Option<Arc<RegionColumns>> {
+        self.columns.lock().clone()
+    }
+
+    /// Replaces the copy of its columns; returns the one before. Only while no batch is open: its members use
+    /// `changed`.
+    pub(super) fn set_columns(&self, columns: Option<Arc<RegionColumns>>) -> Option<Arc<RegionColumns>> {
+        let changed = columns.as_ref().map_or(ptr::null_mut(), |columns| {
+            ptr::from_ref(&columns.changed).cast_mut()
+        });
+        let mut held = self.columns.lock();
+        self.changed.store(changed, Ordering::Release);
+        self.reads.store(0, Ordering::Relaxed);
+        std::mem::replace(&mut *held, columns)
+    }
+
+    /// Tells the copy that the slot with this offset is about to be written. A member of the open batch only.
+    #[inline(always)]
+    pub(super) fn note_change(&self, offset: u64) {
+        let changed = self.changed.load(Ordering::Acquire);
+        // SAFETY: null, or a part of what `columns` holds, which is replaced while no batch is open.
+        if let Some(changed) = unsafe { changed.as_ref() } {
+            changed.set(offset as usize);
+        }
+    }
+
     /// The slot with this number, in this region or a later one.
     #[inline(always)]
     pub(super) fn slot(&self, slot: SlotId) -> Option<Slot<'_>> {
@@ -160,12 +210,7 @@ mod tests {
                 assert_eq!(found.len() as u64, count);
             });
             for number in 0..count {
-                let region = Region {
-                    base: NonNull::dangling(),
-                    stride: number as u32,
-                    slots: 0,
-                    written: AtomicU64::new(0),
-                };
+                let region = Region::new(NonNull::dangling(), number as u32, 0);
                 // SAFETY: one thread, one after the other.
                 unsafe { regions.add(number as usize, region) };
             }

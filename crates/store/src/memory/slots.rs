@@ -20,7 +20,8 @@
 //!
 //! A region has a mark for every 64 slots: whether one of them was written since a checkpoint last took the
 //! marks. The mark is next to the region's address, which a writer has just read, and is written once between
-//! two checkpoints, so it costs a write next to nothing.
+//! two checkpoints, so it costs a write next to nothing. So is the address of what the copy of the region's
+//! columns, if there is one, has to be told of ([`crate::columns`]).
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -37,6 +38,7 @@ use super::arena::Kind;
 use super::regions::{Region, Regions};
 use super::slab::{RowMemory, class_bytes, class_of};
 use super::version::{self, HEADER_BYTES, InlineSpace, Pin, Retired, Version, VersionRef};
+use crate::columns::RegionColumns;
 
 const REGION_BITS: u32 = 12;
 /// Slot numbers per region.
@@ -270,7 +272,7 @@ impl SlotArena {
         (first..first + u64::from(taken)).map(SlotId)
     }
 
-    /// The slot with this number, if it exists, marked as written.
+    /// The slot with this number, if it exists, marked as written. A member of the open batch only.
     #[inline]
     pub(crate) fn slot_to_write(&self, slot: SlotId) -> Option<Slot<'_>> {
         let region = self.region(slot.0 >> REGION_BITS)?;
@@ -279,7 +281,35 @@ impl SlotArena {
         if region.written.load(Ordering::Relaxed) & bit == 0 {
             region.written.fetch_or(bit, Ordering::Relaxed);
         }
+        region.note_change(slot.0 & (REGION_SLOTS - 1));
         Some(place)
+    }
+
+    /// The copy of a region's columns.
+    pub(crate) fn columns(&self, region: u64) -> Option<Arc<RegionColumns>> {
+        self.region(region)?.columns()
+    }
+
+    /// Replaces the copy of a region's columns; returns the one before. No batch is open.
+    pub(crate) fn set_columns(
+        &self,
+        region: u64,
+        columns: Option<Arc<RegionColumns>>,
+    ) -> Option<Arc<RegionColumns>> {
+        self.region(region)?.set_columns(columns)
+    }
+
+    /// Counts a reading of a region in its slots, while there is no copy of its columns.
+    pub(crate) fn note_read(&self, region: u64) {
+        if let Some(region) = self.region(region) {
+            region.reads.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many readings were counted.
+    pub(crate) fn reads(&self, region: u64) -> u32 {
+        self.region(region)
+            .map_or(0, |region| region.reads.load(Ordering::Relaxed))
     }
 
     /// Takes and clears the marks of all regions. No batch is open, so the writes of all batches so far are
@@ -423,12 +453,8 @@ impl SlotArena {
             .checked_shl(number.saturating_mul(GROWTH_BITS).min(16))
             .map_or(REGION_SLOTS as u32, |slots| slots.min(REGION_SLOTS as u32));
         let stride = self.next_stride();
-        let region = Region {
-            base: self.memory.arena.take(Kind::Slots, slots as usize * stride),
-            stride: stride as u32,
-            slots,
-            written: AtomicU64::new(0),
-        };
+        let base = self.memory.arena.take(Kind::Slots, slots as usize * stride);
+        let region = Region::new(base, stride as u32, slots);
         // SAFETY: the latch of growth is held.
         unsafe { self.regions.add(number as usize, region) };
         self.region_count.store(number + 1, Ordering::Release);

@@ -10,11 +10,13 @@ mod registry;
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weft_base::{BatchId, CatalogVersion, IndexId, TableId};
 use weft_types::SqlError;
 
 use crate::catalog::Catalog;
+use crate::columns::{ChunkColumns, SlotMask};
 use crate::memory::{Pin, SlotId};
 use crate::read::{Locator, ReadView, RowVersion};
 use crate::store::Store;
@@ -198,8 +200,44 @@ impl Snapshot {
     }
 
     /// See [`ReadView::scan_chunk`].
-    pub fn scan_chunk<'s>(&'s self, table: TableId, chunk: u64, see: impl FnMut(RowVersion<'s>)) {
-        self.view().scan_chunk(table, chunk, see);
+    pub fn scan_chunk<'s>(&'s self, table: TableId, chunk: u64, mut see: impl FnMut(RowVersion<'s>)) {
+        let mut rows = 0;
+        self.view().scan_chunk(table, chunk, |row| {
+            rows += 1;
+            see(row);
+        });
+        self.count_rows_from_slots(rows);
+    }
+
+    fn count_rows_from_slots(&self, rows: u64) {
+        let counters = self.store().column_counters();
+        counters.rows_from_slots.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// See [`ReadView::chunk_columns`]. Counts the rows.
+    pub fn chunk_columns(&self, table: TableId, chunk: u64, columns: &[usize]) -> Option<ChunkColumns> {
+        let read = self.view().chunk_columns(table, chunk, columns)?;
+        let counters = self.store().column_counters();
+        counters
+            .rows_from_columns
+            .fetch_add(read.mask().count() as u64, Ordering::Relaxed);
+        Some(read)
+    }
+
+    /// See [`ReadView::scan_rest`].
+    pub fn scan_rest<'s>(
+        &'s self,
+        table: TableId,
+        chunk: u64,
+        mask: &SlotMask,
+        mut see: impl FnMut(RowVersion<'s>),
+    ) {
+        let mut rows = 0;
+        self.view().scan_rest(table, chunk, mask, |row| {
+            rows += 1;
+            see(row);
+        });
+        self.count_rows_from_slots(rows);
     }
 
     /// See [`ReadView::row_count_estimate`].

@@ -11,6 +11,7 @@
 )]
 
 mod client;
+mod columns;
 mod constraints;
 mod copies;
 mod definitions;
