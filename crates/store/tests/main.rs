@@ -5,6 +5,7 @@
 mod catalog;
 mod checkpoint;
 mod checkpoint_units;
+mod columns;
 mod concurrency;
 mod constraints;
 mod definitions;

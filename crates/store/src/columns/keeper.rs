@@ -172,7 +172,7 @@ impl ColumnKeeper {
         let mut tables = Vec::new();
         let mut bytes = 0;
         for (_, core) in store.snapshot().tables() {
-            if core.asked.is_new.swap(false, Ordering::Relaxed)
+            if core.asked.is_new.load(Ordering::Relaxed)
                 && core.slots.region_count() >= self.policy.regions_min
             {
                 tables.push(Arc::clone(core));
@@ -186,6 +186,8 @@ impl ColumnKeeper {
         }
         let mut made = 0;
         for core in tables {
+            // Not before its turn: who stops at one table has not looked at those behind it.
+            core.asked.is_new.store(false, Ordering::Relaxed);
             let Some(more) = self.keep_table(store, &core, &mut bytes, pause) else {
                 // What is left to do is looked at again.
                 core.asked.note_miss();
