@@ -72,7 +72,7 @@ pub use error::ProgramError;
 pub use functions::Function;
 pub use guard::is_refusal;
 pub use instr::{Cond, Datum, HANDLERS, Instr, Op};
-pub use interpreter::{Progress, Scratch, begin, begin_with_keys, resume, run, run_with_keys};
+pub use interpreter::{Budget, Progress, Scratch, begin, begin_with_keys, resume, run, run_with_keys};
 pub use outcome::{Outcome, StatementOutcome};
 pub use prefetch::KeyList;
 pub use program::{

@@ -29,7 +29,7 @@ use weft_types::{KeyColumns, RowLayout};
 use crate::access_keys::{KeyPart, to_prefix_successor};
 use crate::data_access::{DataAccess, RowHandle};
 use crate::instr::{Instr, Op, SCAN_REVERSE};
-use crate::interpreter::{Collected, KeyImage};
+use crate::interpreter::{Collected, KeyImage, LONG_BYTES};
 use crate::program::{AccessKind, Program, ProgramParts};
 use crate::resolve::KeyRecipe;
 
@@ -338,7 +338,8 @@ impl JoinPrefetch {
         let joins = &run.0.layouts.resolved.joins;
         let is_it = |join: &Join| join.outer == outer && join.outer_table == rows.table;
         let number = joins.iter().position(is_it);
-        let Some(number) = number else {
+        // Keys with long values are not made twice.
+        let Some(number) = number.filter(|_| run.1.len() < LONG_BYTES) else {
             return;
         };
         (self.join, self.keys_hold) = (number + 1, true);
@@ -385,7 +386,7 @@ impl JoinPrefetch {
         let handles = rows.rows.get(first..).unwrap_or_default();
         let made_for = self.rows.iter_mut();
         for (number, (handle, made_for)) in handles.iter().zip(made_for).enumerate() {
-            let Some(row) = access.row(handle) else {
+            let Some(row) = access.row(handle).filter(|row| row.len() < LONG_BYTES) else {
                 break;
             };
             *made_for = *handle;

@@ -22,7 +22,7 @@ use weft_base::BatchId;
 use weft_program::{BatchAccess, DataAccess, Outcome, Scratch};
 use weft_store::{BatchWriter, Catalog, MemberWriter, Store};
 use weft_txn::planning::{Work, prefetch_accesses};
-use weft_txn::record::INSTRUCTION_BUDGET;
+use weft_txn::record::BUDGET;
 use weft_types::SqlError;
 
 use crate::observed::ObservedAccess;
@@ -304,7 +304,7 @@ impl Runner {
             &job.program,
             &job.inputs,
             access,
-            INSTRUCTION_BUDGET,
+            BUDGET,
             &mut self.scratch,
             &mut self.outcome,
         )

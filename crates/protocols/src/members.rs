@@ -113,7 +113,7 @@ impl<'j, O: Observe> MemberRunner<'j, O> {
         run_waves_into(
             self.execution,
             writer,
-            writer.batch(),
+            writer.batch().into(),
             &works,
             wave_ends,
             SPLIT_MEMBERS,

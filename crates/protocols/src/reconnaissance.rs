@@ -26,7 +26,7 @@ use weft_base::BatchId;
 use weft_program::{BatchAccess, DataAccess, Outcome, Progress, ReadAccess, Scratch};
 use weft_store::{BatchWriter, Catalog, Probe, ReadView, Store};
 use weft_txn::planning::{Work, prefetch_accesses};
-use weft_txn::record::INSTRUCTION_BUDGET;
+use weft_txn::record::BUDGET;
 use weft_txn::waves::{Arrangement, WAVES_MAX, WavePlanner};
 use weft_types::SqlError;
 
@@ -163,7 +163,7 @@ impl Batch<'_> {
             };
             (scout.probe, scout.is_done) = (None, false);
             let (scratch, outcome) = (&mut scout.scratch, &mut scout.outcome);
-            let begun = weft_program::begin(&job.program, &job.inputs, INSTRUCTION_BUDGET, scratch, outcome);
+            let begun = weft_program::begin(&job.program, &job.inputs, BUDGET, scratch, outcome);
             scout.is_done = begun.is_err();
         }
         let mut left = group.len();

@@ -26,6 +26,7 @@
 mod group;
 mod workers;
 
+use crate::record::BUDGET;
 use crate::request::{Answer, Committed, Refused};
 use group::{BatchContext, SnapshotContext};
 use parking_lot::Mutex;
@@ -33,7 +34,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use weft_base::BatchId;
-use weft_program::{AccessKeys, Outcome, Program};
+use weft_program::{AccessKeys, Budget, Outcome, Program};
 use weft_store::{BatchWriter, ReadView};
 use weft_types::{SqlError, SqlState};
 
@@ -121,7 +122,8 @@ pub fn prefetch_accesses<'a>(
     batch: BatchId,
     works: impl Iterator<Item = Work<'a>>,
 ) {
-    group::prefetch_accesses(&BatchContext { writer, batch }, works);
+    let context = BatchContext::new(writer, batch.into());
+    group::prefetch_accesses(&context, works);
 }
 
 /// Runs the members of one wave in a given way and returns their answers in member order. `workers` threads
@@ -135,7 +137,27 @@ pub fn run_wave_as(
     split_at: usize,
 ) -> Result<Vec<Answer<Committed>>, SqlError> {
     let parallelism = Parallelism { workers, split_at };
-    run_waves(execution, writer, batch, members, &[members.len()], parallelism)
+    let run = BatchRun::from(batch);
+    run_waves(execution, writer, run, members, &[members.len()], parallelism)
+}
+
+/// An open batch, and what each of its programs may spend.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchRun {
+    /// Its number.
+    pub batch: BatchId,
+    /// Replay gives programs what they had when they were recorded.
+    pub budget: Budget,
+}
+
+impl From<BatchId> for BatchRun {
+    /// A new batch.
+    fn from(batch: BatchId) -> Self {
+        BatchRun {
+            batch,
+            budget: BUDGET,
+        }
+    }
 }
 
 /// How waves are shared among threads.
@@ -155,7 +177,7 @@ pub struct Parallelism {
 pub fn run_waves(
     execution: Execution,
     writer: &BatchWriter<'_>,
-    batch: BatchId,
+    run: BatchRun,
     members: &[Work<'_>],
     wave_ends: &[usize],
     parallelism: Parallelism,
@@ -172,7 +194,7 @@ pub fn run_waves(
     run_waves_into(
         execution,
         writer,
-        batch,
+        run,
         members,
         wave_ends,
         parallelism.split_at,
@@ -207,13 +229,13 @@ fn by_member(
 pub fn run_waves_into<S: AnswerSink>(
     execution: Execution,
     writer: &BatchWriter<'_>,
-    batch: BatchId,
+    run: BatchRun,
     members: &[Work<'_>],
     wave_ends: &[usize],
     split_at: usize,
     sinks: &mut [S],
 ) {
-    let context = BatchContext { writer, batch };
+    let context = BatchContext::new(writer, run);
     let behind = wave_ends.first().copied().unwrap_or(0);
     let narrow = |waves: &[usize], start: usize, sinks: &mut [S]| {
         if let (Some(end), Some(sink)) = (waves.last(), sinks.first_mut()) {
@@ -249,7 +271,15 @@ pub fn run_wave_into<S: AnswerSink>(
     members: &[Work<'_>],
     sinks: &mut [S],
 ) {
-    run_waves_into(execution, writer, batch, members, &[members.len()], 0, sinks);
+    run_waves_into(
+        execution,
+        writer,
+        batch.into(),
+        members,
+        &[members.len()],
+        0,
+        sinks,
+    );
 }
 
 /// Runs read-only programs at a view's boundary, on as many workers as there are sinks.
@@ -444,6 +474,10 @@ mod tests {
             = BatchId
         where
             Self: 'g;
+
+        fn budget(&self) -> Budget {
+            self.inner.budget()
+        }
 
         fn open(&self, member: usize) -> BatchId {
             self.inner.open(member)

@@ -292,6 +292,7 @@ mod tests {
     use weft_base::fuzzing::run_changed_seeds;
 
     use super::*;
+    use crate::record::{BUDGET, BUDGET_OF_INSTRUCTIONS};
 
     #[test]
     fn changed_seeds_are_replayed_or_refused() {
@@ -314,5 +315,72 @@ mod tests {
             matches!(error, EngineError::DigestMismatch { .. }),
             "it runs to its end: {error}"
         );
+    }
+
+    /// (id, v): inserts a row, after almost all instructions of the budget and some work by the byte.
+    fn long_program() -> Arc<Program> {
+        let text = HEAD.replace(
+            ".consts\n",
+            &format!(".consts\n  c0 text '{}'\n", "x".repeat(400_000)),
+        );
+        let logic = ".access\n  insert_row t0 [i0]\n.logic\n  ldi r0, 300000\n  ldi r1, 1\n  ldi r3, 0\nL1:\n  sub r0, r0, r1\n  \
+                     cmp.gt r2, r0, r3\n  bt r2, L1\n  ldi r0, 1500\nL2:\n  key k0\n  keyk k0, c0\n  sub r0, r0, r1\n  \
+                     cmp.gt r2, r0, r3\n  bt r2, L2\n  row b0, t0\n  setin b0.0, i0\n  setin b0.1, i1\n  \
+                     insert cp0, t0, b0\n  ret r0, cp0\n  end\n";
+        let program = asm::parse(&[&text, logic, TAIL].concat());
+        Arc::new(program.unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    /// What its programs were given belongs to a record's version: an old one is replayed as it was run.
+    #[test]
+    fn programs_of_old_records_are_not_charged_for_bytes() {
+        let program = long_program();
+        let inputs = program.encode_inputs(&[Value::Int8(40), Value::Int8(1)]).unwrap();
+        let state_after = |budget| {
+            let mut replay = stand().unwrap();
+            let hash = program.hash();
+            let record = BatchRecord {
+                budget,
+                catalog_version: 1,
+                programs: vec![program.encode()],
+                members: vec![MemberRecord::Program {
+                    hash,
+                    inputs: inputs.clone(),
+                }],
+                wave_ends: vec![1],
+                ..BatchRecord::default()
+            };
+            let before = replay.store().state_digest();
+            match replay.apply(BatchId(5), &record.encode()) {
+                Err(EngineError::DigestMismatch { computed, .. }) => (before, computed),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (before, after) = state_after(BUDGET_OF_INSTRUCTIONS);
+        assert_ne!(before, after, "the row is inserted");
+        let (before, after) = state_after(BUDGET);
+        assert_eq!(before, after, "the budget does not suffice");
+    }
+
+    /// Fuzzing found it: it ran for 40 seconds, since a key that grew in a loop cost nothing.
+    #[test]
+    fn a_record_cannot_outlast_its_budget() {
+        let text = "02010000000000000000456596f7dfd424d101c70157505247010100000000000000021400\
+                    0000ffffffff14000000ffffffff00000001004028000214000000ffffffff14000000ffffffff0101014000000301000001\
+                    010040000001000000000d0e0f6200000000000000610000000000000081010000000000010b000000000000000b0000000a\
+                    000000250100000100000024020000010000002801010200000000720000000000000075000100030000003b000000000000\
+                    003b000000000000001300000000000000110000000000000012000000000000000100cd56c256c70efcc907415d5e57a998\
+                    a211000100000000000000f9ffffffffffffff";
+        let mut bytes: Vec<u8> = (0..text.len() / 2)
+            .map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap())
+            .collect();
+        let record_of = |bytes: &[u8]| BatchRecord::decode(bytes).unwrap();
+        assert_eq!(record_of(&bytes).budget, BUDGET_OF_INSTRUCTIONS);
+        bytes[0] = 3;
+        assert_eq!(record_of(&bytes).budget, BUDGET);
+        let began = std::time::Instant::now();
+        record(&bytes);
+        let took = began.elapsed();
+        assert!(took.as_secs() < 10, "{took:?}");
     }
 }

@@ -59,8 +59,8 @@ pub mod write_set;
 /// What a protocol needs to run programs outside of an engine: for crate `protocols`, which measures.
 pub mod planning {
     pub use crate::executor::{
-        AnswerSink, Work, compiled_runs, prefetch_accesses, run_reads_into, run_wave_as, run_wave_into,
-        run_waves_into,
+        AnswerSink, BatchRun, Work, compiled_runs, prefetch_accesses, run_reads_into, run_wave_as,
+        run_wave_into, run_waves_into,
     };
     pub use crate::lock_slots::LockSlots;
     pub use crate::locks::{LockRequests, LockScope, program_locks, row_locks};

@@ -4,7 +4,7 @@
 //! state before it and of this record. It holds final placements, so replay never plans again.
 //!
 //! ```text
-//! byte 0       format version (2)
+//! byte 0       format version (3)
 //! varint       catalog version the programs were compiled for
 //! i64 LE       clock, microseconds since 1970, taken when the batch closed
 //! u64 LE       digest of the whole state after the batch, from the stored bytes
@@ -16,23 +16,30 @@
 //!                tag 2, 3: the same, by the first member of every wave but wave 0
 //! ```
 //!
-//! A record of version 1 has one wave, and is read as such.
+//! A record of version 2 was made when programs were not charged for the bytes that they move, and its
+//! programs are replayed so ([`BatchRecord::budget`]). One of version 1 has one wave as well.
 //!
 //! A program is defined in the first record that uses it after a checkpoint began, so the log that a
 //! checkpoint leaves behind is self-contained. Checksum and length of the whole record are the log's
 //! responsibility (crate `wal`).
 
 use weft_base::codec::{ByteReader, ByteWriter, CodecError};
-use weft_program::ProgramHash;
+use weft_program::{Budget, ProgramHash};
 
-const FORMAT_VERSION: u8 = 2;
-/// Records without waves.
+const FORMAT_VERSION: u8 = 3;
+/// Records of programs that were charged by the instruction alone.
+const FORMAT_VERSION_INSTRUCTIONS: u8 = 2;
+/// As before, without waves.
 const FORMAT_VERSION_ONE_WAVE: u8 = 1;
 
-/// The number of instructions that a program may execute. Exceeding it is an error of that program alone, and
-/// a replay must stop at the same instruction: so the number is part of the meaning of these record versions,
-/// and a build with another number must use another version.
-pub const INSTRUCTION_BUDGET: u32 = 1_000_000;
+/// What a program may spend. Exceeding it is an error of that program alone, and a replay must stop at the same
+/// instruction: so number and costs are part of the meaning of a record's version, and a build with others must
+/// use another version.
+pub const BUDGET: Budget = Budget::new(INSTRUCTIONS_MAX);
+/// See [`BUDGET`].
+pub const INSTRUCTIONS_MAX: u32 = 1_000_000;
+/// The same for records of versions 1 and 2.
+pub const BUDGET_OF_INSTRUCTIONS: Budget = Budget::of_instructions(INSTRUCTIONS_MAX);
 
 const TAG_PROGRAM: u8 = 0;
 const TAG_COMMIT: u8 = 1;
@@ -59,8 +66,10 @@ pub enum MemberRecord {
 }
 
 /// One batch as the log keeps it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchRecord {
+    /// What each program was given.
+    pub budget: Budget,
     /// Catalog version before the batch.
     pub catalog_version: u64,
     /// Microseconds since 1970 when the batch closed.
@@ -73,6 +82,21 @@ pub struct BatchRecord {
     pub members: Vec<MemberRecord>,
     /// Members before and in each wave, in order: the last one is the number of members. No wave is empty.
     pub wave_ends: Vec<usize>,
+}
+
+impl Default for BatchRecord {
+    /// A batch of nothing.
+    fn default() -> Self {
+        BatchRecord {
+            budget: BUDGET,
+            catalog_version: 0,
+            clock_micros: 0,
+            digest: 0,
+            programs: Vec::new(),
+            members: Vec::new(),
+            wave_ends: Vec::new(),
+        }
+    }
 }
 
 /// Writes the head of a record: everything before the members. Returns the offset of the digest.
@@ -138,6 +162,9 @@ impl BatchRecord {
             &self.programs,
             self.members.len(),
         );
+        if let (Some(version), true) = (out.first_mut(), self.budget == BUDGET_OF_INSTRUCTIONS) {
+            *version = FORMAT_VERSION_INSTRUCTIONS;
+        }
         let mut ends = self.wave_ends.iter().filter(|end| **end > 0).peekable();
         for (place, member) in self.members.iter().enumerate() {
             let begins_wave = ends.next_if_eq(&&place).is_some();
@@ -155,12 +182,14 @@ impl BatchRecord {
     /// Reads a record. Every length is checked against what is there; trailing bytes are an error.
     pub fn decode(bytes: &[u8]) -> Result<BatchRecord, CodecError> {
         let mut reader = ByteReader::new(bytes);
-        let has_waves = match reader.u8()? {
-            FORMAT_VERSION => true,
-            FORMAT_VERSION_ONE_WAVE => false,
+        let (has_waves, budget) = match reader.u8()? {
+            FORMAT_VERSION => (true, BUDGET),
+            FORMAT_VERSION_INSTRUCTIONS => (true, BUDGET_OF_INSTRUCTIONS),
+            FORMAT_VERSION_ONE_WAVE => (false, BUDGET_OF_INSTRUCTIONS),
             _ => return Err(reader.error("batch record: unknown format version")),
         };
         let mut record = BatchRecord {
+            budget,
             catalog_version: reader.varint()?,
             clock_micros: reader.i64()?,
             digest: reader.u64()?,
@@ -238,12 +267,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(catalog_version: u64, clock_micros: i64, digest: u64,
+        fn round_trip(is_old: bool, catalog_version: u64, clock_micros: i64, digest: u64,
                       programs in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..3),
                       waves in prop::collection::vec(prop::collection::vec(member(), 1..4), 0..4)) {
             let wave_ends = waves.iter().scan(0, |end, wave| { *end += wave.len(); Some(*end) }).collect();
             let members = waves.concat();
-            let record = BatchRecord { catalog_version, clock_micros, digest, programs, members, wave_ends };
+            let budget = if is_old { BUDGET_OF_INSTRUCTIONS } else { BUDGET };
+            let record = BatchRecord { budget, catalog_version, clock_micros, digest, programs, members, wave_ends };
             prop_assert_eq!(BatchRecord::decode(&record.encode()).unwrap(), record);
         }
 
@@ -251,7 +281,8 @@ mod tests {
         #[test]
         fn records_of_one_wave_are_read(members in prop::collection::vec(member(), 0..8)) {
             let wave_ends: Vec<usize> = Some(members.len()).filter(|count| *count > 0).into_iter().collect();
-            let record = BatchRecord { members, wave_ends, ..BatchRecord::default() };
+            let budget = BUDGET_OF_INSTRUCTIONS;
+            let record = BatchRecord { budget, members, wave_ends, ..BatchRecord::default() };
             let mut bytes = record.encode();
             bytes[0] = FORMAT_VERSION_ONE_WAVE;
             prop_assert_eq!(BatchRecord::decode(&bytes).unwrap(), record);
@@ -287,7 +318,7 @@ mod tests {
         let mut old = two.clone();
         old[0] = FORMAT_VERSION_ONE_WAVE;
         let mut newer = two.clone();
-        newer[0] = 3;
+        newer[0] = 4;
         let mut begins = program(1).encode();
         let tag = begins.len() - 18;
         begins[tag] |= BEGINS_WAVE;

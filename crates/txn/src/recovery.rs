@@ -14,7 +14,7 @@
 
 use crate::config::EngineConfig;
 use crate::error::EngineError;
-use crate::executor::{self, Execution, Parallelism, Work};
+use crate::executor::{self, BatchRun, Execution, Parallelism, Work};
 use crate::record::{BatchRecord, MemberRecord};
 use hashbrown::HashMap;
 use std::path::Path;
@@ -290,7 +290,10 @@ impl Replay {
         executor::run_waves(
             Execution::default(),
             &writer,
-            batch,
+            BatchRun {
+                batch,
+                budget: record.budget,
+            },
             &work,
             &record.wave_ends,
             Parallelism {

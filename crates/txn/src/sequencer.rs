@@ -464,7 +464,7 @@ fn run_members_or_panic(
     let answers = executor::run_waves(
         config.execution,
         writer,
-        batch_id,
+        batch_id.into(),
         &batch.works(),
         batch.wave_ends(),
         Parallelism {

@@ -340,6 +340,24 @@ impl SqlError {
         }
     }
 
+    /// Bytes of its texts.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        let fields = self.fields();
+        let texts = [
+            &fields.detail,
+            &fields.hint,
+            &fields.schema,
+            &fields.table,
+            &fields.column,
+            &fields.data_type,
+            &fields.constraint,
+            &fields.context,
+        ];
+        let lengths = texts.into_iter().flatten().map(String::len);
+        self.message.len() + lengths.sum::<usize>()
+    }
+
     /// An internal error: XX000.
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {

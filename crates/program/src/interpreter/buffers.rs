@@ -93,6 +93,7 @@ impl<A: DataAccess> Machine<'_, A> {
         let image = &self.scratch.rows[number(instr.b)];
         let layout = image_layout(self.program, image)?;
         let key = &mut self.scratch.keys[usize::from(instr.a) % KEY_BUFFERS];
+        let before = key.bytes.len();
         match column_of(layout, image, instr.low()) {
             ValueRef::Null => {
                 key.unmatchable = true;
@@ -100,7 +101,8 @@ impl<A: DataAccess> Machine<'_, A> {
             }
             value => encode_key_value_ref(&mut key.bytes, &value),
         }
-        Ok(())
+        let appended = key.bytes.len() - before;
+        self.weigh(appended)
     }
 
     fn load_buffer(&mut self, instr: Instr) -> Result<(), SqlError> {
@@ -125,8 +127,7 @@ impl<A: DataAccess> Machine<'_, A> {
             let value = assign(column_of(source, image, from).to_value(), to_type)?;
             let row = RowLayout::new(std::slice::from_ref(to_type));
             let bytes = row.encode(std::slice::from_ref(&value))?;
-            let image = &mut self.scratch.rows[number(instr.a)];
-            return image.set_raw(target, to, row.raw(&bytes, 0));
+            return self.set_weighed(instr.a, target, to, row.raw(&bytes, 0));
         }
         let mut copy = std::mem::take(&mut self.scratch.text);
         copy.clear();
@@ -134,9 +135,22 @@ impl<A: DataAccess> Machine<'_, A> {
             copy.extend_from_slice(raw);
             copy.as_slice()
         });
-        let result = self.scratch.rows[number(instr.a)].set_raw(target, to, raw);
+        let result = self.set_weighed(instr.a, target, to, raw);
         self.scratch.text = copy;
         result
+    }
+
+    /// Sets a column of a row buffer to bytes, and takes what they cost.
+    pub(super) fn set_weighed(
+        &mut self,
+        buffer: u8,
+        layout: &RowLayout,
+        column: usize,
+        raw: Option<&[u8]>,
+    ) -> Result<(), SqlError> {
+        let weight = self.scratch.rows[number(buffer)].change_bytes(layout, column, raw);
+        self.weigh(weight)?;
+        self.scratch.rows[number(buffer)].set_raw(layout, column, raw)
     }
 
     /// CAT, CATR, CUT. The whole text is copied or looked at, and what is long costs more than one
@@ -170,6 +184,9 @@ impl<A: DataAccess> Machine<'_, A> {
         let old = self.scratch.rows[number(instr.a)].raw(layout, column);
         let looked_at = old.map_or(0, <[u8]>::len) + copy.len();
         self.spend(looked_at / BYTES_PER_INSTRUCTION)?;
+        // Other columns of the buffer lie behind the text.
+        let row_bytes = self.scratch.rows[number(instr.a)].finish().len();
+        self.weigh(row_bytes)?;
         let image = &mut self.scratch.rows[number(instr.a)];
         let result = match image.raw(layout, column) {
             None => Ok(()),
@@ -195,6 +212,9 @@ impl<A: DataAccess> Machine<'_, A> {
             ValueRef::Text(text) => text.to_owned(),
             _ => String::new(),
         };
+        if let Err(error) = self.weigh(message.len()) {
+            return error;
+        }
         self.dressed(SqlError::new(SqlState(state), message))
     }
 }

@@ -94,17 +94,16 @@ impl<A: DataAccess> Machine<'_, A> {
         ty: &SqlType,
         value: &Value,
     ) -> Result<(), SqlError> {
-        let image = &mut self.scratch.rows[number(buffer)];
         match value {
-            Value::Null => image.set_null(layout, column),
-            Value::Text(text) => image.set_raw(layout, column, Some(text.as_bytes())),
+            Value::Null => self.set_weighed(buffer, layout, column, None),
+            Value::Text(text) => self.set_weighed(buffer, layout, column, Some(text.as_bytes())),
             value => {
                 let mut copy = std::mem::take(&mut self.scratch.text);
                 copy.clear();
                 let single = RowLayout::new(std::slice::from_ref(ty));
                 let result = single
                     .encode_into(std::slice::from_ref(value), &mut copy)
-                    .and_then(|()| image.set_raw(layout, column, single.raw(&copy, 0)));
+                    .and_then(|()| self.set_weighed(buffer, layout, column, single.raw(&copy, 0)));
                 self.scratch.text = copy;
                 result
             }

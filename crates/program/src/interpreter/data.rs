@@ -11,7 +11,7 @@ use weft_types::{
 use super::arithmetic::{self, integer_out_of_range};
 use super::row_image::{RowImage, RowTarget};
 use super::scratch::{Collected, Scratch};
-use super::{Flow, Machine, RESULT_BYTES_MAX, broken};
+use super::{Flow, LONG_BYTES, Machine, RESULT_BYTES_MAX, broken};
 use crate::class::Class;
 use crate::data_access::DataAccess;
 use crate::functions::{BYTES_PER_INSTRUCTION, bytes_of};
@@ -155,8 +155,10 @@ impl<A: DataAccess> Machine<'_, A> {
             self.datum(instr.c, instr.high()),
         );
         let order = compare_ref(&left, &right).map(|order| order as i64 as u64);
-        let looked_at = bytes_of(&left).min(bytes_of(&right));
-        self.spend(looked_at / BYTES_PER_INSTRUCTION)?;
+        let (left, right) = (bytes_of(&left), bytes_of(&right));
+        self.spend(left.min(right) / BYTES_PER_INSTRUCTION)?;
+        // Whatever is compared has been read whole.
+        self.weigh(left + right)?;
         Ok(order)
     }
 
@@ -171,6 +173,7 @@ impl<A: DataAccess> Machine<'_, A> {
             ..
         } = &mut *self.scratch;
         let key = &mut keys[usize::from(a) % KEY_BUFFERS];
+        let before = key.bytes.len();
         let column = imm as usize;
         let mut append = |layout: &RowLayout, row: &[u8], column: usize| {
             key.unmatchable |= layout.is_null(row, column);
@@ -201,6 +204,8 @@ impl<A: DataAccess> Machine<'_, A> {
                 key.unmatchable = false;
             }
         }
+        let appended = key.bytes.len().saturating_sub(before);
+        self.weigh(appended)?;
         Ok(Flow::Next)
     }
 
@@ -217,13 +222,17 @@ impl<A: DataAccess> Machine<'_, A> {
         let image = &mut rows[usize::from(a) % ROW_BUFFERS];
         let collected = &collect[usize::from(b) % COLLECT_REGISTERS];
         let column = usize::from(instr.low());
+        let mut weight = 0;
         match op {
             Op::Row => start(program, image, RowTarget::Table(instr.table() as u8))?,
             Op::Outrow => start(program, image, RowTarget::Output(instr.imm))?,
             Op::Copyrow => {
                 let target = RowTarget::Table(collected.table);
                 match row_of(program, self.access, collected) {
-                    Some((layout, row)) => image.copy(target, layout, row),
+                    Some((layout, row)) => {
+                        weight = row.len();
+                        image.copy(target, layout, row);
+                    }
                     None => start(program, image, target)?,
                 }
             }
@@ -236,14 +245,20 @@ impl<A: DataAccess> Machine<'_, A> {
                     .ok_or_else(super::row_image::mismatch)?;
                 match registers.bits(b) {
                     Some(bits) => image.set_bits(layout, column, store_bits(class, bits)?)?,
-                    None => image.set_null(layout, column)?,
+                    None => {
+                        weight = image.change_bytes(layout, column, None);
+                        image.set_null(layout, column)?;
+                    }
                 }
             }
             _ => {
                 let row = || row_of(program, self.access, collected);
-                set_column((program, self.inputs), image, instr, row)?;
+                let change = Change::of((program, self.inputs), image, instr, row)?;
+                weight = change.bytes(image);
+                change.apply(image)?;
             }
         }
+        self.weigh(weight)?;
         Ok(Flow::Next)
     }
 
@@ -267,23 +282,30 @@ impl<A: DataAccess> Machine<'_, A> {
             bytes.extend_from_slice(row);
             Ok(())
         })?;
+        let row_bytes = row.len();
+        self.weigh(row_bytes)?;
         went_out(emitted, Flow::Next)
     }
 }
 
 impl<A: DataAccess> Machine<'_, A> {
-    /// Several instructions that emit columns of one row, as one: see [`crate::projection`].
-    pub(super) fn project(&mut self, number: u16) -> Result<Flow, SqlError> {
+    /// Several instructions that emit columns of one row, as one: see [`crate::projection`]. For a long row
+    /// they are executed one by one, and each takes what it costs.
+    pub(super) fn project(&mut self, pc: usize, number: u16) -> Result<Flow, SqlError> {
         let program = self.program;
         let projection = program.layouts.resolved.projections.get(usize::from(number));
         let projection = projection.ok_or_else(|| broken("no such projection"))?;
+        let collect = &self.scratch.collect;
+        let collected = &collect[usize::from(projection.cp) % COLLECT_REGISTERS];
+        let source = row_of(program, self.access, collected);
+        if source.is_some_and(|(_, row)| row.len() >= LONG_BYTES) {
+            return self.one_by_one(pc, projection.instrs);
+        }
         self.left = self
             .left
             .checked_sub(projection.instrs)
             .ok_or_else(|| super::out_of_budget(self.scratch.run.budget))?;
-        let collect = &self.scratch.collect;
-        let collected = &collect[usize::from(projection.cp) % COLLECT_REGISTERS];
-        let source = row_of(program, self.access, collected);
+        let before = self.out.row_bytes();
         let number = projection.statement as usize;
         let Some(layout) = program.layouts.outputs.get(number) else {
             return Err(broken("no such statement"));
@@ -301,6 +323,8 @@ impl<A: DataAccess> Machine<'_, A> {
             }
             Ok(())
         })?;
+        let row_bytes = self.out.row_bytes() - before;
+        self.weigh(row_bytes)?;
         went_out(emitted, Flow::Skip(projection.instrs))
     }
 }
@@ -320,24 +344,46 @@ fn result_too_big() -> SqlError {
     SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the result exceeds 1 GiB")
 }
 
-/// SETIN, SETK, SETNULL, and SETCOL of a row.
-#[inline]
-pub(super) fn set_column<'x>(
-    (program, inputs): (&'x Program, &'x [u8]),
-    image: &mut RowImage,
-    instr: Instr,
-    row: impl FnOnce() -> Option<(&'x RowLayout, &'x [u8])>,
-) -> Result<(), SqlError> {
-    let layout = image_layout(program, image)?;
-    let layouts = &program.layouts;
-    let source = match instr.op {
-        Op::Setin => Some((&layouts.inputs, inputs)),
-        Op::Setk => Some((&layouts.consts, layouts.const_row.as_slice())),
-        Op::Setcol => row(),
-        _ => None,
-    };
-    let raw = source.and_then(|(from, row)| from.raw(row, usize::from(instr.high())));
-    image.set_raw(layout, usize::from(instr.low()), raw)
+/// What SETIN, SETK, SETNULL or SETCOL does to a row buffer.
+pub(super) struct Change<'x> {
+    layout: &'x RowLayout,
+    column: usize,
+    raw: Option<&'x [u8]>,
+}
+
+impl<'x> Change<'x> {
+    /// `row` is the one that SETCOL takes a column of.
+    #[inline]
+    pub fn of(
+        (program, inputs): (&'x Program, &'x [u8]),
+        image: &RowImage,
+        instr: Instr,
+        row: impl FnOnce() -> Option<(&'x RowLayout, &'x [u8])>,
+    ) -> Result<Self, SqlError> {
+        let layouts = &program.layouts;
+        let source = match instr.op {
+            Op::Setin => Some((&layouts.inputs, inputs)),
+            Op::Setk => Some((&layouts.consts, layouts.const_row.as_slice())),
+            Op::Setcol => row(),
+            _ => None,
+        };
+        Ok(Change {
+            layout: image_layout(program, image)?,
+            column: usize::from(instr.low()),
+            raw: source.and_then(|(from, row)| from.raw(row, usize::from(instr.high()))),
+        })
+    }
+
+    /// Bytes that it moves.
+    #[inline]
+    pub fn bytes(&self, image: &RowImage) -> usize {
+        image.change_bytes(self.layout, self.column, self.raw)
+    }
+
+    #[inline]
+    pub fn apply(self, image: &mut RowImage) -> Result<(), SqlError> {
+        image.set_raw(self.layout, self.column, self.raw)
+    }
 }
 
 fn start(program: &Program, image: &mut RowImage, target: RowTarget) -> Result<(), SqlError> {

@@ -7,7 +7,7 @@ use weft_types::{SqlError, SqlState};
 use super::data::image_layout;
 use super::row_image::RowTarget;
 use super::scratch::{Collected, Scratch};
-use super::{Flow, Machine, broken};
+use super::{Flow, LONG_BYTES, Machine, broken};
 use crate::access_keys::to_prefix_successor;
 use crate::data_access::{DataAccess, RowHandle};
 use crate::instr::{
@@ -22,15 +22,25 @@ fn slot(scratch: &mut Scratch, cp: u8) -> &mut Collected {
 
 impl<A: DataAccess> Machine<'_, A> {
     /// Several instructions that build a key and search it, executed as one: see [`crate::resolve`]. Only the
-    /// search can fail, so with too small a budget the program ends before them. `keep` gets the row, if it
-    /// belongs to its table and the access has it at hand.
+    /// search can fail, so with too small a budget the program ends before them. For a long key they are
+    /// executed one by one, and each takes what it costs. `keep` gets the row, if it belongs to its table and
+    /// the access has it at hand.
     #[inline(always)]
-    pub(super) fn covered_search(&mut self, number: u16, keep: impl FnOnce(&[u8])) -> Result<Flow, SqlError> {
+    pub(super) fn covered_search(
+        &mut self,
+        pc: usize,
+        number: u16,
+        keep: impl FnOnce(&[u8]),
+    ) -> Result<Flow, SqlError> {
         let program = self.program;
         let searches = &program.layouts.resolved.searches;
         let search = searches
             .get(usize::from(number))
             .ok_or_else(|| broken("no such search"))?;
+        let key = self.scratch.guard.key_of(search.access);
+        if key.is_some_and(|key| key.len() >= LONG_BYTES) {
+            return self.make_key(pc, search.instrs - 1);
+        }
         self.left = self
             .left
             .checked_sub(search.instrs)
@@ -61,7 +71,7 @@ impl<A: DataAccess> Machine<'_, A> {
     }
 
     /// A search for each row of a range, with the instructions that build its key: uses the prebuilt key. If
-    /// there is none, the key is built and the search is executed separately. `keep` as above.
+    /// there is none, or it is long, the key is built and the search is executed separately. `keep` as above.
     #[inline(always)]
     pub(super) fn joined_search(
         &mut self,
@@ -76,6 +86,7 @@ impl<A: DataAccess> Machine<'_, A> {
             .ok_or_else(|| broken("no such join"))?;
         let scratch = &mut *self.scratch;
         let made = scratch.prefetch.made(number, join, &scratch.collect);
+        let made = made.filter(|made| made.key.len() < LONG_BYTES);
         let (Some(made), Some(left)) = (made, self.left.checked_sub(join.instrs)) else {
             return self.make_key(pc, join.instrs - 1);
         };
@@ -128,6 +139,7 @@ impl<A: DataAccess> Machine<'_, A> {
             .get(instr.index())
             .ok_or_else(|| broken("no such index"))?;
         let key = &self.scratch.keys[usize::from(instr.b) % KEY_BUFFERS];
+        let key_bytes = key.bytes.len();
         // `= NULL` is never true.
         let row = if key.unmatchable {
             None
@@ -140,6 +152,7 @@ impl<A: DataAccess> Machine<'_, A> {
             if let Some(hint) = prefetch.hint(self.program, instr, &self.scratch.collect) {
                 let row = self.access.search_hinted(index.id, table.id, &key.bytes, hint)?;
                 let row = row.map(|row| row.handle);
+                self.weigh(key_bytes)?;
                 return Ok(self.searched(instr, row));
             }
             if !self.scratch.run.is_fetched && self.access.fetch(index.id, table.id, &key.bytes) {
@@ -151,6 +164,7 @@ impl<A: DataAccess> Machine<'_, A> {
             self.scratch.run.is_fetched = false;
             self.access.search(index.id, table.id, &key.bytes)?
         };
+        self.weigh(key_bytes)?;
         Ok(self.searched(instr, row))
     }
 
@@ -171,6 +185,10 @@ impl<A: DataAccess> Machine<'_, A> {
             .ok_or_else(|| broken("no such index"))?;
         let limit = self.scan_limit(instr)?;
         let flags = instr.scan_flags();
+        let left = self.left;
+        let bounds = [instr.b, instr.c].map(|key| &self.scratch.keys[usize::from(key) % KEY_BUFFERS]);
+        let bound_bytes = bounds.iter().map(|key| key.bytes.len()).sum();
+        self.weigh(bound_bytes)?;
         let scratch = &mut *self.scratch;
         let [lo, hi] = [instr.b, instr.c].map(|key| &scratch.keys[usize::from(key) % KEY_BUFFERS]);
         let mut nothing = lo.unmatchable || hi.unmatchable || limit == 0;
@@ -189,11 +207,6 @@ impl<A: DataAccess> Machine<'_, A> {
             nothing |= !to_prefix_successor(&mut scratch.lo);
         }
         let bounded = flags & SCAN_HI_EXCLUSIVE != 0 || to_prefix_successor(&mut scratch.hi);
-        let upper = if bounded {
-            Bound::Excluded(scratch.hi.as_slice())
-        } else {
-            Bound::Unbounded
-        };
         nothing |= bounded && scratch.lo >= scratch.hi;
         let collected = &mut scratch.collect[usize::from(instr.a) % COLLECT_REGISTERS];
         collected.clear(instr.table() as u8);
@@ -208,7 +221,8 @@ impl<A: DataAccess> Machine<'_, A> {
             };
             if self.access.fetch_range(index.id, table.id, lowest) {
                 scratch.run.is_fetched = true;
-                self.left += 1;
+                // It has not happened yet and must not be charged.
+                self.left = left + 1;
                 return Ok(Flow::Wait);
             }
         }
@@ -219,7 +233,10 @@ impl<A: DataAccess> Machine<'_, A> {
             index.id,
             table.id,
             Bound::Included(&scratch.lo),
-            upper,
+            match bounded {
+                true => Bound::Excluded(scratch.hi.as_slice()),
+                false => Bound::Unbounded,
+            },
             flags & SCAN_REVERSE != 0,
             limit.min(within_budget),
             &mut collected.rows,
@@ -273,7 +290,9 @@ impl<A: DataAccess> Machine<'_, A> {
             return Err(broken("a row is inserted into another table"));
         }
         let layout = image_layout(program, image)?;
-        let row = image.finish();
+        let row_bytes = image.finish().len();
+        self.weigh(row_bytes)?;
+        let row = self.scratch.rows[usize::from(instr.b) % ROW_BUFFERS].finish();
         self.scratch
             .guard
             .write((&program.accesses, table.id), (keys, layout), None, Some(row))?;
@@ -310,10 +329,12 @@ impl<A: DataAccess> Machine<'_, A> {
         }
         let layout = image_layout(program, image)?;
         let row = image.finish();
+        let mut weight = row.len();
         let handle = self.scratch.collect[usize::from(instr.a) % COLLECT_REGISTERS].row;
         let done = match handle {
             Some(handle) => match kept().or_else(|| self.access.row(&handle)) {
                 Some(old) => {
+                    weight += old.len();
                     let guard = &mut self.scratch.guard;
                     let at = (program.accesses.as_slice(), table.id);
                     if !guard.update(at, (keys, layout), source, (old, row))? {
@@ -332,6 +353,7 @@ impl<A: DataAccess> Machine<'_, A> {
             None => false,
         };
         slot(self.scratch, instr.a).status = done;
+        self.weigh(weight)?;
         Ok(Flow::Next)
     }
 
@@ -346,9 +368,11 @@ impl<A: DataAccess> Machine<'_, A> {
             .tables
             .get(ordinal)
             .ok_or_else(|| broken("no such table"))?;
+        let mut weight = 0;
         let done = match handle {
             Some(handle) => match self.access.row(&handle) {
                 Some(old) => {
+                    weight = old.len();
                     self.scratch.guard.write(
                         (&program.accesses, table.id),
                         (keys, layout),
@@ -366,6 +390,7 @@ impl<A: DataAccess> Machine<'_, A> {
         let collected = slot(self.scratch, instr.a);
         collected.status = done;
         collected.row = None;
+        self.weigh(weight)?;
         Ok(Flow::Next)
     }
 }

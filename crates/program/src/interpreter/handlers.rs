@@ -126,10 +126,11 @@ impl<A: DataAccess> Machine<'_, A> {
         match instr.op {
             Op::Note => {
                 let message = self.text_constant(instr.imm).to_owned();
+                self.weigh(message.len())?;
                 self.note(instr.a, message)?;
             }
             Op::Noteb => {
-                let message = self.text_column(instr.b, instr.low()).unwrap_or_default();
+                let message = self.text_column(instr.b, instr.low())?.unwrap_or_default();
                 self.note(instr.a, message)?;
             }
             Op::Errcode => {
@@ -137,7 +138,7 @@ impl<A: DataAccess> Machine<'_, A> {
                 self.scratch.reports.state = Some(state.ok_or_else(|| broken("no SQLSTATE"))?);
             }
             Op::Diag => {
-                let text = self.text_column(instr.b, instr.low());
+                let text = self.text_column(instr.b, instr.low())?;
                 let field = ErrorField::ALL.get(usize::from(instr.a));
                 let fields = self.scratch.reports.fields.get_or_insert_default();
                 if let Some(field) = field {
@@ -157,17 +158,23 @@ impl<A: DataAccess> Machine<'_, A> {
                 let is_it = is_for(self.text_constant(instr.imm), state);
                 self.scratch.registers.set(instr.a, Some(i64::from(is_it)));
             }
-            Op::Rethrow => return Err(self.caught(instr.a)?.clone()),
+            Op::Rethrow => {
+                let error = self.caught(instr.a)?.clone();
+                self.weigh(error.text_bytes())?;
+                return Err(error);
+            }
             _ => self.error_text(instr)?,
         }
         Ok(Flow::Next)
     }
 
-    fn text_column(&self, buffer: u8, column: u16) -> Option<String> {
-        match self.buffer_value(buffer, column) {
+    fn text_column(&mut self, buffer: u8, column: u16) -> Result<Option<String>, SqlError> {
+        let text = match self.buffer_value(buffer, column) {
             ValueRef::Text(text) => Some(text.to_owned()),
             _ => None,
-        }
+        };
+        self.weigh(text.as_ref().map_or(0, String::len))?;
+        Ok(text)
     }
 
     fn note(&mut self, level: u8, message: String) -> Result<(), SqlError> {

@@ -24,10 +24,10 @@ use std::any::Any;
 use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use super::data::{row_of, set_column};
+use super::data::{Change, row_of};
 use super::row_image::RowTarget;
 use super::scratch::{Collected, Registers, Scratch};
-use super::{Flow, Machine};
+use super::{Flow, LONG_BYTES, Machine};
 use crate::compiled::{Code, STOPPED};
 use crate::data_access::DataAccess;
 use crate::instr::{COLLECT_REGISTERS, Op, ROW_BUFFERS};
@@ -347,6 +347,7 @@ unsafe extern "C" fn copy<A: DataAccess>(context: *mut Context, numbers: u32, ta
             }
         };
         match row {
+            Some(row) if row.len() >= LONG_BYTES => return None,
             Some(row) => image.copy(of, layout, row),
             None => image.start(of, layout),
         }
@@ -362,6 +363,10 @@ unsafe extern "C" fn set<A: DataAccess>(context: *mut Context, pc: u32, target: 
         let program = machine.program;
         let instr = *program.instrs.get(pc as usize)?;
         if instr.op == Op::Setr {
+            let image = &machine.scratch.rows[usize::from(instr.a) % ROW_BUFFERS];
+            if image.finish().len() >= LONG_BYTES {
+                return None;
+            }
             machine.build(instr).ok()?;
         }
         let Scratch { rows, collect, .. } = &mut *machine.scratch;
@@ -380,7 +385,12 @@ unsafe extern "C" fn set<A: DataAccess>(context: *mut Context, pc: u32, target: 
                     None => row_of(program, machine.access, collected),
                 }
             };
-            set_column((program, machine.inputs), image, instr, row).ok()?;
+            let change = Change::of((program, machine.inputs), image, instr, row).ok()?;
+            // What costs more than one instruction is the interpreter's.
+            if change.bytes(image) >= LONG_BYTES {
+                return None;
+            }
+            change.apply(image).ok()?;
         }
         Some(image.cells(image.target.layout(program)?))
     };
@@ -451,7 +461,7 @@ unsafe extern "C" fn put<A: DataAccess>(
         let image = &mut machine.scratch.rows[numbers as usize % ROW_BUFFERS];
         // SAFETY: machine code has seen that the bytes are some of a row that lies there.
         let bytes = unsafe { std::slice::from_raw_parts(bytes, len as usize) };
-        match image.target.code() == Some(target) {
+        match image.target.code() == Some(target) && bytes.len() < LONG_BYTES {
             true => image.put_behind((numbers >> 8) as usize, cell as usize, bytes),
             false => std::ptr::null_mut(),
         }
@@ -551,7 +561,7 @@ unsafe fn found_step<A: DataAccess>(
 
 unsafe extern "C" fn covered_search<A: DataAccess>(context: *mut Context, pc: u32, argument: u32) -> u32 {
     let find = |machine: &mut Machine<'_, A>, number, place: &mut RowPlace| {
-        machine.covered_search(number, |row| *place = RowPlace::of(row))
+        machine.covered_search(pc as usize, number, |row| *place = RowPlace::of(row))
     };
     // SAFETY: called by machine code with the context that it was given.
     unsafe { found_step::<A>(context, pc, argument, find) }
@@ -566,7 +576,7 @@ unsafe extern "C" fn join<A: DataAccess>(context: *mut Context, pc: u32, argumen
 }
 
 by_number!(projection, Places::Stay, |machine, pc, number| machine
-    .project(number));
+    .project(pc as usize, number));
 by_number!(make_key, Places::Stay, |machine, pc, number| machine
     .make_key(pc as usize, u32::from(number)));
 

@@ -12,8 +12,8 @@
 //! DB instructions are asynchronous in meaning (BionicDB 4.3): nothing may use their result before RET. This
 //! executor completes them when they are issued, and one that fails goes to the abort handler at once: the
 //! reported error is the first in program order either way. Every instruction costs one unit of the budget, a
-//! SCAN one more per row, so that the budget bounds the work and running out of it depends only on program,
-//! inputs and state.
+//! SCAN one more per row, and whatever moves or looks at long values more by their bytes ([`Budget`]), so that
+//! the budget bounds the work and running out of it depends only on program, inputs and state.
 //!
 //! A run can be suspended and resumed. Where a SEARCH would access memory that nobody has prefetched, a
 //! [`DataAccess`] that interleaves reports it ([`DataAccess::fetch`]); the run then returns
@@ -27,6 +27,7 @@
 //! transaction, here by access); Kocberber et al., AMAC, VLDB 2015.
 
 mod arithmetic;
+mod budget;
 mod buffers;
 mod calls;
 mod data;
@@ -42,6 +43,7 @@ use weft_types::{SqlError, SqlState};
 use crate::access_keys::AccessKeys;
 use crate::data_access::DataAccess;
 use crate::instr::{Instr, Op};
+use budget::out_of_budget;
 #[cfg(feature = "compiled")]
 use machine_code::Ran;
 use scratch::RunState;
@@ -52,6 +54,8 @@ use crate::program::Program;
 use crate::report::RaiseState;
 use crate::resolve::Fused;
 
+pub use budget::Budget;
+pub(crate) use budget::LONG_BYTES;
 #[cfg(feature = "compiled")]
 pub(crate) use data::load;
 #[cfg(feature = "compiled")]
@@ -74,7 +78,7 @@ pub fn run<A: DataAccess>(
     program: &Program,
     inputs: &[u8],
     access: &mut A,
-    budget: u32,
+    budget: impl Into<Budget>,
     scratch: &mut Scratch,
     out: &mut Outcome,
 ) -> Result<(), SqlError> {
@@ -88,7 +92,7 @@ pub fn run_with_keys<A: DataAccess>(
     program: &Program,
     (inputs, keys): (&[u8], &AccessKeys),
     access: &mut A,
-    budget: u32,
+    budget: impl Into<Budget>,
     scratch: &mut Scratch,
     out: &mut Outcome,
 ) -> Result<(), SqlError> {
@@ -111,13 +115,13 @@ pub enum Progress {
 pub fn begin(
     program: &Program,
     inputs: &[u8],
-    budget: u32,
+    budget: impl Into<Budget>,
     scratch: &mut Scratch,
     out: &mut Outcome,
 ) -> Result<(), SqlError> {
     scratch.code_entries = 0;
     scratch.guard.keys.prepare(program, inputs)?;
-    begin_run(program, budget, scratch, out);
+    begin_run(program, budget.into(), scratch, out);
     Ok(())
 }
 
@@ -126,16 +130,16 @@ pub fn begin(
 pub fn begin_with_keys(
     program: &Program,
     keys: &AccessKeys,
-    budget: u32,
+    budget: impl Into<Budget>,
     scratch: &mut Scratch,
     out: &mut Outcome,
 ) {
     scratch.code_entries = 0;
     scratch.guard.keys.copy_from(keys);
-    begin_run(program, budget, scratch, out);
+    begin_run(program, budget.into(), scratch, out);
 }
 
-fn begin_run(program: &Program, budget: u32, scratch: &mut Scratch, out: &mut Outcome) {
+fn begin_run(program: &Program, budget: Budget, scratch: &mut Scratch, out: &mut Outcome) {
     out.reset(program.layouts.outputs.len());
     scratch.reset(program.layouts.resolved.uses);
     scratch.output_size = scratch.output_sizes.of(program.number());
@@ -148,7 +152,7 @@ fn begin_run(program: &Program, budget: u32, scratch: &mut Scratch, out: &mut Ou
         pc: 0,
         is_aborting: false,
         is_fetched: false,
-        left: budget,
+        left: budget.instructions,
         budget,
     };
 }
@@ -208,16 +212,6 @@ enum Flow {
 }
 
 #[cold]
-fn out_of_budget(budget: u32) -> SqlError {
-    let mut error = SqlError::new(
-        SqlState::STATEMENT_TOO_COMPLEX,
-        format!("the program exceeded its budget of {budget} instructions"),
-    );
-    error.fields_mut().out_of_budget = true;
-    error
-}
-
-#[cold]
 fn voluntary_abort() -> SqlError {
     SqlError::new(SqlState("40000"), "the program aborted the transaction")
 }
@@ -226,17 +220,6 @@ fn voluntary_abort() -> SqlError {
 #[cold]
 fn broken(what: &'static str) -> SqlError {
     SqlError::internal(format!("program is broken: {what}"))
-}
-
-impl<A> Machine<'_, A> {
-    /// Takes from the budget what an instruction costs besides itself.
-    fn spend(&mut self, cost: usize) -> Result<(), SqlError> {
-        let left = u32::try_from(cost)
-            .ok()
-            .and_then(|cost| self.left.checked_sub(cost));
-        self.left = left.ok_or_else(|| out_of_budget(self.scratch.run.budget))?;
-        Ok(())
-    }
 }
 
 impl<A: DataAccess> Machine<'_, A> {
@@ -325,8 +308,8 @@ impl<A: DataAccess> Machine<'_, A> {
     #[inline]
     fn at(&mut self, pc: usize) -> Result<Flow, SqlError> {
         match self.program.layouts.resolved.fused_at.get(pc) {
-            Some(Fused::Search(number)) => self.covered_search(*number, |_| ()),
-            Some(Fused::Projection(number)) => self.project(*number),
+            Some(Fused::Search(number)) => self.covered_search(pc, *number, |_| ()),
+            Some(Fused::Projection(number)) => self.project(pc, *number),
             Some(Fused::Key(instrs)) => self.make_key(pc, u32::from(*instrs)),
             Some(Fused::Join(number)) => self.joined_search(pc, *number, |_| ()),
             _ => {
@@ -334,6 +317,15 @@ impl<A: DataAccess> Machine<'_, A> {
                 self.step(instr)
             }
         }
+    }
+
+    /// Executes instructions that only continue, as if none of them were fused.
+    fn one_by_one(&mut self, pc: usize, instrs: u32) -> Result<Flow, SqlError> {
+        for at in pc..pc.saturating_add(instrs as usize) {
+            let instr = self.take_single(at)?;
+            self.step(instr)?;
+        }
+        Ok(Flow::Skip(instrs))
     }
 
     /// An instruction with which nothing is fused, its cost taken from the budget.
@@ -412,6 +404,9 @@ impl<A: DataAccess> Machine<'_, A> {
             .get(usize::from(instr.a))
             .map_or("P0001", |state| state.sqlstate());
         let message = self.text_constant(instr.imm).to_owned();
+        if let Err(error) = self.weigh(message.len()) {
+            return error;
+        }
         self.dressed(SqlError::new(SqlState(state), message))
     }
 }

@@ -14,6 +14,7 @@
 
 use weft_types::{ColumnKind, RowLayout, SqlError, SqlState};
 
+use super::LONG_BYTES;
 use crate::program::Program;
 
 /// What a row buffer is a row of.
@@ -187,6 +188,28 @@ impl RowImage {
         }
         self.mark_present(column);
         Ok(())
+    }
+
+    /// Bytes that setting a column to these moves, or NULL: what is shorter than [`LONG_BYTES`] may be 0.
+    #[inline]
+    pub fn change_bytes(&self, layout: &RowLayout, column: usize, raw: Option<&[u8]>) -> usize {
+        let new = raw.map_or(0, <[u8]>::len);
+        match self.bytes.len() + new < LONG_BYTES {
+            true => 0,
+            false => self.long_change_bytes(layout, column, new),
+        }
+    }
+
+    #[cold]
+    fn long_change_bytes(&self, layout: &RowLayout, column: usize, new: usize) -> usize {
+        let is_behind = column >= self.tail;
+        let old = self.raw(layout, column).map_or(0, <[u8]>::len);
+        match layout.column_kind(column) {
+            ColumnKind::Fixed(_) => 0,
+            ColumnKind::Variable if is_behind || old == new => new,
+            // All that lies behind it.
+            ColumnKind::Variable => self.bytes.len() + new,
+        }
     }
 
     /// The bytes of a column, as [`RowLayout::raw`] gives them; `None` for NULL.

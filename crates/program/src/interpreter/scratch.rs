@@ -7,6 +7,7 @@ use weft_types::SqlError;
 use crate::data_access::RowHandle;
 use crate::guard::GuardKeys;
 use crate::instr::{COLLECT_REGISTERS, KEY_BUFFERS, REGISTERS, ROW_BUFFERS};
+use crate::interpreter::budget::Budget;
 use crate::interpreter::handlers::Reports;
 use crate::interpreter::row_image::{RowImage, RowTarget};
 use crate::outcome::{OutputSize, OutputSizes};
@@ -125,7 +126,7 @@ pub(crate) struct RunState {
     pub is_fetched: bool,
     /// Budget left, of the whole.
     pub left: u32,
-    pub budget: u32,
+    pub budget: Budget,
 }
 
 /// The frame of a run, reusable: all of its state between [`crate::begin`] and its end, and memory that the

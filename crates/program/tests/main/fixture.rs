@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_base::{BatchId, IndexId, TableId};
-use weft_program::{BatchAccess, Outcome, Program, ReadAccess, Scratch, run};
+use weft_program::{BatchAccess, Budget, Outcome, Program, ReadAccess, Scratch, run};
 use weft_store::{Catalog, CatalogOp, ColumnDef, IndexDef, IndexMethod, Snapshot, Store, TableDef};
 use weft_types::{SqlError, SqlType};
 
@@ -95,7 +95,12 @@ impl Database {
     }
 
     /// Runs a program as the only member of a batch, which is rolled back if it fails.
-    pub fn run(&mut self, program: &Program, inputs: &[u8], budget: u32) -> Result<(), SqlError> {
+    pub fn run(
+        &mut self,
+        program: &Program,
+        inputs: &[u8],
+        budget: impl Into<Budget>,
+    ) -> Result<(), SqlError> {
         let batch = BatchId(self.store.boundary().0 + 1);
         let writer = self.store.begin_batch(batch);
         let mut member = writer.member(0);

@@ -25,11 +25,17 @@ const INPUTS: [SqlType; 5] = [
 
 pub fn random_inputs(seed: u64) -> Vec<u8> {
     let mut random = Prng::new(seed ^ 0x5eed);
+    // Some longer than what instructions move for nothing.
+    let times = if random.chance(1, 3) {
+        1_000 + random.below(4_000)
+    } else {
+        1
+    };
     let mut null = |value: Value| if random.chance(1, 6) { Value::Null } else { value };
     let values = [
         null(Value::Int8(seed as i64 % 5)),
         null(Value::Int4(seed as i32 % 3)),
-        null(Value::Text(format!("t{}", seed % 3))),
+        null(Value::Text(format!("t{}", seed % 3).repeat(times as usize))),
         null(Value::Float8(f64::from_bits(seed))),
         null(Value::Bool(seed & 1 == 1)),
     ];

@@ -19,15 +19,16 @@
 //!
 //! Source: BionicDB 4.4, 4.5; Kocberber et al., AMAC, VLDB 2015; DESIGN.md, Executors.
 
-use super::{AnswerSink, COMPILED_RUNS, Work};
-use crate::record::INSTRUCTION_BUDGET;
+use super::{AnswerSink, BatchRun, COMPILED_RUNS, Work};
+use crate::record::BUDGET;
 use crate::write_set;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use weft_base::BatchId;
 use weft_program::{
-    Access, AccessKeys, AccessKind, BatchAccess, DataAccess, Outcome, Program, Progress, ReadAccess, Scratch,
+    Access, AccessKeys, AccessKind, BatchAccess, Budget, DataAccess, Outcome, Program, Progress, ReadAccess,
+    Scratch,
 };
 use weft_store::{BatchWriter, LookupPlan, MemberWriter, PlannedLookups, Probe, ReadView};
 use weft_types::{SqlError, SqlState};
@@ -45,6 +46,9 @@ pub(super) trait ExecutionContext: Sync {
     type Member<'g>
     where
         Self: 'g;
+
+    /// What a member's program may spend.
+    fn budget(&self) -> Budget;
 
     fn open(&self, member: usize) -> Self::Member<'_>;
 
@@ -124,15 +128,15 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    fn begin(&mut self, call: Call<'_>) -> Result<(), SqlError> {
+    fn begin(&mut self, call: Call<'_>, budget: Budget) -> Result<(), SqlError> {
         (self.probe, self.is_fetched) = (None, false);
         let (program, scratch, outcome) = (call.program, &mut self.scratch, &mut self.outcome);
         match call.keys {
             Some(keys) => {
-                weft_program::begin_with_keys(program, keys, INSTRUCTION_BUDGET, scratch, outcome);
+                weft_program::begin_with_keys(program, keys, budget, scratch, outcome);
                 Ok(())
             }
-            None => weft_program::begin(program, call.inputs, INSTRUCTION_BUDGET, scratch, outcome),
+            None => weft_program::begin(program, call.inputs, budget, scratch, outcome),
         }
     }
 }
@@ -159,8 +163,14 @@ thread_local! {
 
 /// Members of the open batch.
 pub(super) struct BatchContext<'w, 's> {
-    pub writer: &'w BatchWriter<'s>,
-    pub batch: BatchId,
+    writer: &'w BatchWriter<'s>,
+    run: BatchRun,
+}
+
+impl<'w, 's> BatchContext<'w, 's> {
+    pub fn new(writer: &'w BatchWriter<'s>, run: BatchRun) -> Self {
+        BatchContext { writer, run }
+    }
 }
 
 impl ExecutionContext for BatchContext<'_, '_> {
@@ -168,6 +178,10 @@ impl ExecutionContext for BatchContext<'_, '_> {
         = MemberWriter<'g>
     where
         Self: 'g;
+
+    fn budget(&self) -> Budget {
+        self.run.budget
+    }
 
     fn open(&self, member: usize) -> MemberWriter<'_> {
         self.writer.member(member as u32)
@@ -209,7 +223,7 @@ impl ExecutionContext for BatchContext<'_, '_> {
             false => member.rollback(),
         }
         // The answer is part of the batch's record even if it is a refusal, so both wait for that record.
-        self.batch
+        self.run.batch
     }
 }
 
@@ -224,6 +238,10 @@ impl ExecutionContext for SnapshotContext<'_> {
         = BatchId
     where
         Self: 'g;
+
+    fn budget(&self) -> Budget {
+        BUDGET
+    }
 
     fn open(&self, _member: usize) -> BatchId {
         BatchId(0)
@@ -282,7 +300,7 @@ pub(super) fn run_one<G: ExecutionContext, S: AnswerSink>(
         let frame = memory.first();
         let mut opened = context.open(member);
         let result = match Call::of(work) {
-            Ok(call) => frame.begin(call).and_then(|()| {
+            Ok(call) => frame.begin(call, context.budget()).and_then(|()| {
                 while context.resume(&mut opened, call, frame, PlannedLookups::default(), false)?
                     == Progress::Waiting
                 {}
@@ -312,7 +330,7 @@ pub(super) fn prefetch_accesses<'a, G: ExecutionContext>(context: &G, works: imp
             plan.part(0..plan.len()).fetch_all_rests();
         };
         for call in works.filter_map(|work| Call::of(work).ok()) {
-            if frame.begin(call).is_ok() {
+            if frame.begin(call, context.budget()).is_ok() {
                 frame.scratch.plan_lookups(call.program, call.inputs, &mut plan);
             }
             if plan.in_flight() >= GROUP_PROBES {
@@ -451,7 +469,7 @@ fn run_group<'g, G: ExecutionContext, S: AnswerSink>(
         if let Ok(call) = Call::of(*work)
             && !wave_ends.is_near(first + count, call.program)
         {
-            match frame.begin(call) {
+            match frame.begin(call, context.budget()) {
                 Ok(()) => frame.scratch.plan_lookups(call.program, call.inputs, &mut plan),
                 Err(error) => *refused = Some(error),
             }
@@ -482,7 +500,10 @@ fn run_group<'g, G: ExecutionContext, S: AnswerSink>(
         let result = match (refused.take(), Call::of(*work)) {
             (Some(error), _) => Err(error),
             (None, Ok(call)) => {
-                let began = if is_near { frame.begin(call) } else { Ok(()) };
+                let began = match is_near {
+                    true => frame.begin(call, context.budget()),
+                    false => Ok(()),
+                };
                 let may_wait = !is_near && !is_alone;
                 let planned = if is_near {
                     PlannedLookups::default()

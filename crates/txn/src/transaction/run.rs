@@ -3,7 +3,7 @@
 
 use super::Transaction;
 use crate::locks;
-use crate::record::INSTRUCTION_BUDGET;
+use crate::record::BUDGET;
 use crate::session_access::{SessionAccess, StatementContext};
 use crate::view;
 use std::cell::Cell;
@@ -116,7 +116,7 @@ impl Transaction {
             program,
             (inputs, &memory.keys),
             &mut access,
-            INSTRUCTION_BUDGET,
+            BUDGET,
             &mut memory.scratch,
             &mut outcome,
         );

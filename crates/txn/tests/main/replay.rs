@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weft_base::{BatchId, Prng, Progress, SimDisk};
 use weft_program::{Compilation, set_compilation};
 use weft_txn::planning::compiled_runs;
-use weft_txn::record::{BatchRecord, INSTRUCTION_BUDGET, MemberRecord};
+use weft_txn::record::{BatchRecord, INSTRUCTIONS_MAX, MemberRecord};
 use weft_txn::{EngineConfig, EngineError, Isolation, Replay};
 use weft_wal::{Log, LogConfig, LogReader};
 
@@ -162,7 +162,7 @@ fn compiled_and_interpreted_agree_at_every_batch() {
 fn a_program_runs_out_at_the_same_instruction_on_replay() {
     const COUNTS_TO: i64 = 499_993;
     assert_eq!(
-        INSTRUCTION_BUDGET, 1_000_000,
+        INSTRUCTIONS_MAX, 1_000_000,
         "another number is another version of the record"
     );
     let disk = SimDisk::new(6);
