@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use sqlparser::ast::{
     Expr as AstExpr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
-    GroupByExpr, GroupByWithModifier, Spanned,
+    GroupByExpr, GroupByWithModifier, ObjectNamePart, Spanned,
 };
 use sqlparser::tokenizer::Span;
 use weft_expression::resolve::resolve_aggregate;
@@ -122,6 +122,14 @@ impl Binder<'_> {
         match expr {
             AstExpr::GroupingSets(listed) => {
                 for set in listed {
+                    let nested = match set.as_slice() {
+                        [AstExpr::Function(call)] => sets_called(call),
+                        _ => None,
+                    };
+                    if let Some(nested) = nested {
+                        sets.extend(self.group_element(&nested, items)?)?;
+                        continue;
+                    }
                     match set.as_slice() {
                         [only] if is_sets(only) => sets.extend(self.group_element(only, items)?)?,
                         exprs => sets.add(self.group_list(exprs, items)?)?,
@@ -705,6 +713,28 @@ fn is_sets(expr: &AstExpr) -> bool {
         expr,
         AstExpr::GroupingSets(_) | AstExpr::Rollup(_) | AstExpr::Cube(_)
     ) || matches!(expr, AstExpr::Tuple(exprs) if exprs.is_empty())
+}
+
+/// CUBE and ROLLUP within GROUPING SETS, which the parser reads as calls of functions.
+fn sets_called(call: &Function) -> Option<AstExpr> {
+    let [ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else {
+        return None;
+    };
+    let make: fn(Vec<Vec<AstExpr>>) -> AstExpr = match name.quote_style {
+        None if name.value.eq_ignore_ascii_case("cube") => AstExpr::Cube,
+        None if name.value.eq_ignore_ascii_case("rollup") => AstExpr::Rollup,
+        _ => return None,
+    };
+    let FunctionArguments::List(listed) = &call.args else {
+        return None;
+    };
+    let list = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(AstExpr::Tuple(exprs))) => Some(exprs.clone()),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(vec![expr.clone()]),
+        _ => None,
+    };
+    let lists: Option<Vec<_>> = listed.args.iter().map(list).collect();
+    lists.filter(|lists| !lists.is_empty()).map(make)
 }
 
 /// Grouping sets: positions in [`Grouping::groups`].

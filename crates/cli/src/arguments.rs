@@ -44,6 +44,8 @@ pub enum BenchCommand {
     Stall(Box<StallArguments>),
     /// TPC-C: order entry with all five transactions; its twelve consistency conditions are checked.
     Tpcc(Box<TpccArguments>),
+    /// TPC-C's transactions alone and beside analytic queries back to back, which give way or do not.
+    Htap(Box<HtapArguments>),
     /// The limits of this machine's memory: bare probes, serial and interleaved, and sequential reads.
     Limits(LimitsArguments),
     /// Lookups in the store's indexes, serial and interleaved, as a share of the memory's limit.
@@ -338,6 +340,26 @@ pub struct TpccArguments {
     /// Customers per district; the specification requires 3,000.
     #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u64).range(10..=100_000))]
     pub customers_per_district: u64,
+    /// Load and output.
+    #[command(flatten)]
+    pub load: LoadArguments,
+}
+
+/// `weft bench htap`
+#[derive(Debug, Clone, Args)]
+pub struct HtapArguments {
+    /// Warehouses.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub warehouses: u64,
+    /// Items; TPC-C requires 100,000.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub items: u64,
+    /// Customers per district; TPC-C requires 3,000.
+    #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u64).range(10..=100_000))]
+    pub customers_per_district: u64,
+    /// Sessions that query back to back.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub analysts: u64,
     /// Load and output.
     #[command(flatten)]
     pub load: LoadArguments,

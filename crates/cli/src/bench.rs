@@ -5,6 +5,7 @@
 //! per line.
 
 pub(crate) mod compaction;
+pub(crate) mod htap;
 pub(crate) mod index;
 pub(crate) mod limits;
 mod locks_only;

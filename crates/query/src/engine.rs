@@ -1,9 +1,18 @@
 //! The query engine: plans bound queries and runs the plans.
 //!
-//! One engine serves all sessions. Its runtime has a fixed number of threads, so that analytics cannot take
-//! every core from transactions, and its memory pool is bounded; a query that needs more fails with 53200 and
-//! the others continue. All operators run on those threads, in slices (see [`crate::slice`]); a session's own
-//! thread plans, waits and encodes.
+//! One engine serves all sessions. Its memory pool is bounded: a query that needs more fails with 53200 and the
+//! others continue. All operators run on its threads, in slices (see [`crate::slice`]); a session's own thread
+//! plans, waits and encodes.
+//!
+//! ```text
+//!   expected to read    runs on
+//!   few rows            the session's own thread
+//!   some thousands      one thread of the engine
+//!   many                all threads of a second set, which give way to all others of the process
+//! ```
+//!
+//! So analytics take what transactions leave, and about a tenth of a processor that is wanted all the time,
+//! while a short query waits for no long one (decision 0030).
 //!
 //! A plan is kept for the next execution of its query ([`crate::kept`]) where that is possible: parameters
 //! are read when expressions are evaluated, and scans find their source when they run. Planning checks the
@@ -27,7 +36,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use tokio::sync::Semaphore;
-use weft_base::{ThreadNumber, blocking};
+use weft_base::{GiveWay, ThreadNumber, blocking};
 use weft_binder::relation::{Output, Query};
 use weft_types::{SqlError, SqlState, SqlType, Value, interrupt};
 
@@ -40,7 +49,7 @@ use crate::lower::{Environment, Lowering, final_projection, walk};
 use crate::planner;
 use crate::scan::SourceExtension;
 use crate::session::{Execution, ExecutionContext};
-use crate::settings::{PlanningTurn, QuerySettings};
+use crate::settings::{PlanningTurn, QueryPriority, QuerySettings};
 use crate::slice::{StopSignal, sliced};
 use crate::source::ReadSource;
 use crate::spool::Spool;
@@ -49,7 +58,7 @@ use crate::stream::RowStream;
 /// Resource limits of an engine.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
-    /// Threads that run operators; also the number of partitions of a large scan.
+    /// Threads that run operators, of either set; also the number of partitions of a large scan.
     pub threads: usize,
     /// Bytes that all queries together may hold in joins, sorts and aggregations.
     pub memory_bytes: usize,
@@ -82,8 +91,11 @@ pub struct Reading {
 
 /// Plans and runs queries. Cheap to share by reference or `Arc`.
 pub struct QueryEngine {
-    runtime: Option<tokio::runtime::Runtime>,
+    runtimes: Vec<tokio::runtime::Runtime>,
+    /// Of ordinary threads.
     handle: tokio::runtime::Handle,
+    /// Of threads that give way.
+    yielding: tokio::runtime::Handle,
     environment: Arc<RuntimeEnv>,
     states: States,
     kept: Arc<KeptPlans>,
@@ -169,15 +181,11 @@ impl QueryEngine {
     /// # Errors
     /// If the system cannot start threads.
     pub fn with_options(options: EngineOptions) -> Result<QueryEngine, SqlError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(options.threads.max(1))
-            .thread_name("weft-query")
-            .thread_stack_size(WORKER_STACK_BYTES)
-            .global_queue_interval(QUEUE_INTERVAL)
-            .event_interval(QUEUE_INTERVAL)
-            .enable_time()
-            .build()
-            .map_err(|error| SqlError::new(SqlState::SYSTEM_ERROR, format!("no query threads: {error}")))?;
+        let ordinary = threads("weft-query", options.threads, || ())?;
+        let yielding = threads("weft-analytics", options.threads, || {
+            // Where the system refuses it, they are ordinary threads.
+            let _ = ThreadNumber::current().give_way(GiveWay::Mostly);
+        })?;
         let shown_consumers = std::num::NonZeroUsize::MIN.saturating_add(4);
         let pool = TrackConsumersPool::new(FairSpillPool::new(options.memory_bytes), shown_consumers);
         let environment = RuntimeEnvBuilder::new()
@@ -199,8 +207,9 @@ impl QueryEngine {
             serial: state(1),
         };
         Ok(QueryEngine {
-            handle: runtime.handle().clone(),
-            runtime: Some(runtime),
+            handle: ordinary.handle().clone(),
+            yielding: yielding.handle().clone(),
+            runtimes: vec![ordinary, yielding],
             environment,
             states,
             kept: Arc::default(),
@@ -262,7 +271,12 @@ impl QueryEngine {
             HashMap::new(),
             Arc::clone(&self.environment),
         );
-        let handle = self.handle.clone();
+        let gives_way = match settings.priority {
+            QueryPriority::Auto => operators.reads_much,
+            QueryPriority::Normal => false,
+            QueryPriority::Low => !operators.is_small,
+        };
+        let handle = if gives_way { &self.yielding } else { &self.handle }.clone();
         let stream = {
             let _entered = handle.enter();
             let stream = execute_stream(plan, Arc::new(context)).map_err(sql_error)?;
@@ -442,7 +456,7 @@ impl QueryEngine {
         if outcome.is_err() {
             stop.abandon();
             if let Some(number) = number.get().filter(|_| !thread.is_finished()) {
-                number.give_way();
+                number.give_way(GiveWay::Entirely);
             }
         }
         outcome
@@ -506,6 +520,8 @@ pub(crate) struct Operators {
     pub(crate) state: Arc<PlanState>,
     /// They read so few rows that the session's own thread runs them.
     pub(crate) is_small: bool,
+    /// They read so many that they give way.
+    pub(crate) reads_much: bool,
 }
 
 /// A query's plan.
@@ -576,12 +592,14 @@ impl Planning {
                 plan,
                 state: Arc::clone(serial),
                 is_small: rows <= OWN_THREAD_ROWS,
+                reads_much: false,
             });
         }
         Ok(Operators {
             plan: planner::physical(&logical, &parallel.session, &self.handle, &self.stop)?,
             state: Arc::clone(parallel),
             is_small: false,
+            reads_much: true,
         })
     }
 }
@@ -589,10 +607,28 @@ impl Planning {
 impl Drop for QueryEngine {
     fn drop(&mut self) {
         // Does not wait: the engine may be dropped on a thread that must not block.
-        if let Some(runtime) = self.runtime.take() {
+        for runtime in self.runtimes.drain(..) {
             runtime.shutdown_background();
         }
     }
+}
+
+/// A runtime with so many threads, each of which calls `started` first.
+fn threads(
+    name: &str,
+    count: usize,
+    started: impl Fn() + Send + Sync + 'static,
+) -> Result<tokio::runtime::Runtime, SqlError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(count.max(1))
+        .thread_name(name)
+        .thread_stack_size(WORKER_STACK_BYTES)
+        .global_queue_interval(QUEUE_INTERVAL)
+        .event_interval(QUEUE_INTERVAL)
+        .enable_time()
+        .on_thread_start(started)
+        .build()
+        .map_err(|error| SqlError::new(SqlState::SYSTEM_ERROR, format!("no query threads: {error}")))
 }
 
 fn configuration(options: &EngineOptions, threads: usize) -> SessionConfig {

@@ -10,7 +10,7 @@ use weft_types::{SqlError, SqlType, TimeZone, Value};
 
 use crate::engine::{QueryEngine, Reading};
 use crate::lower::Environment;
-use crate::settings::{CancelSignal, PlanningTurn, QuerySettings};
+use crate::settings::{CancelSignal, PlanningTurn, QueryPriority, QuerySettings};
 use crate::source::{ReadSource, RowVisitor};
 
 /// No system catalogs.
@@ -197,6 +197,7 @@ pub fn settings() -> QuerySettings {
         deadline: None,
         cancel: CancelSignal::default(),
         planning: PlanningTurn::default(),
+        priority: QueryPriority::default(),
     }
 }
 

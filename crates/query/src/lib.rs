@@ -41,7 +41,7 @@ pub mod window;
 pub use engine::{EngineOptions, QueryEngine, Reading};
 pub use lower::Environment;
 pub use modify::{Evaluation, NewRow, RowChange, RowsToLock};
-pub use settings::{CancelSignal, PlanningTurn, QuerySettings};
+pub use settings::{CancelSignal, PlanningTurn, QueryPriority, QuerySettings};
 pub use source::{GivenRows, ReadSource, RowHandle, RowVisitor};
 pub use stream::{RowStream, canceled_by_user, timed_out};
 

@@ -22,6 +22,32 @@ pub struct QuerySettings {
     pub cancel: CancelSignal,
     /// The session's turn to plan a large query.
     pub planning: PlanningTurn,
+    /// Which threads run it.
+    pub priority: QueryPriority,
+}
+
+impl QuerySettings {
+    /// The same for a statement that locks rows as it reads them: others may wait for it.
+    #[must_use]
+    pub fn locking(self) -> QuerySettings {
+        let priority = match self.priority {
+            QueryPriority::Auto => QueryPriority::Normal,
+            asked => asked,
+        };
+        QuerySettings { priority, ..self }
+    }
+}
+
+/// Whether a query gives way to transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum QueryPriority {
+    /// If it is expected to read many rows.
+    #[default]
+    Auto,
+    /// Never: somebody may wait for locks that its transaction holds.
+    Normal,
+    /// Always.
+    Low,
 }
 
 /// A session plans one large query at a time, counting one that was stopped and whose plan nobody waits for
@@ -40,6 +66,7 @@ impl fmt::Debug for QuerySettings {
         f.debug_struct("QuerySettings")
             .field("deadline", &self.deadline)
             .field("cancel", &self.cancel)
+            .field("priority", &self.priority)
             .finish_non_exhaustive()
     }
 }

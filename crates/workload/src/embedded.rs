@@ -10,6 +10,7 @@
 //! The first two run the same compiled statements on the same engine, so they differ only in concurrency
 //! control. None of them involves a network.
 
+pub mod beside;
 pub mod load;
 pub mod product;
 pub mod programs;

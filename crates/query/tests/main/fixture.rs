@@ -10,8 +10,8 @@ use weft_binder::{Locking, bind_locking, bind_modify, bind_query};
 use weft_expression::Session;
 use weft_pg_catalog::SessionView;
 use weft_query::{
-    CancelSignal, EngineOptions, Environment, PlanningTurn, QueryEngine, QuerySettings, ReadSource, Reading,
-    RowStream,
+    CancelSignal, EngineOptions, Environment, PlanningTurn, QueryEngine, QueryPriority, QuerySettings,
+    ReadSource, Reading, RowStream,
 };
 use weft_store::{Catalog, CatalogOp, ColumnDef, DefaultExpr, IndexDef, IndexMethod, Store, TableDef};
 use weft_types::{NumericSpec, SqlError, SqlState, SqlType, TimeZone, Value, format_text, parse_text};
@@ -118,6 +118,7 @@ impl Db {
             deadline: None,
             cancel: CancelSignal::default(),
             planning: PlanningTurn::default(),
+            priority: QueryPriority::default(),
         };
         Db {
             store: Store::new(),

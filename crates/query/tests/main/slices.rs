@@ -1,9 +1,15 @@
 //! Heavy queries stop on request and yield to others.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use weft_query::{CancelSignal, EngineOptions, PlanningTurn, QuerySettings, Reading, RowStream};
+use weft_base::{BatchId, TableId};
+use weft_query::{
+    CancelSignal, EngineOptions, PlanningTurn, QueryPriority, QuerySettings, ReadSource, Reading, RowStream,
+    RowVisitor,
+};
+use weft_store::Catalog;
 use weft_types::{SqlError, SqlType, Value};
 
 use crate::fixture::{Db, rows_of};
@@ -193,4 +199,80 @@ fn slices_change_no_result_and_no_plan() {
     let query = db.query(ENDLESS, &[]).unwrap();
     let plan = db.engine.explain(&query, reading, &[], &session(&db)).unwrap();
     assert!(!plan.join("\n").contains("Slice"), "{plan:#?}");
+}
+
+/// Remembers which threads read it: their names and how nice they are.
+struct Watched {
+    inner: Arc<dyn ReadSource>,
+    readers: Arc<Mutex<BTreeSet<(String, i64)>>>,
+}
+
+/// The niceness of the calling thread.
+fn niceness() -> i64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let (_, behind_the_name) = stat.rsplit_once(')').unwrap();
+    behind_the_name
+        .split_whitespace()
+        .nth(16)
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+impl ReadSource for Watched {
+    fn catalog(&self) -> Arc<Catalog> {
+        self.inner.catalog()
+    }
+
+    fn batch(&self) -> BatchId {
+        self.inner.batch()
+    }
+
+    fn chunk_count(&self, table: TableId) -> usize {
+        self.inner.chunk_count(table)
+    }
+
+    fn read_chunk(&self, table: TableId, chunk: usize, visit: RowVisitor<'_>) -> Result<(), SqlError> {
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        self.readers.lock().unwrap().insert((name, niceness()));
+        self.inner.read_chunk(table, chunk, visit)
+    }
+
+    fn row_count_estimate(&self, table: TableId) -> usize {
+        self.inner.row_count_estimate(table)
+    }
+}
+
+/// What reads many rows gives way by itself, other queries do not, and a session can say otherwise.
+#[test]
+fn long_queries_run_on_threads_that_give_way() {
+    let db = crowded(2);
+    let own = niceness();
+    let readers_of = |sql: &str, priority| {
+        let readers = Arc::default();
+        let source = Watched {
+            inner: db.source(),
+            readers: Arc::clone(&readers),
+        };
+        let settings = QuerySettings {
+            priority,
+            ..session(&db)
+        };
+        rows_of(db.run_over(sql, Arc::new(source), &settings).unwrap()).unwrap();
+        let names: Vec<(String, i64)> = readers.lock().unwrap().iter().cloned().collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+        names.into_iter().next().unwrap()
+    };
+    let long = "SELECT sum(a.id) FROM c a JOIN c b ON a.id = b.id";
+    let short = "SELECT sum(id) FROM c";
+    let ordinary = ("weft-query".to_owned(), own);
+    let yielding = ("weft-analytics".to_owned(), own.max(10));
+    for (sql, priority, expected) in [
+        (long, QueryPriority::Auto, &yielding),
+        (short, QueryPriority::Auto, &ordinary),
+        (long, QueryPriority::Normal, &ordinary),
+        (short, QueryPriority::Low, &yielding),
+    ] {
+        assert_eq!(&readers_of(sql, priority), expected, "{sql} {priority:?}");
+    }
 }

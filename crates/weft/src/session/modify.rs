@@ -56,7 +56,7 @@ impl Session {
         self.keep_definition(plan.modify.table.id, planned)?;
         self.shared.query_statements.fetch_add(1, Relaxed);
         let session = self.statement_session();
-        let settings = self.query_settings(&session);
+        let settings = self.query_settings(&session).locking();
         let bound = ModifyContext {
             params,
             environment: self.environment(&settings),
@@ -227,7 +227,7 @@ impl Session {
             RowLockWait::SkipLocked => return Err(SqlError::unsupported("SKIP LOCKED is not supported")),
         };
         let write = row_locks.strength == RowLockStrength::Update;
-        let settings = self.query_settings(session);
+        let settings = self.query_settings(session).locking();
         let bound = ModifyContext {
             params,
             environment: self.environment(&settings),

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use weft_lock::LockMode;
 use weft_pg_catalog::SessionView;
-use weft_query::{Environment, QuerySettings, ReadSource, RowStream};
+use weft_query::{Environment, QueryPriority, QuerySettings, ReadSource, RowStream};
 use weft_sql::statement::{OutputColumn as PlanColumn, QueryPlan};
 use weft_store::Catalog;
 use weft_types::{SqlError, Value};
@@ -29,6 +29,16 @@ impl Session {
             deadline: self.deadline,
             cancel: self.cancel.signal.clone(),
             planning: self.planning.clone(),
+            priority: self.query_priority(),
+        }
+    }
+
+    /// A query gives way by itself only where nobody waits for its transaction's locks meanwhile.
+    fn query_priority(&self) -> QueryPriority {
+        let holds_locks = self.open.as_ref().is_some_and(|open| open.txn.holds_locks());
+        match self.settings.query_priority {
+            QueryPriority::Auto if holds_locks => QueryPriority::Normal,
+            asked => asked,
         }
     }
 

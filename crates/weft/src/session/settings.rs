@@ -2,10 +2,11 @@
 //!
 //! Parameters that have an effect in Weft have a type of their own; others that PostgreSQL clients commonly
 //! set are stored and shown, and change nothing. A name that PostgreSQL does not know either is an error
-//! (42704), unless it contains a dot (custom parameters).
+//! (42704), unless it contains a dot (custom parameters) and does not begin with `weft.`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
+use weft_query::QueryPriority;
 use weft_txn::Isolation;
 use weft_types::{SqlError, SqlState, TimeZone};
 
@@ -59,6 +60,13 @@ const FIXED: &[(&str, &str)] = &[
     ("server_version_num", "150000"),
 ];
 
+/// The values of `weft.query_priority`.
+const PRIORITIES: [(&str, QueryPriority); 3] = [
+    ("auto", QueryPriority::Auto),
+    ("normal", QueryPriority::Normal),
+    ("low", QueryPriority::Low),
+];
+
 /// A session's parameters.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -75,6 +83,8 @@ pub(crate) struct Settings {
     pub lock_timeout: Duration,
     /// Zero: none.
     pub idle_in_transaction_timeout: Duration,
+    /// `weft.query_priority`: whether long queries give way.
+    pub query_priority: QueryPriority,
     /// `TimeZone`: in which timestamptz is read and shown.
     pub zone: TimeZone,
     version: u64,
@@ -293,6 +303,7 @@ impl Settings {
             statement_timeout: Duration::ZERO,
             lock_timeout: Duration::ZERO,
             idle_in_transaction_timeout: Duration::ZERO,
+            query_priority: QueryPriority::default(),
             zone: TimeZone::UTC,
             version: 0,
         }
@@ -325,6 +336,14 @@ impl Settings {
             "lock_timeout" => self.lock_timeout = parse_duration(name, value)?,
             "idle_in_transaction_session_timeout" => {
                 self.idle_in_transaction_timeout = parse_duration(name, value)?;
+            }
+            "weft.query_priority" => {
+                let found = PRIORITIES
+                    .iter()
+                    .find(|(word, _)| value.eq_ignore_ascii_case(word));
+                let (_, priority) =
+                    found.ok_or_else(|| invalid(name, value).hint("Available values: auto, normal, low."))?;
+                self.query_priority = *priority;
             }
             "standard_conforming_strings" => {
                 if !parse_bool(name, value)? {
@@ -372,7 +391,7 @@ impl Settings {
                 "datestyle" => "ISO, MDY".to_owned(),
                 _ => value.to_string(),
             };
-        } else if key.contains('.') {
+        } else if key.contains('.') && !key.starts_with("weft.") {
             self.plain
                 .insert(key.to_string(), (name.to_string(), value.to_string()));
         } else {
@@ -412,6 +431,10 @@ impl Settings {
             "statement_timeout" => show_duration(self.statement_timeout),
             "lock_timeout" => show_duration(self.lock_timeout),
             "idle_in_transaction_session_timeout" => show_duration(self.idle_in_transaction_timeout),
+            "weft.query_priority" => PRIORITIES
+                .iter()
+                .find(|(_, priority)| *priority == self.query_priority)
+                .map_or_else(String::new, |(word, _)| (*word).to_owned()),
             _ => match self.plain.get(&key) {
                 Some((_, value)) => value.clone(),
                 None => FIXED.iter().find(|(fixed, _)| *fixed == key)?.1.to_string(),
@@ -430,6 +453,7 @@ impl Settings {
             "standard_conforming_strings",
             "statement_timeout",
             "synchronous_commit",
+            "weft.query_priority",
         ];
         let mut all: Vec<(String, String)> = self.plain.values().cloned().collect();
         all.extend(
