@@ -3,12 +3,9 @@
 
 import os
 import pathlib
-import re
 import shutil
-import statistics
 import sys
 import tempfile
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -19,96 +16,10 @@ import servers  # noqa: E402
 import statements  # noqa: E402
 import tables  # noqa: E402
 from axes import Quantity  # noqa: E402
+from contenders import Duck, Served, medians  # noqa: E402
 
 MORE_FIELDS = ["cpu_ms", "baseline_cpu_ms", "answer"]
 PROTOCOLS = ["prepared", "extended", "simple"]
-
-
-def cpu_seconds(pid):
-    """Processor time of a process, its children, and theirs."""
-    total, children = 0, pathlib.Path(f"/proc/{pid}/task")
-    stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    total += sum(map(int, stat[11:15]))
-    for task in children.iterdir():
-        for child in (task / "children").read_text().split():
-            try:
-                total += cpu_seconds(int(child)) * os.sysconf("SC_CLK_TCK")
-            except FileNotFoundError:
-                pass
-    return total / os.sysconf("SC_CLK_TCK")
-
-
-class Served:
-    """A contender that speaks PostgreSQL's protocol."""
-
-    def __init__(self, name, server):
-        self.name, self.server = name, server
-
-    def load(self, files):
-        for table in filter(str.strip, tables.CREATED.split(";")):
-            self.server.psql("-c", table)
-        for table, path in files:
-            self.server.psql("-c", f"\\copy {table} FROM '{path}' CSV")
-        if self.name == "postgresql":
-            self.server.psql("-c", "VACUUM ANALYZE")
-
-    def answer(self, sql):
-        """The rows, or what was said instead."""
-        try:
-            return self.server.psql("-c", sql)
-        except SystemExit as refused:
-            said = str(refused)
-            return "ERROR " + said[said.find("ERROR:") + 6 :].splitlines()[0].strip()
-
-    def run(self, sql, times):
-        """Milliseconds that psql measured for each execution, and processor time of the server in all."""
-        before = cpu_seconds(self.server.process.pid)
-        sql = sql.strip().replace("\n", " ") + ";\n"
-        path = pathlib.Path(tempfile.mkstemp(prefix="weft-queries-", suffix=".sql")[1])
-        path.write_text("\\timing on\n\\o /dev/null\n" + sql * times)
-        shown = self.server.psql("-f", str(path))
-        path.unlink()
-        spent = cpu_seconds(self.server.process.pid) - before
-        return [float(ms) for ms in re.findall(r"Time: ([0-9.]+) ms", shown)], 1e3 * spent / times
-
-    def pgbench(self, script, protocol, seconds):
-        """Latency in milliseconds, and processor time of the server for one."""
-        before = cpu_seconds(self.server.process.pid)
-        words = ["-n", "-c", "1", "-T", str(seconds), "-M", protocol, "-f", script]
-        output = self.server.pgbench(*words)
-        spent = cpu_seconds(self.server.process.pid) - before
-        count = int(re.search(r"transactions actually processed: (\d+)", output).group(1))
-        return 1e3 / servers.tps(output), 1e3 * spent / count
-
-    def stop(self):
-        self.server.stop()
-
-
-class Duck:
-    """DuckDB inside this process."""
-
-    name = "duckdb"
-
-    def __init__(self, threads):
-        import duckdb
-
-        self.database = duckdb.connect(config={"threads": threads})
-
-    def load(self, files):
-        self.database.execute(tables.CREATED)
-        for table, path in files:
-            self.database.execute(f"COPY {table} FROM '{path}' (FORMAT csv, HEADER false)")
-
-    def run(self, sql, times):
-        elapsed, before = [], time.process_time()
-        for _ in range(times):
-            begun = time.perf_counter()
-            self.database.execute(sql).fetchall()
-            elapsed.append(1e3 * (time.perf_counter() - begun))
-        return elapsed, 1e3 * (time.process_time() - before) / times
-
-    def stop(self):
-        self.database.close()
 
 
 def record(figure, case, name, own, base, answer, options):
@@ -133,14 +44,6 @@ def say(lab, figure, row):
     lab.add(figure, row)
     words = f"{row['value']:10.3f} ms  {row['ratio']:7.2f} times PostgreSQL  {row['cpu_ms']:10.3f} ms cpu"
     print(f"{row['case']:58} {words}  {row['answer']}", flush=True)
-
-
-def medians(measured):
-    return {
-        name: (statistics.median(ms for elapsed, _ in rounds for ms in elapsed),
-               min(cpu for _, cpu in rounds))
-        for name, rounds in measured.items()
-    }
 
 
 def analytical(lab, contenders):
@@ -209,7 +112,7 @@ def run(lab):
         except ImportError:
             print("without DuckDB: this Python has no module duckdb")
         for contender in contenders:
-            contender.load(files)
+            contender.load(tables.CREATED, files)
         if lab.wants("analytical"):
             analytical(lab, contenders)
         if lab.wants("small"):

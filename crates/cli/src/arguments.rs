@@ -48,6 +48,8 @@ pub enum BenchCommand {
     Htap(Box<HtapArguments>),
     /// The limits of this machine's memory: bare probes, serial and interleaved, and sequential reads.
     Limits(LimitsArguments),
+    /// Scans of bit-packed codes, with every form of instructions, as a share of the memory's bandwidth.
+    Scan(ScanArguments),
     /// Lookups in the store's indexes, serial and interleaved, as a share of the memory's limit.
     Index(IndexArguments),
     /// Merging sorted runs: one CPU thread, the offload runtime, the model of X-DB's compaction unit.
@@ -360,6 +362,13 @@ pub struct HtapArguments {
     /// Sessions that query back to back.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64))]
     pub analysts: u64,
+    /// Instead of queries: threads that scan packed codes outside of the database, one case for each number
+    /// and each form of the scan, ordinary ones and ones that give way.
+    #[arg(long, value_delimiter = ',')]
+    pub scan_threads: Vec<usize>,
+    /// Codes of 10 bits that such a thread scans.
+    #[arg(long, default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1000..=2_000_000_000))]
+    pub scan_values: u64,
     /// Load and output.
     #[command(flatten)]
     pub load: LoadArguments,
@@ -425,6 +434,29 @@ pub struct LimitsArguments {
     pub threads: Vec<usize>,
     /// Rounds; medians are reported.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: u64,
+    /// Use small sizes, to check that the benchmark works, not to measure the machine.
+    #[arg(long)]
+    pub quick: bool,
+    /// Print one JSON object per line instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `weft bench scan`
+#[derive(Debug, Clone, Args)]
+pub struct ScanArguments {
+    /// Codes in the column; 1,000,000 with --quick unless given.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1000..=2_000_000_000))]
+    pub values: Option<u64>,
+    /// Bits of a code, one case for each.
+    #[arg(long, value_delimiter = ',', default_value = "10,17,21", value_parser = clap::value_parser!(u32).range(1..=24))]
+    pub bits: Vec<u32>,
+    /// Threads that share a scan, one case for each number.
+    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    pub threads: Vec<usize>,
+    /// Rounds; all forms take turns and medians are reported.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
     /// Use small sizes, to check that the benchmark works, not to measure the machine.
     #[arg(long)]

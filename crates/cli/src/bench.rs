@@ -12,6 +12,7 @@ mod locks_only;
 pub(crate) mod lsm;
 mod network;
 mod run;
+pub(crate) mod scan;
 pub(crate) mod smallbank;
 pub(crate) mod stall;
 pub(crate) mod tpcb;

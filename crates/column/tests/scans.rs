@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use proptest::prelude::*;
-use weft_column::packed::{Codes, Form, NotPacked, Predicate};
+use weft_column::packed::{Codes, Form, NotPacked, Predicate, row_ids};
 use weft_ops::packed::{WIDTH_MAX, code_max, in_range, in_set, pack};
 
 /// Codes that meet the bounds often.
@@ -59,6 +59,24 @@ proptest! {
                     }
                 }
             }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn row_ids_are_the_positions_of_bits(
+        words in prop::collection::vec(prop_oneof![Just(0), Just(u64::MAX), any::<u64>()], 0..50),
+        (first, before) in (0..1_000_000_u32, prop::collection::vec(any::<u32>(), 0..3)),
+    ) {
+        let bits = words.iter().enumerate().flat_map(|(at, word)| {
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| first + 64 * at as u32 + bit)
+        });
+        let expected: Vec<u32> = before.iter().copied().chain(bits).collect();
+        for form in Form::here() {
+            let mut out = before.clone();
+            row_ids(form, &words, first, &mut out);
+            prop_assert_eq!(&out, &expected, "{:?}", form);
         }
     }
 }

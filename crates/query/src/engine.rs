@@ -50,7 +50,7 @@ use crate::planner;
 use crate::scan::SourceExtension;
 use crate::session::{Execution, ExecutionContext};
 use crate::settings::{PlanningTurn, QueryPriority, QuerySettings};
-use crate::slice::{StopSignal, sliced};
+use crate::slice::{self, StopSignal, sliced};
 use crate::source::ReadSource;
 use crate::spool::Spool;
 use crate::stream::RowStream;
@@ -183,8 +183,9 @@ impl QueryEngine {
     pub fn with_options(options: EngineOptions) -> Result<QueryEngine, SqlError> {
         let ordinary = threads("weft-query", options.threads, || ())?;
         let yielding = threads("weft-analytics", options.threads, || {
-            // Where the system refuses it, they are ordinary threads.
+            // Where the system refuses it, they keep their priority.
             let _ = ThreadNumber::current().give_way(GiveWay::Mostly);
+            slice::gives_way();
         })?;
         let shown_consumers = std::num::NonZeroUsize::MIN.saturating_add(4);
         let pool = TrackConsumersPool::new(FairSpillPool::new(options.memory_bytes), shown_consumers);

@@ -497,7 +497,7 @@ impl ExecutionPlan for RelationScan {
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
         let count = offered.parent_filters.len();
         let propagation = FilterPushdownPropagation::with_parent_pushdown_result(vec![PushedDown::No; count]);
-        if count == 0 || self.fetch.is_some() || self.table.indexes.is_empty() {
+        if count == 0 || self.fetch.is_some() {
             return Ok(propagation);
         }
         let mut scan = self.clone();

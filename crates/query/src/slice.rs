@@ -161,6 +161,26 @@ impl Wake for Unpark {
 thread_local! {
     /// The task that this thread runs, and when its slice began.
     static RUNNING: Cell<Option<(tokio::task::Id, Instant)>> = const { Cell::new(None) };
+    /// When this thread last gave way to others; `None` for a thread that does not.
+    static GAVE_WAY: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// How long a thread that gives way runs before it offers its processor to others. A low priority alone does
+/// not do that: an ordinary thread that wakes up may wait for the next tick of the clock, some milliseconds.
+const GIVE_WAY_AFTER: Duration = Duration::from_micros(200);
+
+/// Makes the calling thread one that offers its processor to others again and again while it runs operators.
+pub(crate) fn gives_way() {
+    GAVE_WAY.set(Some(Instant::now()));
+}
+
+fn give_way_at(now: Instant) {
+    if let Some(last) = GAVE_WAY.get()
+        && now.saturating_duration_since(last) >= GIVE_WAY_AFTER
+    {
+        std::thread::yield_now();
+        GAVE_WAY.set(Some(Instant::now()));
+    }
 }
 
 /// When the running task's slice began: now, if this thread ran another task before. `None` outside a task.
@@ -182,6 +202,7 @@ pub fn yield_due(context: &Context<'_>) -> bool {
 }
 
 fn yield_due_at(now: Instant, context: &Context<'_>) -> bool {
+    give_way_at(now);
     let due = slice_start(now).is_some_and(|start| now.duration_since(start) >= SLICE);
     if due {
         RUNNING.set(None);

@@ -200,13 +200,13 @@ impl ReadSource for weft_store::Snapshot {
         columns: &[usize],
         visit: RowVisitor<'_>,
     ) -> Result<Option<ChunkColumns>, SqlError> {
-        let Some(read) = self.chunk_columns(table, chunk as u64, columns) else {
-            return Ok(None);
-        };
-        self.scan_rest(table, chunk as u64, read.mask(), |version| {
-            visit(version.bytes, version.row_id);
-        });
-        Ok(Some(read))
+        Ok(weft_store::Snapshot::read_chunk_columns(
+            self,
+            table,
+            chunk as u64,
+            columns,
+            |version| visit(version.bytes, version.row_id),
+        ))
     }
 
     fn read_range(

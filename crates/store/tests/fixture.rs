@@ -185,7 +185,8 @@ pub fn read_columns(snapshot: &Snapshot, columns: &[usize], fill: &Item) -> Vec<
     };
     let mut rows = Vec::new();
     for chunk in 0..snapshot.scan_chunks(ITEMS) {
-        let Some(packed) = snapshot.chunk_columns(ITEMS, chunk, columns) else {
+        let visit = |row: RowVersion<'_>| rows.push(chosen(decode(&row)));
+        let Some(packed) = snapshot.read_chunk_columns(ITEMS, chunk, columns, visit) else {
             snapshot.scan_chunk(ITEMS, chunk, |row| rows.push(chosen(decode(&row))));
             continue;
         };
@@ -209,7 +210,6 @@ pub fn read_columns(snapshot: &Snapshot, columns: &[usize], fill: &Item) -> Vec<
             }
             rows.push(item);
         }
-        snapshot.scan_rest(ITEMS, chunk, packed.mask(), |row| rows.push(chosen(decode(&row))));
     }
     rows.sort();
     rows

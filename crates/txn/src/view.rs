@@ -11,7 +11,7 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use weft_base::{BatchId, RowId, TableId};
 use weft_store::columns::ChunkColumns;
-use weft_store::{Catalog, IndexDef, Snapshot, TableDef};
+use weft_store::{Catalog, IndexDef, RowVersion, Snapshot, TableDef};
 use weft_types::{SqlError, encode_key_from_row};
 
 /// The batch number in the ids of rows that exist only in an overlay. No batch ever has it.
@@ -168,11 +168,9 @@ impl TxnView {
         if self.layers().table_overlay(table).is_some() {
             return None;
         }
-        let read = self.snapshot.chunk_columns(table, chunk as u64, columns)?;
-        self.snapshot.scan_rest(table, chunk as u64, read.mask(), |row| {
-            visit(row.bytes, row.row_id);
-        });
-        Some(read)
+        let visit = |row: RowVersion<'_>| visit(row.bytes, row.row_id);
+        self.snapshot
+            .read_chunk_columns(table, chunk as u64, columns, visit)
     }
 
     /// A guess at the number of rows.
@@ -260,7 +258,7 @@ impl<'a> Layers<'a> {
         base + own
     }
 
-    fn visible(overlay: Option<&'a TableOverlay>, row: weft_store::RowVersion<'a>) -> Option<ViewRow<'a>> {
+    fn visible(overlay: Option<&'a TableOverlay>, row: RowVersion<'a>) -> Option<ViewRow<'a>> {
         match overlay.and_then(|overlay| overlay.base_image(row.row_id)) {
             // A changed row is found by its new key, through the overlay.
             Some(_) => None,

@@ -1,7 +1,7 @@
-//! `weft bench htap`: TPC-C alone, beside analytic queries back to back, and the queries alone.
+//! `weft bench htap`: TPC-C alone, beside analytics back to back, and the analytics alone.
 //!
 //! ```text
-//!   alone               TPC-C, no queries
+//!   alone               TPC-C, no analytics
 //!   queries give way    as sessions have it by default (`weft.query_priority`)
 //!   queries do not      the same queries on ordinary threads
 //!   queries alone       no transactions
@@ -10,10 +10,18 @@
 //! All take turns on one database, which grows meanwhile for all of them. What counts is the share of throughput
 //! that transactions keep, what happens to their latencies, and what is left of the queries' rate. Tables begin
 //! without columns beside the rows; the first rounds make them.
+//!
+//! With `--scan-threads` threads that scan packed codes outside of the database take the place of queries: DBA's
+//! figures 1, 6 and 7, where data and processes are apart, so that only processors, caches and bandwidth are
+//! shared.
 
+use std::sync::Arc;
+
+use weft_column::packed::Form;
 use weft_workload::driver::{self, Contender, Measured};
-use weft_workload::embedded::beside::{Beside, Idle, Priority};
+use weft_workload::embedded::beside::{Analysts, Background, Beside, Idle, Priority};
 use weft_workload::embedded::product::{Drawn, Product, Requests, TAPE_TRANSACTIONS};
+use weft_workload::scans::{PackedColumn, Scanners};
 use weft_workload::stream::{StreamSeed, Workload};
 use weft_workload::tpcc::{Tpcc, TpccMix, TpccShape};
 use weft_workload::{Record, report};
@@ -23,13 +31,25 @@ use crate::arguments::HtapArguments;
 use crate::failure::Failure;
 
 const ALONE: &str = "alone";
-const QUERIES_ALONE: &str = "queries alone";
+/// Ends the name of a contender without transactions.
+const NO_TRANSACTIONS: &str = " alone";
+/// Bits of the codes that scanners scan.
+const SCAN_BITS: u32 = 10;
 
 /// Loads, measures, checks the consistency conditions, prints.
 pub(crate) fn run(arguments: &HtapArguments) -> Result<(), Failure> {
     if !arguments.load.protocol.is_empty() {
         let message = "htap is for the product: --protocol is not available";
         return Err(Failure::Usage(message.to_owned()));
+    }
+    if arguments
+        .scan_threads
+        .iter()
+        .any(|threads| !(1..=1024).contains(threads))
+    {
+        return Err(Failure::Usage(
+            "--scan-threads must be between 1 and 1024".to_owned(),
+        ));
     }
     let shape = TpccShape {
         warehouses: arguments.warehouses,
@@ -44,8 +64,9 @@ pub(crate) fn run(arguments: &HtapArguments) -> Result<(), Failure> {
     })?;
     loading.finish_and_clear();
     bench.database.checkpoint()?;
+    let background = background(arguments, &bench)?;
     for &clients in &arguments.load.clients {
-        measure(arguments, &bench, &workload, clients)?;
+        measure(arguments, &bench, &workload, clients, &background)?;
         let store = bench.database.engine().store();
         let held = workload.check(store, 0).map_err(Failure::Check)?;
         for line in held {
@@ -55,20 +76,75 @@ pub(crate) fn run(arguments: &HtapArguments) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What runs beside transactions in one case.
+struct Case {
+    name: String,
+    work: Arc<dyn Background>,
+    threads: usize,
+    /// Whether it is measured without transactions, too.
+    alone: bool,
+}
+
+fn background(arguments: &HtapArguments, bench: &BenchDatabase) -> Result<Vec<Case>, Failure> {
+    if arguments.scan_threads.is_empty() {
+        let case = |name: &str, priority| Case {
+            name: format!("queries {name}"),
+            work: Arc::new(Analysts {
+                database: bench.database.clone(),
+                priority,
+            }),
+            threads: usize::try_from(arguments.analysts).unwrap_or(usize::MAX),
+            alone: priority == Priority::Auto,
+        };
+        return Ok(vec![
+            case("give way", Priority::Auto),
+            case("do not", Priority::Normal),
+        ]);
+    }
+    let values = usize::try_from(arguments.scan_values).unwrap_or(usize::MAX);
+    let column = Arc::new(PackedColumn::random(SCAN_BITS, values)?);
+    let mut cases = Vec::new();
+    for &threads in &arguments.scan_threads {
+        for form in Form::here() {
+            for gives_way in [false, true] {
+                let way = if gives_way { ", giving way" } else { "" };
+                cases.push(Case {
+                    name: format!("{threads} scan(s) {}{way}", form.name()),
+                    work: Arc::new(Scanners {
+                        column: Arc::clone(&column),
+                        form,
+                        gives_way,
+                    }),
+                    threads,
+                    alone: !gives_way,
+                });
+            }
+        }
+    }
+    Ok(cases)
+}
+
 fn measure(
     arguments: &HtapArguments,
     bench: &BenchDatabase,
     workload: &Tpcc,
     clients: usize,
+    cases: &[Case],
 ) -> Result<(), Failure> {
     let database = &bench.database;
     let product = || Product::new(database, arguments.load.commit());
-    let analysts = usize::try_from(arguments.analysts).unwrap_or(usize::MAX);
-    let alone = Named(ALONE, product());
-    let yielding = Beside::new("queries give way", product(), database, analysts, Priority::Auto);
-    let ordinary = Beside::new("queries do not", product(), database, analysts, Priority::Normal);
-    let queries = Beside::new(QUERIES_ALONE, Idle, database, analysts, Priority::Auto);
-    let contenders: [&dyn Contender<Drawn>; 4] = [&alone, &yielding, &ordinary, &queries];
+    let mut contenders: Vec<Box<dyn Contender<Drawn> + '_>> = vec![Box::new(Named(ALONE, product()))];
+    for case in cases {
+        let name = case.name.clone();
+        let beside = Beside::new(name, product(), database, Arc::clone(&case.work), case.threads);
+        contenders.push(Box::new(beside));
+        if case.alone {
+            let name = format!("{}{NO_TRANSACTIONS}", case.name);
+            let alone = Beside::new(name, Idle, database, Arc::clone(&case.work), case.threads);
+            contenders.push(Box::new(alone));
+        }
+    }
+    let contenders: Vec<&dyn Contender<Drawn>> = contenders.iter().map(Box::as_ref).collect();
     let load = arguments.load.load(clients);
     let running = bar((arguments.load.rounds * contenders.len()) as u64, "htap");
     let source = |seed: u64| {
@@ -92,23 +168,28 @@ fn measure(
     )?;
     running.finish_and_clear();
     let config = format!(
-        "warehouses={} items={} customers={} analysts={} {}",
+        "warehouses={} items={} customers={} analysts={} scan_values={} {}",
         arguments.warehouses,
         arguments.items,
         arguments.customers_per_district,
         arguments.analysts,
+        arguments.scan_values,
         arguments.load.config(clients)
     );
     let label = format!("{clients} client(s)");
     let (nothing, transactions): (Vec<Measured>, Vec<Measured>) = measured
         .into_iter()
-        .partition(|measured| measured.name == QUERIES_ALONE);
+        .partition(|measured| measured.name.ends_with(NO_TRANSACTIONS));
     let mut records = report::records("htap", &label, &config, &transactions, ALONE);
-    let base = nothing
-        .first()
-        .map(|measured| (QUERIES_ALONE, query_rate(measured)));
-    for measured in nothing.iter().chain(&transactions) {
-        records.extend(of_queries(measured, &label, &config, base));
+    for measured in &transactions {
+        // That of the same work, or of the same that does not give way.
+        let name = measured.name.trim_end_matches(", giving way");
+        let of_same = |alone: &&Measured| alone.name.strip_suffix(NO_TRANSACTIONS) == Some(name);
+        let base = nothing.iter().find(of_same).or(nothing.first());
+        records.extend(of_background(measured, &label, &config, base));
+    }
+    for measured in &nothing {
+        records.extend(of_background(measured, &label, &config, None));
     }
     print(arguments.load.json, &format!("htap, {config}"), &records)
 }
@@ -119,26 +200,29 @@ fn seconds(measured: &Measured) -> f64 {
     elapsed.sum::<f64>() * (1.0 + WARMUP_SHARE)
 }
 
-fn query_rate(measured: &Measured) -> f64 {
-    measured.counter("queries") / seconds(measured).max(1e-9)
+fn rate(measured: &Measured) -> f64 {
+    measured.counter("steps") / seconds(measured).max(1e-9)
 }
 
-/// Rate and mean time of queries, and where their rows came from; nothing if there were none.
-fn of_queries(measured: &Measured, label: &str, config: &str, base: Option<(&str, f64)>) -> Vec<Record> {
-    let queries = measured.counter("queries");
-    if queries == 0.0 {
+/// Rate and mean time of queries or scans, and where queries' rows came from; nothing if there were none.
+fn of_background(measured: &Measured, label: &str, config: &str, base: Option<&Measured>) -> Vec<Record> {
+    let steps = measured.counter("steps");
+    if steps == 0.0 {
         return Vec::new();
     }
     let case = format!("{label} {}", measured.name);
+    let record = |metric, value, unit| Record::new("htap", &case, config, metric, value, unit);
+    let base = base.map(|base| (base.name.as_str(), rate(base)));
+    let mut records = vec![
+        record("background", rate(measured), "1/s").versus(base),
+        record("background_mean", measured.counter("step_ns") / steps / 1e6, "ms"),
+    ];
     let of_columns = measured.counter("rows_from_columns");
     let rows = of_columns + measured.counter("rows_from_slots");
-    let record = |metric, value, unit| Record::new("htap", &case, config, metric, value, unit);
-    let base = base.filter(|(name, _)| *name != measured.name);
-    vec![
-        record("queries", query_rate(measured), "1/s").versus(base),
-        record("query_mean", measured.counter("query_ns") / queries / 1e6, "ms"),
-        record("rows_from_columns", of_columns / rows.max(1.0), "1"),
-    ]
+    if rows > 0.0 {
+        records.push(record("rows_from_columns", of_columns / rows, "1"));
+    }
+    records
 }
 
 /// A contender under another name.

@@ -156,6 +156,18 @@ fn invalid_arguments_are_refused() {
 fn transactions_run_beside_queries() {
     let small = "--warehouses 1 --items 100 --customers-per-district 10";
     bench(&format!("htap {small} --clients 2 --analysts 2")).unwrap();
+    bench(&format!("htap {small} --scan-threads 1,2 --scan-values 100000")).unwrap();
     let refused = bench(&format!("htap {small} --protocol batch"));
     assert!(matches!(refused, Err(Failure::Usage(_))));
+}
+
+#[test]
+fn packed_codes_are_scanned() {
+    let scan = |words: &str| {
+        let line = format!("weft bench scan --quick --json --rounds 1 {words}");
+        let line: Vec<&str> = line.split_whitespace().collect();
+        crate::run(WeftArguments::try_parse_from(line).unwrap())
+    };
+    scan("--bits 1,10,24 --threads 1,3").unwrap();
+    assert!(matches!(scan("--threads 0"), Err(Failure::Usage(_))));
 }

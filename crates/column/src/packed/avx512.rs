@@ -73,6 +73,34 @@ fn load(window: &[u8; WINDOW], at: usize) -> __m512i {
     unsafe { _mm512_loadu_si512(window.as_ptr().add(at).cast()) }
 }
 
+/// As [`super::row_ids`]; `count` is the number of bits that are set.
+#[target_feature(enable = "avx512f")]
+pub(super) fn row_ids(words: &[u64], first: u32, count: usize, out: &mut Vec<u32>) {
+    const LANES: usize = 16;
+    // Every store writes a whole vector, and the next one begins behind what counts of it.
+    out.reserve(count + LANES);
+    let start = out.len();
+    let steps = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    let mut written = 0;
+    for (at, word) in words.iter().enumerate() {
+        let base = first.wrapping_add(64 * at as u32);
+        for quarter in 0..if *word == 0 { 0 } else { 4 } {
+            let bits = (word >> (16 * quarter)) as u16;
+            let rows = _mm512_add_epi32(steps, _mm512_set1_epi32(base.wrapping_add(16 * quarter) as i32));
+            let chosen = _mm512_maskz_compress_epi32(bits, rows);
+            // SAFETY: `written` is below `count` plus what this vector holds, and there is room for `count`
+            // and a vector.
+            unsafe {
+                _mm512_storeu_si512(out.as_mut_ptr().add(start + written).cast(), chosen);
+            }
+            written += bits.count_ones() as usize;
+        }
+    }
+    debug_assert_eq!(written, count);
+    // SAFETY: so many were written; `count` is the number of bits of the same words.
+    unsafe { out.set_len(start + written) };
+}
+
 /// As [`Codes::matching`], for a range that ends within the codes of the width.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub(super) fn in_range(codes: Codes<'_>, low: u32, high: u32, out: &mut [u64]) {

@@ -13,6 +13,9 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod portable;
+mod rows;
+
+pub use rows::row_ids;
 
 use std::sync::OnceLock;
 

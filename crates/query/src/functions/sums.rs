@@ -77,8 +77,6 @@ impl SumKind {
             _ => Box::new(ExactSums {
                 kind: self,
                 sums: Vec::new(),
-                held: Vec::new(),
-                counts: Vec::new(),
                 scale: 0,
                 others: HashMap::new(),
             }),
@@ -214,14 +212,50 @@ fn counts(filter: Option<&BooleanArray>, row: usize) -> bool {
     filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row))
 }
 
+/// One group's exact sum.
+#[derive(Clone, Copy, Default)]
+struct GroupSum {
+    /// Of decimals of the sums' scale.
+    sum: i128,
+    /// Of values.
+    count: i64,
+    /// Whether the 128-bit sum contains a value: the scale of an empty sum is not displayed.
+    held: bool,
+}
+
+/// The sum of integers.
+fn sum_of_integers<T: Copy + Into<i64>>(values: &[T]) -> i128 {
+    // In halves, which are added many at once and do not overflow.
+    let (low, high) = values.iter().fold((0_u64, 0_i64), |(low, high), value| {
+        let value: i64 = (*value).into();
+        (
+            low.wrapping_add(u64::from(value as u32)),
+            high.wrapping_add(value >> 32),
+        )
+    });
+    (i128::from(high) << 32) + i128::from(low)
+}
+
+/// The sum of decimals; `None` if one is so large, or NaN, that each has to be looked at.
+fn sum_of_decimals(values: &[i128]) -> Option<i128> {
+    // 2^31 of them, more than an array has, stay below the largest.
+    const BITS: u32 = 95;
+    let (magnitudes, sum) = values.iter().fold((0_i128, 0_i128), |(magnitudes, sum), value| {
+        (magnitudes | (value ^ (value >> 127)), sum.wrapping_add(*value))
+    });
+    (magnitudes >> BITS == 0).then_some(sum)
+}
+
+/// The group that all rows belong to, if it is one.
+fn only_group(groups: &[usize]) -> Option<usize> {
+    let first = *groups.first()?;
+    groups.iter().all(|group| *group == first).then_some(first)
+}
+
 /// Exact sums.
 struct ExactSums {
     kind: SumKind,
-    /// Sums of decimals of `scale`.
-    sums: Vec<i128>,
-    /// Whether the 128-bit sum contains a value: the scale of an empty sum is not displayed.
-    held: Vec<bool>,
-    counts: Vec<i64>,
+    sums: Vec<GroupSum>,
     scale: u16,
     /// Additional numerics of groups: values of other scales, overflowed sums, NaN.
     others: HashMap<usize, Numeric>,
@@ -230,10 +264,12 @@ struct ExactSums {
 impl ExactSums {
     fn resize(&mut self, groups: usize) {
         if self.sums.len() < groups {
-            self.sums.resize(groups, 0);
-            self.held.resize(groups, false);
-            self.counts.resize(groups, 0);
+            self.sums.resize(groups, GroupSum::default());
         }
+    }
+
+    fn of(&self, group: usize) -> GroupSum {
+        self.sums.get(group).copied().unwrap_or_default()
     }
 
     /// Converts the sums to a new scale.
@@ -242,10 +278,10 @@ impl ExactSums {
             return Ok(());
         }
         for group in 0..self.sums.len() {
-            if let (Some(sum), Some(held)) = (self.sums.get_mut(group), self.held.get_mut(group))
-                && take(held)
+            if let Some(of) = self.sums.get_mut(group)
+                && take(&mut of.held)
             {
-                let number = decimal(take(sum), self.scale)?;
+                let number = decimal(take(&mut of.sum), self.scale)?;
                 self.add_other(group, number)?;
             }
         }
@@ -265,16 +301,12 @@ impl ExactSums {
 
     #[inline]
     fn add(&mut self, group: usize, value: i128) -> Result<(), SqlError> {
-        if let (Some(sum), Some(held), Some(count)) = (
-            self.sums.get_mut(group),
-            self.held.get_mut(group),
-            self.counts.get_mut(group),
-        ) {
-            *count += 1;
-            match sum.checked_add(value) {
+        if let Some(of) = self.sums.get_mut(group) {
+            of.count += 1;
+            match of.sum.checked_add(value) {
                 Some(total) if value != DECIMAL_NAN => {
-                    *sum = total;
-                    *held = true;
+                    of.sum = total;
+                    of.held = true;
                 }
                 _ => {
                     let number = decimal(value, self.scale)?;
@@ -285,12 +317,51 @@ impl ExactSums {
         Ok(())
     }
 
+    /// Adds the sum of so many values, none of which is NaN. False, and nothing done, if it overflows.
+    fn add_many(&mut self, group: usize, sum: i128, count: usize) -> bool {
+        let Some(of) = self.sums.get_mut(group) else {
+            return false;
+        };
+        let Some(total) = of.sum.checked_add(sum) else {
+            return false;
+        };
+        of.sum = total;
+        of.count += count as i64;
+        of.held |= count > 0;
+        true
+    }
+
+    /// Adds all values of an array to one group, at once. False, and nothing done, if that does not go.
+    fn update_one(&mut self, array: &ArrayRef, group: usize) -> Result<bool, SqlError> {
+        let sum = match array.data_type() {
+            DataType::Int16 => sum_of_integers(array.as_primitive::<Int16Type>().values()),
+            DataType::Int32 => sum_of_integers(array.as_primitive::<Int32Type>().values()),
+            DataType::Int64 => sum_of_integers(array.as_primitive::<Int64Type>().values()),
+            DataType::Decimal128(_, scale) => {
+                self.rescale(u16::from(scale.unsigned_abs()))?;
+                match sum_of_decimals(array.as_primitive::<Decimal128Type>().values()) {
+                    Some(sum) => sum,
+                    None => return Ok(false),
+                }
+            }
+            _ => return Ok(false),
+        };
+        Ok(self.add_many(group, sum, array.len()))
+    }
+
     fn update(
         &mut self,
         array: &ArrayRef,
         groups: &[usize],
         filter: Option<&BooleanArray>,
     ) -> Result<(), SqlError> {
+        if filter.is_none()
+            && array.null_count() == 0
+            && let Some(group) = only_group(groups)
+            && self.update_one(array, group)?
+        {
+            return Ok(());
+        }
         match array.data_type() {
             DataType::Int16 => {
                 let array = array.as_primitive::<Int16Type>();
@@ -334,25 +405,21 @@ impl ExactSums {
         if let Some((_, scale)) = number
             && scale != self.scale
             && self.others.is_empty()
-            && !self.held.contains(&true)
+            && !self.sums.iter().any(|of| of.held)
         {
             // The first number determines the scale of the fast path.
             self.scale = scale;
         }
-        let (Some(sum), Some(held), Some(count)) = (
-            self.sums.get_mut(group),
-            self.held.get_mut(group),
-            self.counts.get_mut(group),
-        ) else {
+        let Some(of) = self.sums.get_mut(group) else {
             return Ok(());
         };
-        *count += rows;
+        of.count += rows;
         if let Some((value, scale)) = number
             && scale == self.scale
-            && let Some(total) = sum.checked_add(value)
+            && let Some(total) = of.sum.checked_add(value)
         {
-            *sum = total;
-            *held = true;
+            of.sum = total;
+            of.held = true;
             return Ok(());
         }
         let number = Numeric::decode(bytes).map_err(|error| {
@@ -362,23 +429,23 @@ impl ExactSums {
     }
 
     fn total(&self, group: usize) -> Result<Numeric, SqlError> {
-        let held = self.held.get(group).copied().unwrap_or(false);
-        let sum = decimal(self.sums.get(group).copied().unwrap_or(0), self.scale)?;
+        let of = self.of(group);
+        let sum = decimal(of.sum, self.scale)?;
         match self.others.get(&group) {
-            Some(other) if held => other.add(&sum),
+            Some(other) if of.held => other.add(&sum),
             Some(other) => Ok(other.clone()),
             None => Ok(sum),
         }
     }
 
     fn value(&self, group: usize, out: &mut Vec<u8>) -> Result<(), SqlError> {
-        let count = self.counts.get(group).copied().unwrap_or(0);
+        let of = self.of(group);
         if self.kind == SumKind::NumericAverage {
-            self.total(group)?.div(&decimal(count.into(), 0)?)?.encode(out);
+            self.total(group)?.div(&decimal(of.count.into(), 0)?)?.encode(out);
         } else if self.others.contains_key(&group) {
             self.total(group)?.encode(out);
         } else {
-            put_mantissa(out, self.sums.get(group).copied().unwrap_or(0), self.scale);
+            put_mantissa(out, of.sum, self.scale);
         }
         Ok(())
     }
@@ -386,8 +453,6 @@ impl ExactSums {
     /// Removes the first groups.
     fn drop_groups(&mut self, emit: EmitTo) {
         emit.take_needed(&mut self.sums);
-        emit.take_needed(&mut self.held);
-        emit.take_needed(&mut self.counts);
         match emit {
             EmitTo::All => self.others.clear(),
             EmitTo::First(n) => {
@@ -412,7 +477,7 @@ impl ExactSums {
         let array: ArrayRef = if self.kind == SumKind::IntegerSum {
             let mut builder = Int64Builder::with_capacity(groups);
             for group in 0..groups {
-                if self.counts.get(group).is_none_or(|count| *count == 0) {
+                if self.of(group).count == 0 {
                     builder.append_null();
                 } else {
                     builder.append_value(self.integer(group)?);
@@ -427,8 +492,7 @@ impl ExactSums {
     }
 
     fn integer(&self, group: usize) -> Result<i64, SqlError> {
-        let sum = self.sums.get(group).copied().unwrap_or(0);
-        match i64::try_from(sum) {
+        match i64::try_from(self.of(group).sum) {
             Ok(sum) if !self.others.contains_key(&group) => Ok(sum),
             _ => Err(SqlError::new(
                 SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
@@ -445,7 +509,7 @@ impl ExactSums {
         let mut builder = BinaryBuilder::with_capacity(groups, groups * 10);
         let mut bytes = Vec::new();
         for group in 0..groups {
-            if self.counts.get(group).is_none_or(|count| *count == 0) {
+            if self.of(group).count == 0 {
                 builder.append_null();
             } else {
                 bytes.clear();
@@ -462,7 +526,7 @@ impl ExactSums {
             sums.total(group)?.encode(out);
             Ok(())
         })?;
-        let counts: Int64Array = self.counts.iter().take(groups).copied().map(Some).collect();
+        let counts: Int64Array = self.sums.iter().take(groups).map(|of| Some(of.count)).collect();
         self.drop_groups(emit);
         Ok(vec![Arc::new(sums), Arc::new(counts)])
     }
@@ -530,9 +594,7 @@ impl GroupsAccumulator for ExactSums {
     }
 
     fn size(&self) -> usize {
-        self.sums.capacity() * size_of::<i128>()
-            + self.counts.capacity() * size_of::<i64>()
-            + self.others.len() * 64
+        self.sums.capacity() * size_of::<GroupSum>() + self.others.len() * 64
     }
 }
 
@@ -643,5 +705,76 @@ impl GroupsAccumulator for FloatSums {
 
     fn size(&self) -> usize {
         self.sums.capacity() * size_of::<f64>() + self.counts.capacity() * size_of::<i64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::{Decimal128Array, Int32Array};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn states(kind: SumKind, arrays: &[ArrayRef], at_once: bool) -> Vec<ArrayRef> {
+        let mut sums = kind.groups();
+        for array in arrays {
+            let groups = vec![0; array.len()];
+            if at_once {
+                sums.update_batch(std::slice::from_ref(array), &groups, None, 2)
+                    .unwrap();
+            } else {
+                for row in 0..array.len() {
+                    // A filter that all rows pass: each is added by itself.
+                    let all = BooleanArray::from(vec![true]);
+                    let one = [array.slice(row, 1)];
+                    sums.update_batch(&one, &groups[row..=row], Some(&all), 2)
+                        .unwrap();
+                }
+            }
+        }
+        sums.state(EmitTo::All).unwrap()
+    }
+
+    fn decimal_value() -> impl Strategy<Value = i128> {
+        prop_oneof![
+            8 => -1_000_000..1_000_000_i128,
+            1 => Just(DECIMAL_NAN),
+            1 => Just(99_999_999_999_999_999_999_999_999_999_999_999_999_i128),
+            1 => Just(-99_999_999_999_999_999_999_999_999_999_999_999_999_i128),
+            2 => any::<i64>().prop_map(i128::from),
+            1 => (0..127_u32).prop_map(|bit| 1_i128 << bit.min(125)),
+        ]
+    }
+
+    proptest! {
+        /// Values of one group added at once come to what they come to one by one.
+        #[test]
+        fn sums_at_once_are_sums_one_by_one(
+            batches in prop::collection::vec(prop::collection::vec(decimal_value(), 0..40), 1..5),
+            integers in prop::collection::vec(prop::collection::vec(any::<i64>(), 0..40), 1..5),
+        ) {
+            let decimals: Vec<ArrayRef> = batches
+                .into_iter()
+                .map(|values| -> ArrayRef {
+                    Arc::new(Decimal128Array::from(values).with_data_type(DataType::Decimal128(38, 2)))
+                })
+                .collect();
+            let small: Vec<ArrayRef> = integers
+                .iter()
+                .map(|values| -> ArrayRef { Arc::new(values.iter().map(|v| Some(*v as i32)).collect::<Int32Array>()) })
+                .collect();
+            let large: Vec<ArrayRef> = integers
+                .iter()
+                .map(|values| -> ArrayRef { Arc::new(Int64Array::from(values.clone())) })
+                .collect();
+            for (kind, arrays) in [
+                (SumKind::NumericSum, &decimals),
+                (SumKind::NumericAverage, &decimals),
+                (SumKind::IntegerSum, &small),
+                (SumKind::NumericSum, &large),
+            ] {
+                prop_assert_eq!(states(kind, arrays, true), states(kind, arrays, false));
+            }
+        }
     }
 }

@@ -16,7 +16,7 @@ use weft_base::{BatchId, CatalogVersion, IndexId, TableId};
 use weft_types::SqlError;
 
 use crate::catalog::Catalog;
-use crate::columns::{ChunkColumns, SlotMask};
+use crate::columns::ChunkColumns;
 use crate::memory::{Pin, SlotId};
 use crate::read::{Locator, ReadView, RowVersion};
 use crate::store::Store;
@@ -214,30 +214,27 @@ impl Snapshot {
         counters.rows_from_slots.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// See [`ReadView::chunk_columns`]. Counts the rows.
-    pub fn chunk_columns(&self, table: TableId, chunk: u64, columns: &[usize]) -> Option<ChunkColumns> {
+    /// The copied columns of a chunk, if there are all of these ([`ReadView::chunk_columns`]); `see` is called
+    /// for the rows that are not in their mask ([`ReadView::scan_rest`]). Counts both.
+    pub fn read_chunk_columns<'s>(
+        &'s self,
+        table: TableId,
+        chunk: u64,
+        columns: &[usize],
+        mut see: impl FnMut(RowVersion<'s>),
+    ) -> Option<ChunkColumns> {
         let read = self.view().chunk_columns(table, chunk, columns)?;
         let counters = self.store().column_counters();
         counters
             .rows_from_columns
             .fetch_add(read.mask().count() as u64, Ordering::Relaxed);
-        Some(read)
-    }
-
-    /// See [`ReadView::scan_rest`].
-    pub fn scan_rest<'s>(
-        &'s self,
-        table: TableId,
-        chunk: u64,
-        mask: &SlotMask,
-        mut see: impl FnMut(RowVersion<'s>),
-    ) {
         let mut rows = 0;
-        self.view().scan_rest(table, chunk, mask, |row| {
+        self.view().scan_rest(table, chunk, read.mask(), |row| {
             rows += 1;
             see(row);
         });
         self.count_rows_from_slots(rows);
+        Some(read)
     }
 
     /// See [`ReadView::row_count_estimate`].

@@ -28,4 +28,5 @@ mod procedures;
 mod sequences;
 mod settings;
 mod small_ranges;
+mod tpch;
 mod transactions;

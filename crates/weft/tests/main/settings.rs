@@ -27,6 +27,32 @@ fn set_show_and_reset() {
     c.fails("show no_such_parameter", "42704");
 }
 
+/// What Weft reads itself is checked, and nothing of that kind is accepted and ignored.
+#[test]
+fn settings_of_weft_are_known_ones() {
+    let db = database();
+    let mut c = Client::new(&db);
+    assert_eq!(c.rows("show weft.query_priority"), "auto");
+    for priority in ["normal", "low", "auto"] {
+        c.ok(&format!(
+            "set weft.query_priority = '{}'",
+            priority.to_uppercase()
+        ));
+        assert_eq!(c.rows("show weft.query_priority"), priority);
+        assert_eq!(c.rows("select current_setting('weft.query_priority')"), priority);
+        assert_eq!(
+            c.rows("select count(*) from generate_series(1, 100000)"),
+            "100000"
+        );
+    }
+    c.ok("begin; set local weft.query_priority = low; commit");
+    assert_eq!(c.rows("show weft.query_priority"), "auto");
+    c.fails("set weft.query_priority = 'high'", "22023");
+    c.fails("set weft.no_such = 1", "42704");
+    c.fails("set weft.column_bytes = 1", "42704");
+    c.fails("show weft.no_such", "42704");
+}
+
 #[test]
 fn a_rollback_undoes_settings() {
     let db = database();

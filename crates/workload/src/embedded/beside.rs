@@ -1,8 +1,9 @@
-//! Transactions beside analytics: a contender around another one, with sessions that query back to back.
+//! Transactions beside analytics: a contender around another one, with threads that do something else back to
+//! back.
 //!
 //! ```text
 //!   round     clients of the inner contender  ================================>
-//!             analysts                       query 0, 1, 2, ... 0, 1, 2, ... |   until the last client is gone
+//!             background                      query, query, query, query ... |   until the last client is gone
 //! ```
 //!
 //! The queries are of the CH-benCHmark, on TPC-C's tables as `tpcc::population` makes them (amounts are
@@ -32,7 +33,24 @@ pub const CH_QUERIES: [&str; 5] = [
     "SELECT count(*), sum(s_ytd) FROM stock WHERE s_quantity < 15",
 ];
 
-/// How analysts' sessions ask for processors: a value of `weft.query_priority`.
+/// What a thread in the background does again and again.
+pub type Step = Box<dyn FnMut() -> Result<(), RunError> + Send>;
+
+/// What runs beside transactions.
+pub trait Background: Send + Sync {
+    /// Prepares one of its threads, on that thread.
+    fn begin(&self, number: usize) -> Result<Step, RunError>;
+}
+
+/// Sessions that run [`CH_QUERIES`] in turn.
+pub struct Analysts {
+    /// The database that they query.
+    pub database: Database,
+    /// How they ask for processors.
+    pub priority: Priority,
+}
+
+/// A value of `weft.query_priority`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
     /// Long queries give way to transactions.
@@ -41,32 +59,41 @@ pub enum Priority {
     Normal,
 }
 
-impl Priority {
-    fn setting(self) -> &'static str {
-        match self {
+impl Background for Analysts {
+    fn begin(&self, number: usize) -> Result<Step, RunError> {
+        let mut session = self.database.session();
+        let set = session.run(match self.priority {
             Priority::Auto => "SET weft.query_priority = auto",
             Priority::Normal => "SET weft.query_priority = normal",
-        }
+        });
+        set.map_err(|e| RunError::doing("setting the priority", e))?;
+        let mut queries = CH_QUERIES.iter().cycle().skip(number % CH_QUERIES.len());
+        Ok(Box::new(move || match queries.next() {
+            Some(sql) => match session.query(sql, &[]) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(RunError::doing(sql, error)),
+            },
+            None => Ok(()),
+        }))
     }
 }
 
-/// A contender beside analysts.
+/// A contender beside threads in the background.
 pub struct Beside<'d, C> {
-    /// The name in tables.
-    pub name: &'d str,
+    name: String,
     inner: C,
     database: &'d Database,
-    analysts: usize,
-    priority: Priority,
+    background: Arc<dyn Background>,
+    threads: usize,
     counts: Arc<Counts>,
     /// Those of the round that runs.
-    running: Mutex<Weak<Analysts>>,
+    running: Mutex<Weak<Running>>,
 }
 
-/// What analysts have done since the contender was made.
+/// What the threads have done since the contender was made.
 #[derive(Debug, Default)]
 struct Counts {
-    queries: AtomicU64,
+    steps: AtomicU64,
     nanos: AtomicU64,
     /// Why one of them ended early.
     failed: OnceLock<RunError>,
@@ -80,119 +107,116 @@ impl Counts {
 }
 
 impl<'d, C> Beside<'d, C> {
-    /// `inner`, with so many sessions that query `database`.
-    pub fn new(name: &'d str, inner: C, database: &'d Database, analysts: usize, priority: Priority) -> Self {
+    /// `inner`, beside so many threads. Whose rows come from columns is counted for `database`.
+    pub fn new(
+        name: impl Into<String>,
+        inner: C,
+        database: &'d Database,
+        background: Arc<dyn Background>,
+        threads: usize,
+    ) -> Self {
         Beside {
-            name,
+            name: name.into(),
             inner,
             database,
-            analysts,
-            priority,
+            background,
+            threads,
             counts: Arc::default(),
             running: Mutex::default(),
         }
     }
 
-    /// The analysts of this round; the first client starts them.
-    fn analysts(&self) -> Result<Arc<Analysts>, RunError> {
-        let mut running = self
-            .running
-            .lock()
-            .map_err(|_| RunError("another client panicked".to_owned()))?;
-        if let Some(analysts) = running.upgrade() {
-            return Ok(analysts);
+    /// The threads of this round; the first client starts them.
+    fn running(&self) -> Result<Arc<Running>, RunError> {
+        let running = self.running.lock();
+        let mut running = running.map_err(|_| RunError("another client panicked".to_owned()))?;
+        if let Some(running) = running.upgrade() {
+            return Ok(running);
         }
-        let started = Analysts::start(self.database, self.analysts, self.priority, &self.counts)?;
-        let started = Arc::new(started);
+        let started = Arc::new(Running::start(&self.background, self.threads, &self.counts)?);
         *running = Arc::downgrade(&started);
         Ok(started)
     }
 }
 
-/// Sessions that query until they are dropped.
-struct Analysts {
+/// Threads that work until they are dropped.
+struct Running {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     counts: Arc<Counts>,
 }
 
-impl Analysts {
+impl Running {
     fn start(
-        database: &Database,
-        count: usize,
-        priority: Priority,
+        background: &Arc<dyn Background>,
+        threads: usize,
         counts: &Arc<Counts>,
     ) -> Result<Self, RunError> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut threads = Vec::with_capacity(count);
-        for number in 0..count {
-            let (database, stop, counts) = (database.clone(), Arc::clone(&stop), Arc::clone(counts));
-            let thread = std::thread::Builder::new().name("analyst".to_owned());
+        let mut running = Running {
+            stop: Arc::default(),
+            threads: Vec::with_capacity(threads),
+            counts: Arc::clone(counts),
+        };
+        for number in 0..threads {
+            let (background, counts) = (Arc::clone(background), Arc::clone(counts));
+            let stop = Arc::clone(&running.stop);
+            let thread = std::thread::Builder::new().name("background".to_owned());
             let started = thread.spawn(move || {
-                if let Err(error) = query_until(&database, priority, number, &stop, &counts) {
+                if let Err(error) = work_until(background.as_ref(), number, &stop, &counts) {
                     counts.fail(error);
                 }
             });
-            threads.push(started.map_err(|e| RunError::doing("starting an analyst", e))?);
+            let thread = started.map_err(|e| RunError::doing("starting a thread", e))?;
+            running.threads.push(thread);
         }
-        Ok(Analysts {
-            stop,
-            threads,
-            counts: Arc::clone(counts),
-        })
+        Ok(running)
     }
 }
 
-fn query_until(
-    database: &Database,
-    priority: Priority,
-    first: usize,
+fn work_until(
+    background: &dyn Background,
+    number: usize,
     stop: &AtomicBool,
     counts: &Counts,
 ) -> Result<(), RunError> {
-    let mut session = database.session();
-    let set = session.run(priority.setting());
-    set.map_err(|e| RunError::doing("setting the priority", e))?;
-    for sql in CH_QUERIES.iter().cycle().skip(first) {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
+    let mut step = background.begin(number)?;
+    while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
-        let answered = session.query(sql, &[]);
-        answered.map_err(|e| RunError::doing(sql, e))?;
+        step()?;
         let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        counts.queries.fetch_add(1, Ordering::Relaxed);
+        counts.steps.fetch_add(1, Ordering::Relaxed);
         counts.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
     Ok(())
 }
 
-impl Drop for Analysts {
+impl Drop for Running {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                self.counts.fail(RunError("an analyst panicked".to_owned()));
+                self.counts
+                    .fail(RunError("a thread in the background panicked".to_owned()));
             }
         }
     }
 }
 
-/// A client that keeps the analysts of its round.
+/// A client that keeps the threads of its round.
 struct BesideClient<'c, R> {
     inner: Box<dyn Client<R> + 'c>,
-    analysts: Arc<Analysts>,
+    running: Arc<Running>,
 }
 
 impl<R: 'static, C: Contender<R>> Contender<R> for Beside<'_, C> {
     fn name(&self) -> &str {
-        self.name
+        &self.name
     }
 
     fn client(&self) -> Result<Box<dyn Client<R> + '_>, RunError> {
         Ok(Box::new(BesideClient {
             inner: self.inner.client()?,
-            analysts: self.analysts()?,
+            running: self.running()?,
         }))
     }
 
@@ -200,8 +224,8 @@ impl<R: 'static, C: Contender<R>> Contender<R> for Beside<'_, C> {
         let columns = self.database.engine().stats().columns;
         let mut all = self.inner.counters();
         all.extend([
-            ("queries", self.counts.queries.load(Ordering::Relaxed) as f64),
-            ("query_ns", self.counts.nanos.load(Ordering::Relaxed) as f64),
+            ("steps", self.counts.steps.load(Ordering::Relaxed) as f64),
+            ("step_ns", self.counts.nanos.load(Ordering::Relaxed) as f64),
             ("rows_from_columns", columns.rows_from_columns as f64),
             ("rows_from_slots", columns.rows_from_slots as f64),
         ]);
@@ -219,14 +243,14 @@ impl<R> Client<R> for BesideClient<'_, R> {
     }
 
     fn finish(&mut self) -> Result<Finished, RunError> {
-        match self.analysts.counts.failed.get() {
+        match self.running.counts.failed.get() {
             Some(error) => Err(error.clone()),
             None => self.inner.finish(),
         }
     }
 }
 
-/// A contender that does nothing: what analysts do when they are alone.
+/// A contender that does nothing: what the background does when it is alone.
 pub struct Idle;
 
 /// How long it takes for each nothing.
