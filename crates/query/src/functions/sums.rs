@@ -723,6 +723,7 @@ mod tests {
                 sums.update_batch(std::slice::from_ref(array), &groups, None, 2)
                     .unwrap();
             } else {
+                sums.update_batch(&[array.slice(0, 0)], &[], None, 2).unwrap();
                 for row in 0..array.len() {
                     // A filter that all rows pass: each is added by itself.
                     let all = BooleanArray::from(vec![true]);
