@@ -47,7 +47,7 @@ def oltp_beside(row):
 
 def queries_beside(row):
     """(load, contender) of a case with queries."""
-    at = re.match(r"\d+ client\(s\) (alone|queries.*)$", row["case"])
+    at = re.match(r"\d+ client\(s\) (alone|queries.*|a snapshot is kept)$", row["case"])
     load = "at a rate" if kept.setting(row, "rate") else "as fast as they can"
     return at and (load, at[1])
 
@@ -92,7 +92,7 @@ def run(lab):
         scans = "1 --scan-values 100000" if quick else SCANS
         lab.run("6", f"htap {size} {BUSY} --scan-threads {scans}")
     if lab.wants("htap"):
-        size = small if quick else "--warehouses 2 --seconds 10 --rounds 5"
+        size = small if quick else "--warehouses 2 --seconds 5 --rounds 3"
         records = lab.run("htap", f"htap {size} {BUSY}")
         peak = next(record["value"] for record in records
                     if record["metric"] == "throughput" and record["case"].endswith(" alone"))

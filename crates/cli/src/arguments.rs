@@ -359,6 +359,9 @@ pub struct HtapArguments {
     /// Customers per district; TPC-C requires 3,000.
     #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u64).range(10..=100_000))]
     pub customers_per_district: u64,
+    /// Transactions.
+    #[arg(long, value_enum, default_value_t = TpccMixArgument::Full)]
+    pub mix: TpccMixArgument,
     /// Sessions that query back to back.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64))]
     pub analysts: u64,

@@ -4,6 +4,7 @@
 //!   alone               TPC-C, no analytics
 //!   queries give way    as sessions have it by default (`weft.query_priority`)
 //!   queries do not      the same queries on ordinary threads
+//!   a snapshot is kept  no queries: a session takes a snapshot, sleeps for a quarter of a second, takes another
 //!   queries alone       no transactions
 //! ```
 //!
@@ -16,23 +17,26 @@
 //! shared.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use weft_column::packed::Form;
 use weft_workload::driver::{self, Contender, Measured};
-use weft_workload::embedded::beside::{Analysts, Background, Beside, Idle, Priority};
+use weft_workload::embedded::beside::{Analysts, Background, Beside, Holders, Idle, Priority};
 use weft_workload::embedded::product::{Drawn, Product, Requests, TAPE_TRANSACTIONS};
 use weft_workload::scans::{PackedColumn, Scanners};
 use weft_workload::stream::{StreamSeed, Workload};
-use weft_workload::tpcc::{Tpcc, TpccMix, TpccShape};
+use weft_workload::tpcc::{Tpcc, TpccShape};
 use weft_workload::{Record, report};
 
-use super::{BenchDatabase, WARMUP_SHARE, bar, print};
+use super::{BenchDatabase, WARMUP_SHARE, bar, print, tpcc};
 use crate::arguments::HtapArguments;
 use crate::failure::Failure;
 
 const ALONE: &str = "alone";
 /// Ends the name of a contender without transactions.
 const NO_TRANSACTIONS: &str = " alone";
+/// How long a snapshot is kept by a session that does nothing else: about as long as a query takes.
+const SNAPSHOT_TIME: Duration = Duration::from_millis(250);
 /// Bits of the codes that scanners scan.
 const SCAN_BITS: u32 = 10;
 
@@ -58,7 +62,8 @@ pub(crate) fn run(arguments: &HtapArguments) -> Result<(), Failure> {
     };
     let bench = BenchDatabase::open(&arguments.load, "htap")?;
     let loading = bar(shape.warehouses * shape.items, "loading");
-    let workload = Tpcc::load(&bench.database, shape, TpccMix::Full, |table, rows| {
+    let (mix, mix_name) = tpcc::mix(arguments.mix);
+    let workload = Tpcc::load(&bench.database, shape, mix, |table, rows| {
         loading.set_message(table);
         loading.set_position(rows);
     })?;
@@ -66,7 +71,7 @@ pub(crate) fn run(arguments: &HtapArguments) -> Result<(), Failure> {
     bench.database.checkpoint()?;
     let background = background(arguments, &bench)?;
     for &clients in &arguments.load.clients {
-        measure(arguments, &bench, &workload, clients, &background)?;
+        measure(arguments, &bench, (&workload, mix_name), clients, &background)?;
         let store = bench.database.engine().store();
         let held = workload.check(store, 0).map_err(Failure::Check)?;
         for line in held {
@@ -99,6 +104,15 @@ fn background(arguments: &HtapArguments, bench: &BenchDatabase) -> Result<Vec<Ca
         return Ok(vec![
             case("give way", Priority::Auto),
             case("do not", Priority::Normal),
+            Case {
+                name: "a snapshot is kept".to_owned(),
+                work: Arc::new(Holders {
+                    database: bench.database.clone(),
+                    time: SNAPSHOT_TIME,
+                }),
+                threads: 1,
+                alone: false,
+            },
         ]);
     }
     let values = usize::try_from(arguments.scan_values).unwrap_or(usize::MAX);
@@ -127,7 +141,7 @@ fn background(arguments: &HtapArguments, bench: &BenchDatabase) -> Result<Vec<Ca
 fn measure(
     arguments: &HtapArguments,
     bench: &BenchDatabase,
-    workload: &Tpcc,
+    (workload, mix): (&Tpcc, &str),
     clients: usize,
     cases: &[Case],
 ) -> Result<(), Failure> {
@@ -168,7 +182,7 @@ fn measure(
     )?;
     running.finish_and_clear();
     let config = format!(
-        "warehouses={} items={} customers={} analysts={} scan_values={} {}",
+        "mix={mix} warehouses={} items={} customers={} analysts={} scan_values={} {}",
         arguments.warehouses,
         arguments.items,
         arguments.customers_per_district,

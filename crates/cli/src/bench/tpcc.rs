@@ -8,6 +8,14 @@ use super::{BenchDatabase, bar};
 use crate::arguments::{TpccArguments, TpccMixArgument};
 use crate::failure::Failure;
 
+/// The mix and its name.
+pub(super) fn mix(asked: TpccMixArgument) -> (TpccMix, &'static str) {
+    match asked {
+        TpccMixArgument::Full => (TpccMix::Full, "full"),
+        TpccMixArgument::NeworderPayment => (TpccMix::NewOrderPayment, "neworder-payment"),
+    }
+}
+
 /// Loads, checks the population, measures, checks, prints.
 pub(crate) fn run(arguments: &TpccArguments) -> Result<(), Failure> {
     let shape = TpccShape {
@@ -15,10 +23,7 @@ pub(crate) fn run(arguments: &TpccArguments) -> Result<(), Failure> {
         items: arguments.items,
         customers: arguments.customers_per_district,
     };
-    let (mix, mix_name) = match arguments.mix {
-        TpccMixArgument::Full => (TpccMix::Full, "full"),
-        TpccMixArgument::NeworderPayment => (TpccMix::NewOrderPayment, "neworder-payment"),
-    };
+    let (mix, mix_name) = mix(arguments.mix);
     let bench = BenchDatabase::open(&arguments.load, "tpcc")?;
     let loading = bar(shape.warehouses * shape.items, "loading");
     let workload = Tpcc::load(&bench.database, shape, mix, |table, rows| {

@@ -78,6 +78,28 @@ impl Background for Analysts {
     }
 }
 
+/// Sessions that do nothing but keep a snapshot, and take another one again and again: what analytics cost
+/// besides processors, because nothing is freed that a snapshot may still read.
+pub struct Holders {
+    /// The database that they read.
+    pub database: Database,
+    /// How long each snapshot is kept.
+    pub time: Duration,
+}
+
+impl Background for Holders {
+    fn begin(&self, _number: usize) -> Result<Step, RunError> {
+        let (mut session, time) = (self.database.session(), self.time);
+        Ok(Box::new(move || {
+            let mut run = |sql: &str| session.run(sql).map_err(|e| RunError::doing(sql, e));
+            run("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
+            run("SELECT w_id FROM warehouse WHERE w_id = 1")?;
+            std::thread::sleep(time);
+            run("COMMIT")
+        }))
+    }
+}
+
 /// A contender beside threads in the background.
 pub struct Beside<'d, C> {
     name: String,
