@@ -95,8 +95,17 @@ impl<'a> StringDictionary<'a> {
     ) -> Result<(), &'static str> {
         let mut codes = vec![0; end - first];
         self.codes.fill(first, &mut codes);
+        if self.entry_count() > codes.len() {
+            for (at, code) in (first..).zip(codes) {
+                each(at, self.entry(code as usize)?);
+            }
+            return Ok(());
+        }
+        // Finding an entry costs more than using it: each is found once.
+        let entries = (0..self.entry_count()).map(|code| self.entry(code));
+        let entries: Vec<&[u8]> = entries.collect::<Result<_, _>>()?;
         for (at, code) in (first..).zip(codes) {
-            each(at, self.entry(code as usize)?);
+            each(at, entries.get(code as usize).ok_or(DAMAGED)?);
         }
         Ok(())
     }
