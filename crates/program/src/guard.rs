@@ -71,6 +71,13 @@ impl GuardKeys {
         self.keys.key_of(access as usize)
     }
 
+    /// Bytes of the key of an access, whether it equals nothing or not.
+    #[inline]
+    pub fn key_bytes(&self, access: u32) -> usize {
+        let entry = self.keys.entries.get(access as usize);
+        entry.map_or(0, |entry| self.keys.key(entry).len())
+    }
+
     /// Whether some access on the table satisfies a rule; remembers where.
     #[inline]
     fn any(

@@ -28,6 +28,7 @@ use weft_types::{KeyColumns, RowLayout};
 
 use crate::access_keys::{KeyPart, to_prefix_successor};
 use crate::data_access::{DataAccess, RowHandle};
+use crate::functions::bytes_of;
 use crate::instr::{Instr, Op, SCAN_REVERSE};
 use crate::interpreter::{Collected, KeyImage, LONG_BYTES};
 use crate::program::{AccessKind, Program, ProgramParts};
@@ -35,6 +36,9 @@ use crate::resolve::KeyRecipe;
 
 /// Rows of a range whose searches are made ahead together.
 const BLOCK: usize = 16;
+/// Parts of a key that is made ahead, and bytes of its constants, at most: nobody pays for one that is not used.
+const PARTS_MAX: usize = 8;
+const CONSTANT_BYTES_MAX: usize = 1024;
 
 /// A range that begins at inputs and constants.
 #[derive(Clone, Debug)]
@@ -216,7 +220,14 @@ fn join_at(parts: &ProgramParts, pc: usize, recipe: impl Fn(&[KeyPart]) -> KeyRe
                 let outer_shape = parts.tables.get(range.table())?;
                 let layout = RowLayout::new(&outer_shape.columns);
                 let is_loop = instr.a != outer && parts.instrs.iter().any(is_next);
-                return is_loop.then(|| Join {
+                let constants = key.iter().filter_map(Piece::known).filter_map(|part| match part {
+                    KeyPart::Const(number) => parts.consts.get(usize::from(number)),
+                    KeyPart::Input(_) => None,
+                });
+                let constant_bytes: usize =
+                    constants.map(|constant| bytes_of(&constant.value.as_ref())).sum();
+                let is_short = key.len() <= PARTS_MAX && constant_bytes <= CONSTANT_BYTES_MAX;
+                return (is_loop && is_short).then(|| Join {
                     pc,
                     instrs,
                     search: *instr,
@@ -402,6 +413,9 @@ impl JoinPrefetch {
                 }
             });
             self.unmatchable |= u32::from(unmatchable) << number;
+            if self.keys.bytes.len() >= LONG_BYTES {
+                break;
+            }
         }
         let fetch = program.layouts.resolved.row_fetch;
         self.has_hints = access.prefetch_lookups(join.index, join.table, &self.keys, fetch, &mut self.hints);

@@ -17,6 +17,7 @@
 use weft_types::{SqlError, SqlState};
 
 use super::Machine;
+use super::scratch::RunState;
 
 /// What is shorter costs no more than its instruction.
 pub(crate) const LONG_BYTES: usize = 4096;
@@ -86,17 +87,35 @@ impl<A> Machine<'_, A> {
     /// Takes from the budget what bytes cost that the instruction moves or looks at.
     #[inline]
     pub(super) fn weigh(&mut self, bytes: usize) -> Result<(), SqlError> {
-        match bytes < LONG_BYTES {
-            true => Ok(()),
-            false => self.weigh_long(bytes),
-        }
+        weigh(&mut self.left, &self.scratch.run, bytes)
     }
 
+    /// Takes from the budget what an instruction has cost that then failed: an error that a handler catches
+    /// is not for nothing.
     #[cold]
-    fn weigh_long(&mut self, bytes: usize) -> Result<(), SqlError> {
+    pub(super) fn spend_in_vain(&mut self, cost: usize) -> Result<(), SqlError> {
         match self.scratch.run.budget.counts_bytes {
-            true => self.spend(bytes / LONG_BYTES),
+            true => self.spend(cost),
             false => Ok(()),
         }
     }
+}
+
+/// As [`Machine::weigh`], where the rest of the machine is in use.
+#[inline]
+pub(super) fn weigh(left: &mut u32, run: &RunState, bytes: usize) -> Result<(), SqlError> {
+    match bytes < LONG_BYTES {
+        true => Ok(()),
+        false => weigh_long(left, run.budget, bytes),
+    }
+}
+
+#[cold]
+fn weigh_long(left: &mut u32, budget: Budget, bytes: usize) -> Result<(), SqlError> {
+    if budget.counts_bytes {
+        let cost = u32::try_from(bytes / LONG_BYTES).ok();
+        let rest = cost.and_then(|cost| left.checked_sub(cost));
+        *left = rest.ok_or_else(|| out_of_budget(budget))?;
+    }
+    Ok(())
 }

@@ -14,7 +14,7 @@ use weft_types::{
 
 use super::data::{image_layout, load, register_value};
 use super::row_image::RowImage;
-use super::{Flow, Machine, broken};
+use super::{Flow, Machine, broken, budget};
 use crate::class::{Class, fits_without_check};
 use crate::data_access::DataAccess;
 use crate::functions::BYTES_PER_INSTRUCTION;
@@ -78,6 +78,13 @@ impl<A: DataAccess> Machine<'_, A> {
         }
     }
 
+    /// The same as it is stored.
+    pub(super) fn buffer_raw(&self, buffer: u8, column: u16) -> Option<&[u8]> {
+        let image = &self.scratch.rows[number(buffer)];
+        let layout = image_layout(self.program, image).ok()?;
+        image.raw(layout, usize::from(column))
+    }
+
     /// KEYBUF, SETBUF, CAT, CATR, CUT, LDBUF.
     pub(super) fn buffer(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         match instr.op {
@@ -123,6 +130,8 @@ impl<A: DataAccess> Machine<'_, A> {
         let (Some(from_type), Some(to_type)) = types else {
             return Err(broken("a row buffer has no such column"));
         };
+        let source_bytes = image.raw(source, usize::from(from)).map_or(0, <[u8]>::len);
+        budget::weigh(&mut self.left, &self.scratch.run, source_bytes)?;
         if !fits_without_check(from_type, to_type) {
             let value = assign(column_of(source, image, from).to_value(), to_type)?;
             let row = RowLayout::new(std::slice::from_ref(to_type));

@@ -16,6 +16,9 @@ use crate::data_access::DataAccess;
 use crate::functions::{BYTES_PER_INSTRUCTION, Function, bytes_of};
 use crate::instr::{Instr, Op};
 
+/// A value or why there is none, and how much work that was.
+type Worked = (Result<Value, SqlError>, usize);
+
 /// Arguments that a call keeps without allocating.
 const ARGUMENTS: usize = 3;
 
@@ -42,6 +45,13 @@ impl<A: DataAccess> Machine<'_, A> {
             Op::Call => self.call(instr, target)?,
             _ => self.converted(instr, &ty)?,
         };
+        let value = match value {
+            Ok(value) => value,
+            Err(error) => {
+                self.spend_in_vain(work / BYTES_PER_INSTRUCTION)?;
+                return Err(error);
+            }
+        };
         let made = bytes_of(&value.as_ref());
         self.spend(work.saturating_add(made) / BYTES_PER_INSTRUCTION)?;
         self.set_value(instr.a, target, column, &ty, &value)?;
@@ -56,21 +66,27 @@ impl<A: DataAccess> Machine<'_, A> {
         }
     }
 
-    /// The function's value, and how much work it was.
-    fn call(&self, instr: Instr, layout: &RowLayout) -> Result<(Value, usize), SqlError> {
+    /// The function's value or its error, and how much work it was.
+    fn call(&mut self, instr: Instr, layout: &RowLayout) -> Result<Worked, SqlError> {
         let function = Function::from_code(instr.b).ok_or_else(|| broken("no such function"))?;
-        let image = &self.scratch.rows[number(instr.a)];
         let first = instr.high();
+        let columns = (0..function.arguments().len()).map(|argument| first.saturating_add(argument as u16));
+        let stored = columns.map(|column| self.buffer_raw(instr.a, column).map_or(0, <[u8]>::len));
+        let stored = stored.sum();
+        self.weigh(stored)?;
+        let image = &self.scratch.rows[number(instr.a)];
         let arguments: SmallVec<[ValueRef<'_>; ARGUMENTS]> = (0..function.arguments().len())
             .map(|argument| column_of(layout, image, first.saturating_add(argument as u16)))
             .collect();
         let work = function.work(&arguments);
         self.has_left(work)?;
-        Ok((function.apply(&arguments)?, work))
+        Ok((function.apply(&arguments), work))
     }
 
-    /// The column as a value of another type, and how much work it was.
-    fn converted(&self, instr: Instr, to: &SqlType) -> Result<(Value, usize), SqlError> {
+    /// The column as a value of another type or an error, and how much work it was.
+    fn converted(&mut self, instr: Instr, to: &SqlType) -> Result<Worked, SqlError> {
+        let stored = self.buffer_raw(instr.b, instr.high()).map_or(0, <[u8]>::len);
+        self.weigh(stored)?;
         let image = &self.scratch.rows[number(instr.b)];
         let layout = image_layout(self.program, image)?;
         let from = layout.types().get(usize::from(instr.high())).copied();
@@ -79,8 +95,8 @@ impl<A: DataAccess> Machine<'_, A> {
         let work = conversion_work(&value, to);
         self.has_left(work)?;
         let value = match instr.op {
-            Op::Convert => cast_from(value.to_value(), &from, to)?,
-            _ => assign_from(value.to_value(), &from, to)?,
+            Op::Convert => cast_from(value.to_value(), &from, to),
+            _ => assign_from(value.to_value(), &from, to),
         };
         Ok((value, work))
     }

@@ -11,7 +11,7 @@ use weft_types::{
 use super::arithmetic::{self, integer_out_of_range};
 use super::row_image::{RowImage, RowTarget};
 use super::scratch::{Collected, Scratch};
-use super::{Flow, LONG_BYTES, Machine, RESULT_BYTES_MAX, broken};
+use super::{Flow, LONG_BYTES, Machine, RESULT_BYTES_MAX, broken, budget};
 use crate::class::Class;
 use crate::data_access::DataAccess;
 use crate::functions::{BYTES_PER_INSTRUCTION, bytes_of};
@@ -155,11 +155,27 @@ impl<A: DataAccess> Machine<'_, A> {
             self.datum(instr.c, instr.high()),
         );
         let order = compare_ref(&left, &right).map(|order| order as i64 as u64);
-        let (left, right) = (bytes_of(&left), bytes_of(&right));
-        self.spend(left.min(right) / BYTES_PER_INSTRUCTION)?;
+        let looked_at = bytes_of(&left).min(bytes_of(&right));
         // Whatever is compared has been read whole.
-        self.weigh(left + right)?;
+        let stored = self.stored_bytes(instr.b, instr.low()) + self.stored_bytes(instr.c, instr.high());
+        self.spend(looked_at / BYTES_PER_INSTRUCTION)?;
+        self.weigh(stored)?;
         Ok(order)
+    }
+
+    /// Bytes of a datum as it is stored.
+    fn stored_bytes(&self, source: u8, number: u16) -> usize {
+        let layouts = &self.program.layouts;
+        let raw = match Datum::decode(source, number) {
+            Some(Datum::Input(number)) => layouts.inputs.raw(self.inputs, usize::from(number)),
+            Some(Datum::Const(number)) => layouts.consts.raw(&layouts.const_row, usize::from(number)),
+            Some(Datum::Column { cp, column }) => self
+                .collected_row(cp)
+                .and_then(|(layout, row)| layout.raw(row, usize::from(column))),
+            Some(Datum::Buffer { buffer, column }) => self.buffer_raw(buffer, column),
+            None => None,
+        };
+        raw.map_or(0, <[u8]>::len)
     }
 
     /// KEY...
@@ -224,8 +240,8 @@ impl<A: DataAccess> Machine<'_, A> {
         let column = usize::from(instr.low());
         let mut weight = 0;
         match op {
-            Op::Row => start(program, image, RowTarget::Table(instr.table() as u8))?,
-            Op::Outrow => start(program, image, RowTarget::Output(instr.imm))?,
+            Op::Row => weight = start(program, image, RowTarget::Table(instr.table() as u8))?,
+            Op::Outrow => weight = start(program, image, RowTarget::Output(instr.imm))?,
             Op::Copyrow => {
                 let target = RowTarget::Table(collected.table);
                 match row_of(program, self.access, collected) {
@@ -233,7 +249,7 @@ impl<A: DataAccess> Machine<'_, A> {
                         weight = row.len();
                         image.copy(target, layout, row);
                     }
-                    None => start(program, image, target)?,
+                    None => weight = start(program, image, target)?,
                 }
             }
             Op::Setr => {
@@ -283,8 +299,9 @@ impl<A: DataAccess> Machine<'_, A> {
             Ok(())
         })?;
         let row_bytes = row.len();
+        let next = went_out(emitted, Flow::Next)?;
         self.weigh(row_bytes)?;
-        went_out(emitted, Flow::Next)
+        Ok(next)
     }
 }
 
@@ -310,6 +327,8 @@ impl<A: DataAccess> Machine<'_, A> {
         let Some(layout) = program.layouts.outputs.get(number) else {
             return Err(broken("no such statement"));
         };
+        // OUTROW's.
+        budget::weigh(&mut self.left, &self.scratch.run, layout.null_row().len())?;
         let output_size = self.scratch.output_size;
         let emitted = self.out.emit(number, output_size, RESULT_BYTES_MAX, |bytes| {
             match source {
@@ -324,8 +343,9 @@ impl<A: DataAccess> Machine<'_, A> {
             Ok(())
         })?;
         let row_bytes = self.out.row_bytes() - before;
+        let next = went_out(emitted, Flow::Skip(projection.instrs))?;
         self.weigh(row_bytes)?;
-        went_out(emitted, Flow::Skip(projection.instrs))
+        Ok(next)
     }
 }
 
@@ -386,11 +406,12 @@ impl<'x> Change<'x> {
     }
 }
 
-fn start(program: &Program, image: &mut RowImage, target: RowTarget) -> Result<(), SqlError> {
+/// Makes a row buffer a row of all NULLs; returns its bytes.
+fn start(program: &Program, image: &mut RowImage, target: RowTarget) -> Result<usize, SqlError> {
     image.target = target;
     let layout = image_layout(program, image)?;
     image.start(target, layout);
-    Ok(())
+    Ok(layout.null_row().len())
 }
 
 #[inline]

@@ -7,7 +7,7 @@ use weft_types::{SqlError, SqlState};
 use super::data::image_layout;
 use super::row_image::RowTarget;
 use super::scratch::{Collected, Scratch};
-use super::{Flow, LONG_BYTES, Machine, broken};
+use super::{Flow, LONG_BYTES, Machine, broken, budget};
 use crate::access_keys::to_prefix_successor;
 use crate::data_access::{DataAccess, RowHandle};
 use crate::instr::{
@@ -37,8 +37,7 @@ impl<A: DataAccess> Machine<'_, A> {
         let search = searches
             .get(usize::from(number))
             .ok_or_else(|| broken("no such search"))?;
-        let key = self.scratch.guard.key_of(search.access);
-        if key.is_some_and(|key| key.len() >= LONG_BYTES) {
+        if self.scratch.guard.key_bytes(search.access) >= LONG_BYTES {
             return self.make_key(pc, search.instrs - 1);
         }
         self.left = self
@@ -329,12 +328,11 @@ impl<A: DataAccess> Machine<'_, A> {
         }
         let layout = image_layout(program, image)?;
         let row = image.finish();
-        let mut weight = row.len();
         let handle = self.scratch.collect[usize::from(instr.a) % COLLECT_REGISTERS].row;
         let done = match handle {
             Some(handle) => match kept().or_else(|| self.access.row(&handle)) {
                 Some(old) => {
-                    weight += old.len();
+                    budget::weigh(&mut self.left, &self.scratch.run, old.len() + row.len())?;
                     let guard = &mut self.scratch.guard;
                     let at = (program.accesses.as_slice(), table.id);
                     if !guard.update(at, (keys, layout), source, (old, row))? {
@@ -353,7 +351,6 @@ impl<A: DataAccess> Machine<'_, A> {
             None => false,
         };
         slot(self.scratch, instr.a).status = done;
-        self.weigh(weight)?;
         Ok(Flow::Next)
     }
 
@@ -368,11 +365,10 @@ impl<A: DataAccess> Machine<'_, A> {
             .tables
             .get(ordinal)
             .ok_or_else(|| broken("no such table"))?;
-        let mut weight = 0;
         let done = match handle {
             Some(handle) => match self.access.row(&handle) {
                 Some(old) => {
-                    weight = old.len();
+                    budget::weigh(&mut self.left, &self.scratch.run, old.len())?;
                     self.scratch.guard.write(
                         (&program.accesses, table.id),
                         (keys, layout),
@@ -390,7 +386,6 @@ impl<A: DataAccess> Machine<'_, A> {
         let collected = slot(self.scratch, instr.a);
         collected.status = done;
         collected.row = None;
-        self.weigh(weight)?;
         Ok(Flow::Next)
     }
 }

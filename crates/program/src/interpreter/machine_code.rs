@@ -313,11 +313,11 @@ unsafe extern "C" fn start<A: DataAccess>(context: *mut Context, buffer: u32, ta
         let target = RowTarget::from_code(target);
         let image = &mut machine.scratch.rows[buffer as usize % ROW_BUFFERS];
         match target.layout(machine.program) {
-            Some(layout) => {
+            Some(layout) if layout.null_row().len() < LONG_BYTES => {
                 image.start(target, layout);
                 image.cells(layout)
             }
-            None => std::ptr::null_mut(),
+            _ => std::ptr::null_mut(),
         }
     };
     // SAFETY: called by machine code with the context that it was given.
@@ -349,6 +349,7 @@ unsafe extern "C" fn copy<A: DataAccess>(context: *mut Context, numbers: u32, ta
         match row {
             Some(row) if row.len() >= LONG_BYTES => return None,
             Some(row) => image.copy(of, layout, row),
+            None if layout.null_row().len() >= LONG_BYTES => return None,
             None => image.start(of, layout),
         }
         Some(image.cells(layout))

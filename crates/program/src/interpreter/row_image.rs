@@ -203,10 +203,10 @@ impl RowImage {
     #[cold]
     fn long_change_bytes(&self, layout: &RowLayout, column: usize, new: usize) -> usize {
         let is_behind = column >= self.tail;
-        let old = self.raw(layout, column).map_or(0, <[u8]>::len);
+        let old = self.raw(layout, column).map(<[u8]>::len);
         match layout.column_kind(column) {
             ColumnKind::Fixed(_) => 0,
-            ColumnKind::Variable if is_behind || old == new => new,
+            ColumnKind::Variable if is_behind || old == Some(new) => new,
             // All that lies behind it.
             ColumnKind::Variable => self.bytes.len() + new,
         }
