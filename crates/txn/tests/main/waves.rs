@@ -307,7 +307,7 @@ fn a_log_of_one_wave_is_read() {
     assert_eq!(replay(&old, 2).unwrap(), replay(&disk, 1).unwrap());
     let newer: Vec<Vec<u8>> = payloads
         .iter()
-        .map(|bytes| [&[3], &bytes[1..]].concat())
+        .map(|bytes| [&[4], &bytes[1..]].concat())
         .collect();
     let error = replay(&disk_with_payloads(&disk, &newer), 1).unwrap_err();
     assert!(
