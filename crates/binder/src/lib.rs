@@ -28,6 +28,7 @@ mod expr;
 mod expression;
 mod finish;
 mod from;
+mod grouping_sets;
 mod locking;
 mod modify;
 mod names;

@@ -1,8 +1,8 @@
 //! The query engine: plans bound queries and runs the plans.
 //!
-//! One engine serves all sessions. Its memory pool is bounded: a query that needs more fails with 53200 and the
-//! others continue. All operators run on its threads, in slices (see [`crate::slice`]); a session's own thread
-//! plans, waits and encodes.
+//! One engine serves all sessions. Its memory pool is bounded: a query that needs more fails with 53200
+//! and the others continue. All operators run on its threads, in slices (see [`crate::slice`]); a
+//! session's own thread plans, waits and encodes.
 //!
 //! ```text
 //!   expected to read    runs on

@@ -32,9 +32,9 @@ const FORMAT_VERSION_INSTRUCTIONS: u8 = 2;
 /// As before, without waves.
 const FORMAT_VERSION_ONE_WAVE: u8 = 1;
 
-/// What a program may spend. Exceeding it is an error of that program alone, and a replay must stop at the same
-/// instruction: so number and costs are part of the meaning of a record's version, and a build with others must
-/// use another version.
+/// What a program may spend. Exceeding it is an error of that program alone, and a replay must stop at
+/// the same instruction: so number and costs are part of the meaning of a record's version, and a build
+/// with others must use another version.
 pub const BUDGET: Budget = Budget::new(INSTRUCTIONS_MAX);
 /// See [`BUDGET`].
 pub const INSTRUCTIONS_MAX: u32 = 1_000_000;
@@ -273,7 +273,9 @@ mod tests {
             let wave_ends = waves.iter().scan(0, |end, wave| { *end += wave.len(); Some(*end) }).collect();
             let members = waves.concat();
             let budget = if is_old { BUDGET_OF_INSTRUCTIONS } else { BUDGET };
-            let record = BatchRecord { budget, catalog_version, clock_micros, digest, programs, members, wave_ends };
+            let record = BatchRecord {
+                budget, catalog_version, clock_micros, digest, programs, members, wave_ends,
+            };
             prop_assert_eq!(BatchRecord::decode(&record.encode()).unwrap(), record);
         }
 

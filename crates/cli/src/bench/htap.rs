@@ -8,13 +8,13 @@
 //!   queries alone       no transactions
 //! ```
 //!
-//! All take turns on one database, which grows meanwhile for all of them. What counts is the share of throughput
-//! that transactions keep, what happens to their latencies, and what is left of the queries' rate. Tables begin
-//! without columns beside the rows; the first rounds make them.
+//! All take turns on one database, which grows meanwhile for all of them. What counts is the share of
+//! throughput that transactions keep, what happens to their latencies, and what is left of the queries'
+//! rate. Tables begin without columns beside the rows; the first rounds make them.
 //!
-//! With `--scan-threads` threads that scan packed codes outside of the database take the place of queries: DBA's
-//! figures 1, 6 and 7, where data and processes are apart, so that only processors, caches and bandwidth are
-//! shared.
+//! With `--scan-threads` threads that scan packed codes outside of the database take the place of
+//! queries: DBA's figures 1, 6 and 7, where data and processes are apart, so that only processors, caches
+//! and bandwidth are shared.
 
 use std::sync::Arc;
 use std::time::Duration;

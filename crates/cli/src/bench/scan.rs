@@ -1,8 +1,8 @@
 //! `weft bench scan`: how fast bit-packed codes are scanned, beside how fast memory is read.
 //!
-//! Source: DBA, tables 1 and 2. For every width, number of threads and kind of scan the forms of the scan that
-//! this processor has take turns with a loop that only adds the same bytes. The column is larger than the caches,
-//! except with --quick.
+//! Source: DBA, tables 1 and 2. For every width, number of threads and kind of scan the forms of the scan
+//! that this processor has take turns with a loop that only adds the same bytes. The column is larger
+//! than the caches, except with --quick.
 
 use std::time::Duration;
 

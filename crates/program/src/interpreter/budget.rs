@@ -7,10 +7,10 @@
 //!   anything that moves bytes        1 for each 4 KiB: a key, a row, a column, a text, the bounds of a range
 //! ```
 //!
-//! Without the last line a program of a few instructions could build a key of megabytes and then search it a
-//! hundred thousand times. What is shorter than 4 KiB costs nothing, so that only long values need a look at
-//! their length: instructions that are executed as one, and machine code, leave those to the interpreter, which
-//! executes one instruction after the other.
+//! Without the last line a program of a few instructions could build a key of megabytes and then search
+//! it a hundred thousand times. What is shorter than 4 KiB costs nothing, so that only long values need a
+//! look at their length: instructions that are executed as one, and machine code, leave those to the
+//! interpreter, which executes one instruction after the other.
 //!
 //! Source: extension of BionicDB 4.3, which has no loops.
 

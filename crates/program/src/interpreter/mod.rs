@@ -9,11 +9,12 @@
 //!           abort handler -----> Err(first error)
 //! ```
 //!
-//! DB instructions are asynchronous in meaning (BionicDB 4.3): nothing may use their result before RET. This
-//! executor completes them when they are issued, and one that fails goes to the abort handler at once: the
-//! reported error is the first in program order either way. Every instruction costs one unit of the budget, a
-//! SCAN one more per row, and whatever moves or looks at long values more by their bytes ([`Budget`]), so that
-//! the budget bounds the work and running out of it depends only on program, inputs and state.
+//! DB instructions are asynchronous in meaning (BionicDB 4.3): nothing may use their result before RET.
+//! This executor completes them when they are issued, and one that fails goes to the abort handler at
+//! once: the reported error is the first in program order either way. Every instruction costs one unit of
+//! the budget, a SCAN one more per row, and whatever moves or looks at long values more by their bytes
+//! ([`Budget`]), so that the budget bounds the work and running out of it depends only on program, inputs
+//! and state.
 //!
 //! A run can be suspended and resumed. Where a SEARCH would access memory that nobody has prefetched, a
 //! [`DataAccess`] that interleaves reports it ([`DataAccess::fetch`]); the run then returns

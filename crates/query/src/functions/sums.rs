@@ -762,7 +762,9 @@ mod tests {
                 .collect();
             let small: Vec<ArrayRef> = integers
                 .iter()
-                .map(|values| -> ArrayRef { Arc::new(values.iter().map(|v| Some(*v as i32)).collect::<Int32Array>()) })
+                .map(|values| -> ArrayRef {
+                    Arc::new(values.iter().map(|v| Some(*v as i32)).collect::<Int32Array>())
+                })
                 .collect();
             let large: Vec<ArrayRef> = integers
                 .iter()

@@ -214,8 +214,8 @@ impl Snapshot {
         counters.rows_from_slots.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// The copied columns of a chunk, if there are all of these ([`ReadView::chunk_columns`]); `see` is called
-    /// for the rows that are not in their mask ([`ReadView::scan_rest`]). Counts both.
+    /// The copied columns of a chunk, if there are all of these ([`ReadView::chunk_columns`]); `see` is
+    /// called for the rows that are not in their mask ([`ReadView::scan_rest`]). Counts both.
     pub fn read_chunk_columns<'s>(
         &'s self,
         table: TableId,

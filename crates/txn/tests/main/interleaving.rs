@@ -358,7 +358,8 @@ proptest! {
             one.publish(batch);
             let writer = other.begin_batch(batch);
             let mut sinks: Vec<Answers> = (0..workers).map(|_| Answers::default()).collect();
-            run_waves_into(Execution::Interleaved, &writer, batch.into(), &work(&calls), &ends, 5, &mut sinks);
+            let (run, works) = (batch.into(), work(&calls));
+            run_waves_into(Execution::Interleaved, &writer, run, &works, &ends, 5, &mut sinks);
             writer.finish();
             other.publish(batch);
             let mut found: Vec<_> = sinks.into_iter().flat_map(|sink| sink.0).collect();

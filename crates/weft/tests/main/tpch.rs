@@ -1,4 +1,5 @@
-//! TPC-H's 22 queries at scale 0.01: the answers are PostgreSQL 15's, text by text. Rows in slots and rows in columns.
+//! TPC-H's 22 queries at scale 0.01: the answers are PostgreSQL 15's, text by text. Rows in slots and
+//! rows in columns.
 //!
 //! `tpch_answers.txt` is written by `experiments/tpch/run.py --scale 0.01 --answers FILE`.
 
