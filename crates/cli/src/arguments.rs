@@ -370,7 +370,11 @@ pub struct HtapArguments {
     #[arg(long, value_delimiter = ',')]
     pub scan_threads: Vec<usize>,
     /// Codes of 10 bits that such a thread scans.
-    #[arg(long, default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1000..=2_000_000_000))]
+    #[arg(
+        long,
+        default_value_t = 20_000_000,
+        value_parser = clap::value_parser!(u64).range(1000..=2_000_000_000)
+    )]
     pub scan_values: u64,
     /// Load and output.
     #[command(flatten)]
@@ -453,7 +457,12 @@ pub struct ScanArguments {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1000..=2_000_000_000))]
     pub values: Option<u64>,
     /// Bits of a code, one case for each.
-    #[arg(long, value_delimiter = ',', default_value = "10,17,21", value_parser = clap::value_parser!(u32).range(1..=24))]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "10,17,21",
+        value_parser = clap::value_parser!(u32).range(1..=24)
+    )]
     pub bits: Vec<u32>,
     /// Threads that share a scan, one case for each number.
     #[arg(long, value_delimiter = ',', default_value = "1,2")]

@@ -36,7 +36,8 @@ use crate::resolve::KeyRecipe;
 
 /// Rows of a range whose searches are made ahead together.
 const BLOCK: usize = 16;
-/// Parts of a key that is made ahead, and bytes of its constants, at most: nobody pays for one that is not used.
+/// Parts of a key that is made ahead, and bytes of its constants, at most: nobody pays for one that is not
+/// used.
 const PARTS_MAX: usize = 8;
 const CONSTANT_BYTES_MAX: usize = 1024;
 

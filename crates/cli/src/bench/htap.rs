@@ -4,7 +4,7 @@
 //!   alone               TPC-C, no analytics
 //!   queries give way    as sessions have it by default (`weft.query_priority`)
 //!   queries do not      the same queries on ordinary threads
-//!   a snapshot is kept  no queries: a session takes a snapshot, sleeps for a quarter of a second, takes another
+//!   a snapshot is kept  no queries: a session takes a snapshot, sleeps for 250 ms, takes another
 //!   queries alone       no transactions
 //! ```
 //!

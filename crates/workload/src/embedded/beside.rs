@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   round     clients of the inner contender  ================================>
-//!             background                      query, query, query, query ... |   until the last client is gone
+//!             background                      query, query, query ...        |   until the last client ends
 //! ```
 //!
 //! The queries are of the CH-benCHmark, on TPC-C's tables as `tpcc::population` makes them (amounts are
