@@ -77,11 +77,7 @@ pub(super) fn out_of_budget(budget: Budget) -> SqlError {
 impl<A> Machine<'_, A> {
     /// Takes from the budget what an instruction costs besides itself.
     pub(super) fn spend(&mut self, cost: usize) -> Result<(), SqlError> {
-        let left = u32::try_from(cost)
-            .ok()
-            .and_then(|cost| self.left.checked_sub(cost));
-        self.left = left.ok_or_else(|| out_of_budget(self.scratch.run.budget))?;
-        Ok(())
+        take(&mut self.left, self.scratch.run.budget, cost)
     }
 
     /// Takes from the budget what bytes cost that the instruction moves or looks at.
@@ -112,10 +108,14 @@ pub(super) fn weigh(left: &mut u32, run: &RunState, bytes: usize) -> Result<(), 
 
 #[cold]
 fn weigh_long(left: &mut u32, budget: Budget, bytes: usize) -> Result<(), SqlError> {
-    if budget.counts_bytes {
-        let cost = u32::try_from(bytes / LONG_BYTES).ok();
-        let rest = cost.and_then(|cost| left.checked_sub(cost));
-        *left = rest.ok_or_else(|| out_of_budget(budget))?;
+    match budget.counts_bytes {
+        true => take(left, budget, bytes / LONG_BYTES),
+        false => Ok(()),
     }
+}
+
+fn take(left: &mut u32, budget: Budget, cost: usize) -> Result<(), SqlError> {
+    let rest = u32::try_from(cost).ok().and_then(|cost| left.checked_sub(cost));
+    *left = rest.ok_or_else(|| out_of_budget(budget))?;
     Ok(())
 }
