@@ -11,6 +11,8 @@ use std::sync::Arc;
 use weft_ops::filter::CheckedFilter;
 use weft_ops::merge::{CheckedMerge, MergeError, MergeTask};
 
+use crate::compaction::TASK_RUNS_MAX;
+
 /// Why an executor has no result for a task.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -43,6 +45,11 @@ pub trait CompactionExecutor: Send + Sync {
     /// Takes a task. May wait while its queue is full, but polls `is_stopped` in the meantime and returns at
     /// once when that is true: the result is not needed any more.
     fn submit(&self, task: MergeTask, is_stopped: &dyn Fn() -> bool, done: TaskDone);
+
+    /// The most runs of a task that it merges at its usual speed; the engine makes no task with more.
+    fn runs_max(&self) -> usize {
+        TASK_RUNS_MAX
+    }
 
     /// What builds the filters of tables, if not the thread that writes them.
     fn filters(&self) -> Option<&dyn FilterExecutor> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use weft_ops::block::{BlockOptions, Compression};
 
 use crate::batch::{FamilyId, family_of};
+use crate::compaction::TASK_RUNS_MAX;
 use crate::executor::{CompactionExecutor, InlineExecutor};
 use crate::table::TableIo;
 
@@ -108,6 +109,11 @@ impl LsmOptions {
                 own.unwrap_or_default()
             },
         }
+    }
+
+    /// The most runs of a compaction.
+    pub(crate) fn runs_max(&self) -> usize {
+        self.executor.runs_max().clamp(2, TASK_RUNS_MAX)
     }
 
     /// How tables of a level are written.

@@ -12,8 +12,9 @@
 //! run.rs          all of it together; installed in one edit
 //! ```
 //!
-//! A task has at most four runs ([`TASK_RUNS_MAX`]), since X-DB's units have four decoders: at most three
-//! tables of level 0, and the next level as one run.
+//! A compaction of level 0 rewrites what lies below it once, however many tables it takes. So it takes as many
+//! as the executor merges at a time ([`crate::CompactionExecutor::runs_max`]): fifteen and the next level as
+//! one run, or three where units with four decoders merge, as X-DB's have them.
 
 mod filters;
 mod output;
@@ -26,10 +27,10 @@ mod units;
 mod wait;
 
 pub(crate) use output::{TableMaker, TableSpec};
-pub(crate) use pick::{CompactionPick, debt_bytes, pick, pick_from_level};
+pub(crate) use pick::{CompactionPick, debt_bytes, level0_waits, pick, pick_from_level};
 pub(crate) use run::{Compacted, CompactionContext, compact};
 pub(crate) use state::CompactionState;
 pub use units::UnitExecutor;
 
-/// The most runs that a task may have.
-pub const TASK_RUNS_MAX: usize = 4;
+/// The most runs that a task may have. Beyond it the merge's list of runs costs more than rewriting less saves.
+pub const TASK_RUNS_MAX: usize = 16;

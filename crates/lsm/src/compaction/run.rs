@@ -30,6 +30,9 @@ const TASKS_IN_FLIGHT: usize = 8;
 /// processor's second-level cache. Units get larger tasks, since each task has a fixed cost.
 const TASK_BYTES_HERE: u64 = 1 << 20;
 
+/// Runs for which the length of a task is set.
+const RUNS_OF_TASK_BYTES: usize = 4;
+
 /// What a compaction needs of the engine.
 pub(crate) struct CompactionContext<'a> {
     /// Where results go, and how.
@@ -122,6 +125,9 @@ pub(crate) fn compact(
         true => context.task_bytes.min(TASK_BYTES_HERE),
         false => context.task_bytes,
     };
+    // Each run's blocks at the cuts are read for two tasks: with more runs, longer tasks.
+    let longer = task_bytes.saturating_mul(runs.len().div_ceil(RUNS_OF_TASK_BYTES) as u64);
+    let task_bytes = longer.min(context.task_memory_bytes / 8).max(task_bytes);
     let ranges = cut(&runs, task_bytes)?;
     let with_pointers = runs.iter().flatten();
     let with_pointers = with_pointers.filter(|table| !table.properties().value_files.is_empty());

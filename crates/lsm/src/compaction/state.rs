@@ -105,17 +105,28 @@ impl CompactionState {
         backing_off.map(|(number, _)| *number)
     }
 
+    /// Tables of running compactions of this level.
+    pub(super) fn busy_at(&self, level: usize) -> impl Iterator<Item = u64> {
+        let running = self.running.iter().filter(move |(running, _)| *running == level);
+        running.flat_map(|(_, tables)| tables.iter().copied())
+    }
+
     /// Whether all of `threads` but one are at deeper levels or collect values: the last one is kept for
-    /// level 0, and what that has to wait for, so that no large compaction delays it.
-    pub(crate) fn last_is_for_level0(&self, threads: usize) -> bool {
-        let deeper = self.running.iter().filter(|(level, _)| *level > 0).count();
+    /// level 0, and what that has to wait for, so that no large compaction delays it. While level 0 waits for a
+    /// compaction of level 1, that is one for level 0 and not a deep one.
+    ///
+    /// If it counted as a deep one, levels 1 and 2 would take turns on one thread, and under writers that
+    /// never stop level 2 would grow without bound.
+    pub(crate) fn last_is_for_level0(&self, threads: usize, level0_waits: bool) -> bool {
+        let deep = if level0_waits { 1 } else { 0 };
+        let deeper = self.running.iter().filter(|(level, _)| *level > deep).count();
         threads > 1 && deeper + usize::from(self.is_collecting) + 1 >= threads
     }
 
     /// Starts collecting on one of `threads`, until [`CompactionState::end_collecting`]; `false` if none is
     /// available.
     pub(crate) fn begin_collecting(&mut self, threads: usize) -> bool {
-        self.is_collecting = !self.is_suspended() && !self.last_is_for_level0(threads);
+        self.is_collecting = !self.is_suspended() && !self.last_is_for_level0(threads, false);
         self.is_collecting
     }
 
@@ -202,17 +213,21 @@ mod tests {
     fn collectors_count_as_threads_not_reserved_for_level_0() {
         let mut compactions = CompactionState::default();
         let deep = || (2, vec![7]);
-        assert!(!compactions.last_is_for_level0(2) && compactions.begin_collecting(2));
-        assert!(compactions.last_is_for_level0(2) && !compactions.last_is_for_level0(3));
+        assert!(!compactions.last_is_for_level0(2, false) && compactions.begin_collecting(2));
+        assert!(compactions.last_is_for_level0(2, false) && !compactions.last_is_for_level0(3, false));
         compactions.end_collecting();
-        assert!(!compactions.last_is_for_level0(2));
+        assert!(!compactions.last_is_for_level0(2, false));
         compactions.running.push(deep());
         assert!(!compactions.begin_collecting(2) && compactions.begin_collecting(3));
-        assert!(compactions.last_is_for_level0(3));
+        assert!(compactions.last_is_for_level0(3, false));
         compactions.end_collecting();
         compactions.running = vec![(0, vec![7])];
         assert!(compactions.begin_collecting(2), "level 0 has its thread");
         compactions.end_collecting();
+        compactions.running = vec![(1, vec![7])];
+        assert!(compactions.last_is_for_level0(2, false) && !compactions.last_is_for_level0(2, true));
+        compactions.running.push(deep());
+        assert!(compactions.last_is_for_level0(2, true) && !compactions.last_is_for_level0(3, true));
         compactions.suspend();
         assert!(!compactions.begin_collecting(2) && !compactions.begin_collecting(1));
         compactions.resume();

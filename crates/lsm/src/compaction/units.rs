@@ -33,6 +33,10 @@ impl CompactionExecutor for UnitExecutor {
             });
     }
 
+    fn runs_max(&self) -> usize {
+        usize::try_from(self.scheduler.merge_ways_max()).unwrap_or(usize::MAX)
+    }
+
     fn filters(&self) -> Option<&dyn FilterExecutor> {
         Some(self)
     }

@@ -13,7 +13,7 @@ use weft_base::Pacer;
 
 use super::Engine;
 use crate::backoff::Backoff;
-use crate::compaction::{CompactionContext, CompactionPick, compact, pick, pick_from_level};
+use crate::compaction::{CompactionContext, CompactionPick, compact, level0_waits, pick, pick_from_level};
 use crate::error::{LsmError, io_error};
 use crate::options::Background;
 use crate::table::TableSink;
@@ -188,7 +188,9 @@ impl Engine {
             let version = Arc::clone(&self.view().version);
             compactions.keep_only(&version);
             let find = |only_level0: bool, held: &BTreeSet<u64>| match wanted {
-                CompactionRequest::Of(level) => pick_from_level(&version, level, &compactions, held),
+                CompactionRequest::Of(level) => {
+                    pick_from_level(&version, &self.options, level, &compactions, held)
+                }
                 _ => pick(only_level0, &version, &self.options, &compactions, held),
             };
             let mut held = compactions.busy();
@@ -198,7 +200,8 @@ impl Engine {
                     return Ok(false);
                 }
                 held.extend(compactions.backing_off(now_nanos));
-                let for_level0 = compactions.last_is_for_level0(self.options.compaction_threads);
+                let waits = level0_waits(&version, &self.options, &compactions);
+                let for_level0 = compactions.last_is_for_level0(self.options.compaction_threads, waits);
                 match find(for_level0, &held) {
                     Some(picked) => break picked,
                     None => return Ok(false),

@@ -289,7 +289,12 @@ fn sealed(mut stored: Vec<u8>) -> ToldFilter {
 /// Every file of a compacted engine, whoever built its filters, and how many were built again.
 fn compacted_files(executor: Arc<dyn CompactionExecutor>) -> (BTreeMap<String, Vec<u8>>, u64) {
     let disk = SimDisk::new(1);
-    let lsm = filled(&disk, options(executor));
+    // Small tables, so that there are many filters.
+    let options = LsmOptions {
+        table_bytes: 400,
+        ..options(executor)
+    };
+    let lsm = filled(&disk, options);
     lsm.compact_all().unwrap();
     check(&lsm);
     assert!((1000..1300_u64).all(|key| lsm.get(FAMILY, &key.to_be_bytes()).unwrap().is_none()));

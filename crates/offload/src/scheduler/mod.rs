@@ -32,7 +32,7 @@ use weft_base::{Clock, blocking};
 
 use self::core::{Core, Done, NewJob, Sink};
 use crate::counters::Counters;
-use crate::job::Job;
+use crate::job::{Job, JobKind};
 use crate::model::{ModelEngine, ModelParams};
 use crate::operation::{Golden, validate};
 use crate::report::Finished;
@@ -263,6 +263,17 @@ impl Scheduler {
     /// The job, if the queue is full.
     pub fn try_submit_to(&self, job: Job, queue: &FinishedQueue, tag: u64) -> Result<(), Job> {
         self.try_put(job, Sink::Queue(queue.clone(), tag))
+    }
+
+    /// The most inputs of a merge that all units which merge take. The CPU takes any number.
+    #[must_use]
+    pub fn merge_ways_max(&self) -> u32 {
+        let accepted = self.shared.specs.iter().flat_map(|unit| &unit.accepts);
+        let merges = accepted.filter(|(kind, _)| *kind == JobKind::Merge);
+        merges
+            .map(|(_, limits)| limits.ways_max)
+            .min()
+            .unwrap_or(u32::MAX)
     }
 
     /// All numbers at this moment.

@@ -20,8 +20,8 @@
 //! The first element's code therefore says how many bytes it shares with the entry handed out before: that is
 //! what the block builder needs, and nobody has to compare keys for it.
 //!
-//! A list, not a tree of losers: a task has few runs (a unit takes four), and then one comparison more or
-//! less costs less than the tree's bookkeeping.
+//! A list, not a tree of losers: a task has few runs (a unit takes four, the engine gives sixteen at most),
+//! and then a few comparisons more of two numbers cost less than the tree's bookkeeping.
 //!
 //! Source: Conner, "Offset value coding", 1977; Do and Graefe, "Robust and efficient sorting with
 //! offset-value coding", 2022.
