@@ -12,6 +12,7 @@ use weft_types::{
     encode_key_value_ref, format_text_ref,
 };
 
+use super::calls::uncounted_work;
 use super::data::{image_layout, load, register_value};
 use super::row_image::RowImage;
 use super::{Flow, Machine, broken, budget};
@@ -133,6 +134,11 @@ impl<A: DataAccess> Machine<'_, A> {
         let source_bytes = image.raw(source, usize::from(from)).map_or(0, <[u8]>::len);
         budget::weigh(&mut self.left, &self.scratch.run, source_bytes)?;
         if !fits_without_check(from_type, to_type) {
+            if self.scratch.run.budget.counts_bytes {
+                let work = uncounted_work(&column_of(source, image, from), from_type, to_type);
+                self.spend(work / BYTES_PER_INSTRUCTION)?;
+            }
+            let image = &self.scratch.rows[number(instr.b)];
             let value = assign(column_of(source, image, from).to_value(), to_type)?;
             let row = RowLayout::new(std::slice::from_ref(to_type));
             let bytes = row.encode(std::slice::from_ref(&value))?;

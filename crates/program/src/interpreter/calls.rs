@@ -33,6 +33,63 @@ fn conversion_work(value: &ValueRef<'_>, to: &SqlType) -> usize {
     bytes_of(value).saturating_add(number.saturating_mul(number) / 8)
 }
 
+/// Work of a conversion that [`conversion_work`] does not count, and a budget of instructions never did: that
+/// of items and fields, and of the blanks with which a `char(n)` is read as another type.
+pub(super) fn uncounted_work(value: &ValueRef<'_>, from: &SqlType, to: &SqlType) -> usize {
+    let inside = |item: ValueRef<'_>, from: &SqlType, to: &SqlType| {
+        conversion_work(&item, to).saturating_add(uncounted_work(&item, from, to))
+    };
+    match (value, from, to) {
+        (ValueRef::Array(array), _, _) => {
+            let to = item_type(to);
+            let items = array
+                .items
+                .iter()
+                .map(|item| inside(item.as_ref(), &array.element, &to));
+            items.fold(0, usize::saturating_add)
+        }
+        (ValueRef::Record(fields), _, _) => {
+            let fields = fields
+                .iter()
+                .map(|(from, field)| inside(field.as_ref(), from, to));
+            fields.fold(0, usize::saturating_add)
+        }
+        // A number has no comma.
+        (ValueRef::Text(text), _, SqlType::Array(_)) => {
+            let to = item_type(to);
+            let items = text
+                .split(',')
+                .map(|item| conversion_work(&ValueRef::Text(item), &to));
+            items.fold(0, usize::saturating_add)
+        }
+        (ValueRef::Text(_), SqlType::Char(characters), _) if !to.is_text() && *to != SqlType::Name => {
+            *characters as usize
+        }
+        _ => 0,
+    }
+}
+
+/// The type of an array's items; another type itself.
+fn item_type(ty: &SqlType) -> SqlType {
+    match ty {
+        SqlType::Array(element) => element.ty(),
+        ty => *ty,
+    }
+}
+
+/// Bytes of items and fields, which [`bytes_of`] does not count.
+fn bytes_inside(value: &Value) -> usize {
+    let inside = |item: &Value| bytes_of(&item.as_ref()).saturating_add(bytes_inside(item));
+    match value {
+        Value::Array(array) => array.items.iter().map(inside).fold(0, usize::saturating_add),
+        Value::Record(fields) => {
+            let fields = fields.iter().map(|(_, field)| inside(field));
+            fields.fold(0, usize::saturating_add)
+        }
+        _ => 0,
+    }
+}
+
 impl<A: DataAccess> Machine<'_, A> {
     pub(super) fn calculate(&mut self, instr: Instr) -> Result<Flow, SqlError> {
         let program = self.program;
@@ -52,7 +109,10 @@ impl<A: DataAccess> Machine<'_, A> {
                 return Err(error);
             }
         };
-        let made = bytes_of(&value.as_ref());
+        let mut made = bytes_of(&value.as_ref());
+        if self.scratch.run.budget.counts_bytes {
+            made = made.saturating_add(bytes_inside(&value));
+        }
         self.spend(work.saturating_add(made) / BYTES_PER_INSTRUCTION)?;
         self.set_value(instr.a, target, column, &ty, &value)?;
         Ok(Flow::Next)
@@ -92,7 +152,10 @@ impl<A: DataAccess> Machine<'_, A> {
         let from = layout.types().get(usize::from(instr.high())).copied();
         let from = from.ok_or_else(|| broken("a row buffer has no such column"))?;
         let value = column_of(layout, image, instr.high());
-        let work = conversion_work(&value, to);
+        let mut work = conversion_work(&value, to);
+        if self.scratch.run.budget.counts_bytes {
+            work = work.saturating_add(uncounted_work(&value, &from, to));
+        }
         self.has_left(work)?;
         let value = match instr.op {
             Op::Convert => cast_from(value.to_value(), &from, to),

@@ -332,6 +332,51 @@ fn an_array_costs_by_its_bytes() {
     }
 }
 
+/// The same digits cost no less as an item of an array than by themselves.
+#[test]
+fn items_cost_their_conversion() {
+    let digits = "7".repeat(2_000);
+    let items = vec![Value::Text(digits.clone())];
+    let array = Value::Array(Box::new(ArrayValue::of_items(SqlType::Text, items)));
+    let cost_of = |instr: &str, from: &str, to: &str, value: &Value| {
+        let inputs = format!("  i0 {from}\n  i1 {from}\n");
+        let outputs = format!("  s0 ({from}, {to})\n");
+        let logic = format!("  outrow b0, s0\n  setin b0.0, i0\n  {instr} b0.1, b0.0\n");
+        let programs = three_ways(&inputs, "", &outputs, &logic);
+        let costs = programs.map(|program| cost(&program, value, &Value::Null));
+        assert!(costs.iter().all(|cost| *cost == costs[0]), "{costs:?}");
+        costs[0]
+    };
+    let alone = cost_of("convert", "text", "numeric", &Value::Text(digits.clone()));
+    assert!(alone > 400, "{alone}");
+    assert!(cost_of("convert", "_text", "_numeric", &array) >= alone);
+    assert!(
+        cost_of(
+            "convert",
+            "text",
+            "_numeric",
+            &Value::Text(format!("{{{digits}}}"))
+        ) >= alone
+    );
+    // Many short ones are not one long one.
+    let many = format!("{{{}}}", ["7"; 1_000].join(","));
+    let of_many = cost_of("convert", "text", "_numeric", &Value::Text(many));
+    assert!(of_many < alone / 5, "{of_many}");
+    // Read with all its blanks.
+    let padded = cost_of("convert", "bpchar(100000)", "int8", &Value::Text("7".to_owned()));
+    assert!(padded > 100_000 / STEP, "{padded}");
+    // SETBUF assigns.
+    let numbers = vec![parse_text(&digits, &SqlType::Numeric(None)).unwrap()];
+    let numbers = Value::Array(Box::new(ArrayValue::of_items(SqlType::Numeric(None), numbers)));
+    let alone = cost_of(
+        "convert",
+        "numeric",
+        "text",
+        &parse_text(&digits, &SqlType::Numeric(None)).unwrap(),
+    );
+    assert!(cost_of("setbuf", "_numeric", "_text", &numbers) + 20 >= alone);
+}
+
 /// The cells of its columns are cleared.
 #[test]
 fn a_row_of_nulls_costs_by_its_bytes() {
