@@ -9,6 +9,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use smallvec::SmallVec;
 use weft_base::{BatchId, IndexId, RowId, TableId};
 use weft_types::{SqlError, SqlState};
 
@@ -25,6 +26,21 @@ use crate::table::{Schema, TableData, TableIndex, row_id_hash};
 /// Entries of a range that are read beyond its limit, for entries that lead to no row: recently removed rows
 /// are at the beginning of a queue.
 const SPARE_ENTRIES: usize = 3;
+
+/// Entries of a batch whose rows are removed for good.
+#[derive(Default)]
+struct GoneRows {
+    entries: SmallVec<[usize; 32]>,
+    /// When the last of them was removed.
+    since: BatchId,
+}
+
+impl GoneRows {
+    fn add(&mut self, entry: usize, since: BatchId) {
+        self.entries.push(entry);
+        self.since = self.since.max(since);
+    }
+}
 
 /// A row as the reader sees it. The bytes follow the table's [`weft_types::RowLayout`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +69,20 @@ pub enum Locator {
 pub struct ReadView<'s> {
     schema: &'s Schema,
     pin: Pin<'s>,
+    /// What batches up to this one have written is never undone.
+    settled: BatchId,
     digest: u64,
 }
 
 impl<'s> ReadView<'s> {
-    pub(crate) fn new(schema: &'s Schema, pin: Pin<'s>, digest: u64) -> Self {
-        ReadView { schema, pin, digest }
+    /// `settled`: the last batch that is over.
+    pub(crate) fn new(schema: &'s Schema, pin: Pin<'s>, settled: BatchId, digest: u64) -> Self {
+        ReadView {
+            schema,
+            pin,
+            settled,
+            digest,
+        }
     }
 
     pub(crate) fn schema(&self) -> &'s Schema {
@@ -238,7 +262,7 @@ impl<'s> ReadView<'s> {
                 ),
             ));
         };
-        let mut cursor = ordered.range(lo, hi, reverse);
+        let mut cursor = ordered.range(lo, hi, reverse, self.batch());
         let (mut left, mut most) = (limit, limit.saturating_add(SPARE_ENTRIES));
         with_batch(|batch| {
             while cursor.next(batch, most) {
@@ -250,20 +274,37 @@ impl<'s> ReadView<'s> {
                         }
                     }
                 }
-                for (key, slot) in batch.entries() {
+                let mut gone = GoneRows::default();
+                for (at, (key, slot)) in batch.entries().enumerate() {
                     if let Some(row) = lookup_slot(table, index, self.pin, key, slot) {
                         see(row);
                         left -= 1;
                         if left == 0 {
-                            return;
+                            break;
                         }
+                    } else if let Some(since) = self.gone_since(table, slot) {
+                        gone.add(at, since);
                     }
+                }
+                // A few among others are not worth a latch: they are mostly collected soon.
+                if gone.entries.len() > SPARE_ENTRIES || gone.entries.len() == batch.slots().len() {
+                    cursor.mark_gone(batch, gone.entries.into_iter(), gone.since);
+                }
+                if left == 0 {
+                    return;
                 }
                 // Many entries lead to no row of this view.
                 most = usize::MAX;
             }
         });
         Ok(())
+    }
+
+    /// Since when the row in a slot is removed, if it is and that will not be undone.
+    fn gone_since(&self, table: &TableData, slot: SlotId) -> Option<BatchId> {
+        let version = table.core.slots.slot(slot)?.at(self.pin)?;
+        let since = version.batch();
+        (!version.is_live() && since <= self.settled).then_some(since)
     }
 
     /// The slot of a row that a write set names; `None` when there is no such row. A row id finds rows only
@@ -490,7 +531,108 @@ fn with_batch<R>(work: impl FnOnce(&mut Batch) -> R) -> R {
 
 #[cfg(test)]
 mod tests {
+    use weft_types::{SqlType, Value};
+
     use super::*;
+    use crate::catalog::{CatalogOp, ColumnDef, FIRST_OBJECT_ID, IndexDef, IndexMethod, TableDef};
+    use crate::store::Store;
+    use crate::writer::MemberWriter;
+
+    const TABLE: TableId = TableId(FIRST_OBJECT_ID);
+    const INDEX: IndexId = IndexId(FIRST_OBJECT_ID + 1);
+
+    fn write(store: &Store, work: impl FnOnce(&mut MemberWriter<'_>)) {
+        let number = BatchId(store.boundary().0 + 1);
+        let batch = store.begin_batch(number);
+        let mut member = batch.member(0);
+        work(&mut member);
+        member.commit();
+        batch.finish();
+        store.publish(number);
+        store.collect_garbage(usize::MAX);
+    }
+
+    /// A table of the numbers from 0 on, with an ordered index.
+    fn queue(rows: i64) -> Arc<Store> {
+        let definition = TableDef::new(TABLE, "t", vec![ColumnDef::new("a", SqlType::Int8)]);
+        let layout = definition.layout.clone();
+        let store = Store::new();
+        let mut batch = store.begin_batch(BatchId(1));
+        batch.apply_catalog(&CatalogOp::CreateTable(definition)).unwrap();
+        let index = IndexDef {
+            id: INDEX,
+            name: "t_a".into(),
+            table: TABLE,
+            columns: vec![0],
+            unique: false,
+            primary: false,
+            method: IndexMethod::Both,
+        };
+        batch.apply_catalog(&CatalogOp::CreateIndex(index)).unwrap();
+        batch.finish();
+        store.publish(BatchId(1));
+        write(&store, |member| {
+            for number in 0..rows {
+                let row = layout.encode(&[Value::Int8(number)]).unwrap();
+                member.insert(TABLE, &row).unwrap();
+            }
+        });
+        store
+    }
+
+    const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
+
+    /// Takes the first row.
+    fn pop(store: &Store) {
+        write(store, |member| {
+            let first = member.range(TABLE, INDEX, ALL.0, ALL.1, false, 1).unwrap();
+            member.remove(TABLE, first[0].slot).unwrap();
+        });
+    }
+
+    /// Entries that a reader of the newest boundary is given before it finds a row.
+    fn entries_before_a_row(store: &Arc<Store>) -> usize {
+        let snapshot = store.snapshot();
+        let view = snapshot.view();
+        let table = view.schema.table(TABLE).unwrap();
+        let ordered = table.index(INDEX).unwrap().data.ordered.as_ref().unwrap();
+        let mut cursor = ordered.range(ALL.0, ALL.1, false, view.batch());
+        let (mut batch, mut before) = (Batch::default(), 0);
+        while cursor.next(&mut batch, usize::MAX) {
+            for slot in batch.slots() {
+                if view.get(TABLE, *slot).is_some() {
+                    return before;
+                }
+                before += 1;
+            }
+        }
+        before
+    }
+
+    #[test]
+    fn the_beginning_of_a_queue_is_passed_over_while_an_old_reader_keeps_it() {
+        let rows = if cfg!(miri) { 70 } else { 1000 };
+        let store = queue(rows);
+        let old = store.snapshot();
+        for number in 1..rows {
+            pop(&store);
+            assert!(
+                entries_before_a_row(&store) <= SPARE_ENTRIES + 1,
+                "after {number}"
+            );
+        }
+        let all = old
+            .view()
+            .range(TABLE, INDEX, ALL.0, ALL.1, false, usize::MAX)
+            .unwrap();
+        assert_eq!(all.len() as i64, rows, "it sees every row");
+        let last = old.view().range(TABLE, INDEX, ALL.0, ALL.1, true, 1).unwrap();
+        assert_eq!(last.len(), 1);
+        drop(old);
+        pop(&store);
+        store.collect_garbage(usize::MAX);
+        assert_eq!(store.memory_stats().ordered_entries, 0);
+    }
 
     #[test]
     fn successors_of_prefixes() {

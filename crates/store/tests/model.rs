@@ -15,6 +15,9 @@ use weft_types::{SqlError, Value};
 
 use crate::fixture::{self, ITEMS, ITEMS_KIND, ITEMS_KIND_HASH, ITEMS_NAME, ITEMS_PKEY, Item};
 
+/// Rows that [`Action::RemoveFrom`] removes.
+const NEIGHBOURS: i64 = 10;
+
 /// Rows by id.
 type Model = BTreeMap<i64, (Option<i32>, Option<String>)>;
 
@@ -25,6 +28,8 @@ enum Action {
     /// An update that changes nothing.
     Touch(i64),
     Remove(i64),
+    /// Neighbours, whose index entries are then marked while a snapshot keeps them.
+    RemoveFrom(i64),
 }
 
 #[derive(Clone, Debug)]
@@ -68,6 +73,7 @@ fn action() -> impl Strategy<Value = Action> {
             .prop_map(|(id, new, kind, name)| Action::Update(id, new, kind, name)),
         3 => id().prop_map(Action::Touch),
         3 => id().prop_map(Action::Remove),
+        1 => id().prop_map(Action::RemoveFrom),
     ]
 }
 
@@ -139,6 +145,9 @@ fn apply_to_model(model: &mut Model, action: &Action) -> Result<(), &'static str
         Action::Remove(id) => {
             model.remove(id);
         }
+        Action::RemoveFrom(id) => {
+            model.retain(|other, _| !(*id..id + NEIGHBOURS).contains(other));
+        }
     }
     Ok(())
 }
@@ -162,6 +171,10 @@ fn apply(member: &mut MemberWriter<'_>, action: &Action) -> Result<(), SqlError>
             Some(slot) => member.remove(ITEMS, slot),
             None => Ok(()),
         },
+        Action::RemoveFrom(id) => (*id..id + NEIGHBOURS).try_for_each(|id| match locate(member, id)? {
+            Some(slot) => member.remove(ITEMS, slot),
+            None => Ok(()),
+        }),
     }
 }
 
@@ -183,6 +196,7 @@ fn run_batch(store: &Arc<Store>, model: &mut Model, members: &[Member], publishe
             seen.insert(id, (kind, name));
         });
         assert_eq!(&seen, model);
+        check_member_ranges(&member, model);
         if plan.commits {
             member.commit();
         } else {
@@ -202,6 +216,27 @@ fn run_batch(store: &Arc<Store>, model: &mut Model, members: &[Member], publishe
         batch.abort();
         *model = before.1;
         assert_eq!(store.state_digest(), before.0);
+    }
+}
+
+/// All rows, and the first ones, from either end: what is removed by this member, by others of its batch, and
+/// by earlier batches is passed over.
+fn check_member_ranges(member: &MemberWriter<'_>, model: &Model) {
+    for (reverse, limit) in [false, true]
+        .into_iter()
+        .flat_map(|end| [(end, usize::MAX), (end, 1)])
+    {
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        let rows = member
+            .range(ITEMS, ITEMS_PKEY, all.0, all.1, reverse, limit)
+            .unwrap();
+        let ids: Vec<i64> = rows.iter().map(|row| fixture::decode(row).0).collect();
+        let expected: Vec<i64> = if reverse {
+            model.keys().rev().copied().take(limit).collect()
+        } else {
+            model.keys().copied().take(limit).collect()
+        };
+        assert_eq!(ids, expected, "reverse {reverse}, limit {limit}");
     }
 }
 

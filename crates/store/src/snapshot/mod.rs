@@ -121,7 +121,7 @@ impl Snapshot {
     pub fn view(&self) -> ReadView<'_> {
         // SAFETY: the registration is held by `self` at `batch`, and was made when that was the boundary.
         let pin = unsafe { Pin::new(self.inner.batch.0) };
-        ReadView::new(&self.inner.schema, pin, self.inner.digest)
+        ReadView::new(&self.inner.schema, pin, self.inner.batch, self.inner.digest)
     }
 
     /// The boundary.
@@ -262,7 +262,10 @@ impl Reader {
             if let Some(state) = self.registration.pin() {
                 // SAFETY: the guard keeps the cell at this boundary for its lifetime, and the view borrows
                 // the guard.
-                let view = unsafe { ReadView::new(state.schema(), Pin::new(state.boundary), state.digest) };
+                let pin = unsafe { Pin::new(state.boundary) };
+                // SAFETY: as above.
+                let schema = unsafe { state.schema() };
+                let view = ReadView::new(schema, pin, BatchId(state.boundary), state.digest);
                 return Pinned { reader: self, view };
             }
         }

@@ -101,7 +101,8 @@ impl<'s> BatchWriter<'s> {
 
     /// What a member sees, for a [`LookupPlan`](crate::LookupPlan); any thread.
     pub fn view(&self) -> ReadView<'_> {
-        ReadView::new(&self.schema, self.pin(Pin::EVERYTHING), 0)
+        let before = BatchId(self.batch.0.saturating_sub(1));
+        ReadView::new(&self.schema, self.pin(Pin::EVERYTHING), before, 0)
     }
 
     /// Reads what the probe prefetched and prefetches what comes next; false if nothing is left.

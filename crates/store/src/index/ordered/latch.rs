@@ -8,8 +8,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use super::node::{
-    CODE_BLOCK, HEAD_BYTES, LEAF_TAIL_MAX, LEN_MASK, Meta, Node, SEPARATOR_TAIL_MAX, SLOT_BITS, SLOT_MASK,
-    Side, UNUSED, Version, race_point,
+    CODE_BLOCK, GONE, HEAD_BYTES, LEAF_TAIL_MAX, LEN_MASK, Meta, Node, Places, SEPARATOR_TAIL_MAX, SLOT_BITS,
+    SLOT_MASK, Side, UNUSED, Version, race_point,
 };
 use super::target::{Target, WORD_BYTES};
 
@@ -147,6 +147,28 @@ impl<'n> Locked<'n> {
             block.unwrap_or(ptr::without_provenance_mut(inline)),
             Ordering::Relaxed,
         );
+    }
+
+    /// Marks a leaf's entries: their rows are gone for readers of batch `since` and later ones.
+    pub(super) fn mark_gone(&self, places: Places, since: u64) {
+        let before = self.node.gone_since.load(Ordering::Relaxed);
+        self.node.gone_since.store(before.max(since), Ordering::Relaxed);
+        self.set_meta(Meta {
+            has_marks: true,
+            ..self.meta()
+        });
+        for word in places.filter_map(|at| self.node.words.get(at)) {
+            let marked = word.load(Ordering::Relaxed).addr() | GONE;
+            word.store(ptr::without_provenance_mut(marked), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the mark of a leaf's entry away.
+    pub(super) fn clear_mark(&self, at: usize) {
+        if let Some(word) = self.node.words.get(at) {
+            let unmarked = word.load(Ordering::Relaxed).addr() & !GONE;
+            word.store(ptr::without_provenance_mut(unmarked), Ordering::Relaxed);
+        }
     }
 
     /// Marks the entries from `count` on as unused.

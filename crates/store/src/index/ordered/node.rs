@@ -5,7 +5,7 @@
 //!   line 0-1    heads: four key bytes each, from where the prefix ends, ascending
 //!   line 2-5    words: in a leaf the slot and the length code, above it the child; then two links
 //!   line 5-8    rests: what of the key does not fit into the head
-//!   line 8-9    the prefix's further words
+//!   line 8-9    the prefix's further words, and since when the marked entries lead to no row
 //! ```
 //!
 //! The prefix is what all keys of the node have in common, up to 72 bytes; four more bytes usually tell its
@@ -18,6 +18,9 @@
 //! seven and their number); otherwise the complete key in a block (`pool.rs`) that `rests` points to.
 //! Separators with a slot always have a block.
 //!
+//! An entry of a leaf is marked once its row is found removed for good (`range.rs`): readers of a later batch
+//! pass over it, while earlier ones still need it.
+//!
 //! Invariants:
 //! 1. The version is odd while a writer changes the node, and never has the same value again afterwards. If a
 //!    reader finds the same even version before and after reading, it has read a consistent state.
@@ -28,6 +31,7 @@
 //! Sources: optimistic lock coupling, Leis et al., "The ART of practical synchronization" (2016); key heads
 //! and prefixes, Graefe and Larson, "B-tree indexes and CPU caches" (2001).
 
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -51,6 +55,9 @@ pub(super) const UNUSED: u32 = u32::MAX;
 pub(super) const HEAD_BYTES: usize = size_of::<u32>();
 pub(super) const SLOT_BITS: u32 = 40;
 pub(super) const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
+const CODE_MASK: usize = 0xff;
+/// The bit of a leaf's word that says that the row is gone.
+pub(super) const GONE: usize = 1 << 63;
 /// Key bytes after the prefix that a leaf entry holds without a block.
 pub(super) const LEAF_TAIL_MAX: usize = HEAD_BYTES + WORD_BYTES;
 /// Prefixes up to this length are copied whole.
@@ -74,6 +81,8 @@ pub(super) struct Node {
     pub(super) links: [AtomicPtr<Node>; 2],
     pub(super) rests: [AtomicPtr<AtomicU64>; ENTRIES_MAX],
     pub(super) prefix_more: [AtomicU64; PREFIX_WORDS_MORE],
+    /// The rows of all marked entries are gone for readers of this batch and later ones.
+    pub(super) gone_since: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Node>() == 10 * LINE_BYTES && size_of::<usize>() == 8);
@@ -92,18 +101,21 @@ pub(super) struct Meta {
     pub(super) last_added: u8,
     /// Entries with the last key may continue in the right neighbour.
     pub(super) continues: bool,
+    /// Entries may be marked.
+    pub(super) has_marks: bool,
 }
 
 impl Meta {
     #[inline(always)]
     fn from_word(word: u64) -> Self {
-        let [count, prefix_len, level, last_added, continues, ..] = word.to_le_bytes();
+        let [count, prefix_len, level, last_added, continues, has_marks, ..] = word.to_le_bytes();
         Meta {
             count,
             prefix_len,
             level,
             last_added,
             continues: continues != 0,
+            has_marks: has_marks != 0,
         }
     }
 
@@ -114,7 +126,7 @@ impl Meta {
             self.level,
             self.last_added,
             u8::from(self.continues),
-            0,
+            u8::from(self.has_marks),
             0,
             0,
         ])
@@ -251,6 +263,28 @@ impl Node {
         self.word(at).addr() as u64 & SLOT_MASK
     }
 
+    /// How the key of a leaf's entry continues behind the prefix: its length, or [`CODE_BLOCK`].
+    #[inline(always)]
+    pub(super) fn code(&self, at: usize) -> usize {
+        self.word(at).addr() >> SLOT_BITS & CODE_MASK
+    }
+
+    /// Those of a leaf's entries whose rows are gone for a reader up to batch `horizon`. Valid only if the
+    /// version is unchanged.
+    #[inline(always)]
+    pub(super) fn gone(&self, meta: Meta, places: Places, horizon: u64) -> Places {
+        if meta.has_marks && self.gone_since.load(Ordering::Relaxed) <= horizon {
+            places.filter(|&at| self.is_gone(at)).collect()
+        } else {
+            Places::default()
+        }
+    }
+
+    /// Whether a leaf's entry is marked.
+    pub(super) fn is_gone(&self, at: usize) -> bool {
+        self.word(at).addr() & GONE != 0
+    }
+
     /// The slot of an entry: in a leaf the row's, above it the separator's. A separator's is valid only under
     /// the latch.
     pub(super) fn entry_slot(&self, at: usize, level: u8) -> u64 {
@@ -297,7 +331,7 @@ impl Node {
                 },
             };
         }
-        match self.word(at).addr() >> SLOT_BITS {
+        match self.code(at) {
             // The rests are lines away: they are read only if there is one.
             len @ 0..=HEAD_BYTES => Tail::Here { len, word: 0 },
             CODE_BLOCK => Tail::Block(self.rest(at)),
@@ -414,6 +448,86 @@ impl Node {
         if !node.is_null() {
             prefetch_bytes(node, SEARCH_BYTES);
         }
+    }
+}
+
+/// Places of entries in a leaf, ascending; an iterator over them, from both ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Places(u32);
+
+const _: () = assert!(ENTRIES_MAX < u32::BITS as usize);
+
+impl Places {
+    /// From one place to another.
+    #[inline(always)]
+    pub(super) fn of(places: Range<usize>) -> Self {
+        let below = |end: usize| (1 << end.min(ENTRIES_MAX)) - 1;
+        Places(below(places.end) & !below(places.start))
+    }
+
+    pub(super) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline(always)]
+    pub(super) fn insert(&mut self, at: usize) {
+        self.0 |= 1 << at.min(ENTRIES_MAX);
+    }
+
+    #[inline(always)]
+    pub(super) fn without(self, others: Self) -> Self {
+        Places(self.0 & !others.0)
+    }
+
+    /// The first `most` of them in the order of a reader.
+    #[inline(always)]
+    pub(super) fn first(self, most: usize, reverse: bool) -> Self {
+        if self.len() <= most {
+            return self;
+        }
+        let (mut left, mut first) = (self, Places::default());
+        for _ in 0..most {
+            let next = if reverse { left.next_back() } else { left.next() };
+            next.into_iter().for_each(|at| first.insert(at));
+        }
+        first
+    }
+}
+
+impl Iterator for Places {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let at = self.0.trailing_zeros();
+        self.0 &= self.0.wrapping_sub(1);
+        (at < u32::BITS).then_some(at as usize)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let len = self.0.count_ones() as usize;
+        (len, Some(len))
+    }
+}
+
+impl DoubleEndedIterator for Places {
+    #[inline(always)]
+    fn next_back(&mut self) -> Option<usize> {
+        let at = self.0.checked_ilog2()?;
+        self.0 &= !(1 << at);
+        Some(at as usize)
+    }
+}
+
+impl ExactSizeIterator for Places {}
+
+impl FromIterator<usize> for Places {
+    #[inline(always)]
+    fn from_iter<I: IntoIterator<Item = usize>>(places: I) -> Self {
+        places.into_iter().fold(Places::default(), |mut all, at| {
+            all.insert(at);
+            all
+        })
     }
 }
 

@@ -5,13 +5,20 @@
 //! descends again to the position of the last entry that was returned. So no entry that stays is missed or
 //! returned twice, whatever is split or merged in the meantime, and no latch is held while a batch is
 //! processed.
+//!
+//! While an old reader is there, entries stay whose rows everybody else finds removed: at the beginning of a
+//! queue there may be many. Who reads such a row tells the cursor, which marks the entry in the leaf, so that
+//! later readers go past it without visiting its row ([`Cursor::mark_gone`]). A slot is not used again before
+//! its entries are removed, so a mark stays true; it is lost when the leaf is split or merged.
 
-use std::ops::{Bound, Range};
+use std::ops::Bound;
+use std::sync::atomic::Ordering;
 
-use super::node::{Node, Restart, Side, Version};
+use super::node::{Node, Places, Restart, Side, Version};
 use super::target::Target;
 use super::{Child, OrderedIndex};
 use crate::memory::SlotId;
+use weft_base::BatchId;
 
 /// Entries of one leaf, in the order of the range, with their keys. Meant to be reused.
 #[derive(Debug, Default)]
@@ -20,6 +27,9 @@ pub(crate) struct Batch {
     /// Where each key ends in `keys`.
     ends: Vec<usize>,
     keys: Vec<u8>,
+    /// Where the entries are in their leaf.
+    places: Places,
+    reverse: bool,
     /// The last entry returned, by its key; `None` at the beginning.
     last: Option<SlotId>,
     last_key: Vec<u8>,
@@ -41,6 +51,16 @@ impl Batch {
             .zip(self.slots.iter().copied())
     }
 
+    /// Where each entry is in its leaf.
+    fn place_of(&self, at: usize) -> Option<usize> {
+        let mut places = self.places;
+        if self.reverse {
+            places.nth_back(at)
+        } else {
+            places.nth(at)
+        }
+    }
+
     fn clear(&mut self) {
         self.slots.clear();
         self.ends.clear();
@@ -48,25 +68,38 @@ impl Batch {
     }
 
     /// Appends entries of a leaf, which are valid if the leaf is unchanged.
-    fn copy(
-        &mut self,
-        leaf: &Node,
-        version: Version,
-        places: Range<usize>,
-        reverse: bool,
-    ) -> Result<(), Restart> {
+    fn copy(&mut self, leaf: &Node, version: Version, places: Places, reverse: bool) -> Result<(), Restart> {
+        (self.places, self.reverse) = (places, reverse);
         let Batch {
             slots, ends, keys, ..
         } = self;
         ends.reserve(places.len());
         let see = |_, end| ends.push(end);
         if reverse {
-            slots.extend(places.clone().rev().map(|at| SlotId(leaf.slot(at))));
+            slots.extend(places.rev().map(|at| SlotId(leaf.slot(at))));
             leaf.keys_into(places.rev(), version, keys, see)
         } else {
-            slots.extend(places.clone().map(|at| SlotId(leaf.slot(at))));
+            slots.extend(places.map(|at| SlotId(leaf.slot(at))));
             leaf.keys_into(places, version, keys, see)
         }
+    }
+
+    /// All of these entries are passed over: if the position is looked up again, the range goes on behind them.
+    fn pass(&mut self, leaf: &Node, version: Version, all: Places, reverse: bool) -> Result<(), Restart> {
+        let mut places = all;
+        if let Some(last) = if reverse {
+            places.next()
+        } else {
+            places.next_back()
+        } {
+            leaf.key_into(last, version, &mut self.keys)?;
+            let slot = leaf.slot(last);
+            leaf.check(version)?;
+            self.last = Some(SlotId(slot));
+            std::mem::swap(&mut self.last_key, &mut self.keys);
+            self.keys.clear();
+        }
+        leaf.check(version)
     }
 
     fn remember_last(&mut self) {
@@ -95,26 +128,34 @@ pub(crate) struct Cursor<'i, 'k> {
     from: Target<'k>,
     to: Option<Target<'k>>,
     reverse: bool,
+    /// Marked entries that are older are passed over.
+    horizon: u64,
     /// The last leaf read within the range, and its version.
     leaf: Option<(&'i Node, Version)>,
+    /// The leaf of the last batch, and its version.
+    source: Option<(&'i Node, Version)>,
     is_begun: bool,
     is_done: bool,
 }
 
 impl OrderedIndex {
-    /// Begins to read a range. A bound that is a prefix of a key sorts before the key.
+    /// Begins to read a range, for a reader that sees batches up to `horizon`. A bound that is a prefix of a
+    /// key sorts before the key.
     pub(crate) fn range<'i, 'k>(
         &'i self,
         lo: Bound<&'k [u8]>,
         hi: Bound<&'k [u8]>,
         reverse: bool,
+        horizon: BatchId,
     ) -> Cursor<'i, 'k> {
         Cursor {
             index: self,
             from: Target::of_lower(lo),
             to: Target::of_upper(hi),
             reverse,
+            horizon: horizon.0,
             leaf: None,
+            source: None,
             is_begun: false,
             is_done: false,
         }
@@ -145,6 +186,30 @@ impl<'i> Cursor<'i, '_> {
         }
         batch.clear();
         false
+    }
+
+    /// Marks entries of the last batch: for readers of batch `since` and later ones, their rows are removed,
+    /// and will not come back. If the leaf has changed in the meantime, nothing happens.
+    pub(crate) fn mark_gone(&mut self, batch: &Batch, entries: impl Iterator<Item = usize>, since: BatchId) {
+        let places: Places = entries.filter_map(|at| batch.place_of(at)).collect();
+        let Some((leaf, version)) = self.source else {
+            return;
+        };
+        // A reader that is too old to trust the marks finds the rows gone by itself.
+        let is_marked = leaf.gone(leaf.meta(), places, u64::MAX) == places;
+        if is_marked && leaf.gone_since.load(Ordering::Relaxed) >= since.0 {
+            return;
+        }
+        let Ok(locked) = leaf.lock(version) else {
+            return;
+        };
+        locked.mark_gone(places, since.0);
+        let marked = (leaf, locked.version_after());
+        drop(locked);
+        self.source = Some(marked);
+        if self.leaf.is_some() {
+            self.leaf = Some(marked);
+        }
     }
 
     /// Where the range begins, or continues after the last entry that was returned.
@@ -216,23 +281,23 @@ impl<'i> Cursor<'i, '_> {
         } else {
             end < meta.count()
         };
-        let count = end.saturating_sub(start);
-        if count > most {
-            // If more entries are needed, the position after the last one is looked up.
-            let places = if self.reverse {
-                end - most..end
-            } else {
-                start..start + most
-            };
-            batch.copy(node, version, places, self.reverse)?;
+        let all = Places::of(start..end);
+        let there = all.without(node.gone(meta, all, self.horizon));
+        let places = there.first(most, self.reverse);
+        batch.copy(node, version, places, self.reverse)?;
+        if there.is_empty() {
+            batch.pass(node, version, all, self.reverse)?;
+        } else {
             node.check(version)?;
-            self.leaf = None;
-            return Ok(());
         }
-        batch.copy(node, version, start..start + count, self.reverse)?;
-        node.check(version)?;
-        self.leaf = Some((node, version));
-        self.is_done = is_last;
+        self.source = Some((node, version));
+        if places == there {
+            self.leaf = self.source;
+            self.is_done = is_last;
+        } else {
+            // If more entries are needed, the position after the last one is looked up.
+            self.leaf = None;
+        }
         Ok(())
     }
 }

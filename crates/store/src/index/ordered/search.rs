@@ -8,7 +8,7 @@ use std::cmp::Ordering as Order;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use super::node::{CODE_BLOCK, HEAD_BYTES, LEN_MASK, Meta, Node, Restart, SLOT_BITS, Version, race_point};
+use super::node::{CODE_BLOCK, HEAD_BYTES, LEN_MASK, Meta, Node, Restart, Version, race_point};
 use super::pool::Block;
 use super::target::{Target, WORD_BYTES, head_mask};
 
@@ -115,7 +115,7 @@ impl Node {
         if head != rest.head {
             return head.cmp(&rest.head);
         }
-        if self.word(at).addr() >> SLOT_BITS == CODE_BLOCK {
+        if self.code(at) == CODE_BLOCK {
             return Order::Equal;
         }
         (self.rest(at).addr() as u64).cmp(&rest.word())
@@ -261,7 +261,7 @@ impl Node {
         version: Version,
     ) -> Result<Order, Restart> {
         let (code, word) = if LEAF {
-            let code = self.word(at).addr() >> SLOT_BITS;
+            let code = self.code(at);
             // The rests are lines away: they are read only if there is one.
             let is_short = code <= HEAD_BYTES;
             (code, if is_short { 0 } else { self.rest(at).addr() as u64 })

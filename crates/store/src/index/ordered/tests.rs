@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use proptest::prelude::*;
-use weft_base::Prng;
+use weft_base::{BatchId, Prng};
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn index() -> OrderedIndex {
     OrderedIndex::new(&Arc::default())
 }
 
-/// The entries of a range, at most so many at a time.
+/// The entries of a range, at most so many at a time, for a reader who passes over nothing.
 fn read(
     index: &OrderedIndex,
     lo: Bound<&[u8]>,
@@ -26,7 +26,18 @@ fn read(
     reverse: bool,
     most: usize,
 ) -> Vec<(Vec<u8>, u64)> {
-    let mut cursor = index.range(lo, hi, reverse);
+    read_at(index, (lo, hi), reverse, most, BatchId(0))
+}
+
+/// The same for a reader who sees batches up to `horizon`.
+fn read_at(
+    index: &OrderedIndex,
+    (lo, hi): (Bound<&[u8]>, Bound<&[u8]>),
+    reverse: bool,
+    most: usize,
+    horizon: BatchId,
+) -> Vec<(Vec<u8>, u64)> {
+    let mut cursor = index.range(lo, hi, reverse, horizon);
     let mut batch = Batch::default();
     let mut out = Vec::new();
     while cursor.next(&mut batch, most) {
@@ -595,5 +606,183 @@ fn hints_while_the_tree_grows() {
             }
         });
         check_shape(&index);
+    }
+}
+
+const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
+
+/// Marks entries, as a reader does that finds their rows removed.
+fn mark(index: &OrderedIndex, since: u64, is_gone: impl Fn(u64) -> bool) {
+    let mut cursor = index.range(ALL.0, ALL.1, false, BatchId(0));
+    let mut batch = Batch::default();
+    while cursor.next(&mut batch, usize::MAX) {
+        let slots = batch.slots().iter().enumerate();
+        let gone: Vec<usize> = slots
+            .filter(|(_, slot)| is_gone(slot.0))
+            .map(|(at, _)| at)
+            .collect();
+        if !gone.is_empty() {
+            cursor.mark_gone(&batch, gone.into_iter(), BatchId(since));
+        }
+    }
+}
+
+/// Every key with a slot of its own.
+fn numbered(keys: u64, make: impl Fn(u64) -> Vec<u8>) -> (OrderedIndex, Model) {
+    let (index, mut model) = (index(), Model::new());
+    for number in 0..keys {
+        let key = make(number);
+        index.add(&key, SlotId(number));
+        model.insert((key, number));
+    }
+    (index, model)
+}
+
+#[test]
+fn marked_entries_are_passed_over_by_later_readers_only() {
+    let short = |number: u64| number.to_be_bytes().to_vec();
+    let long = |number: u64| [&[7; 40], number.to_be_bytes().as_slice(), &[1; 30]].concat();
+    let makers: [&dyn Fn(u64) -> Vec<u8>; 2] = [&short, &long];
+    for make in makers {
+        let (index, model) = numbered(600, make);
+        mark(&index, 7, |slot| slot < 400);
+        check_all(&index, &model);
+        let rest: Vec<(Vec<u8>, u64)> = (400..600).map(|number| (make(number), number)).collect();
+        for most in [usize::MAX, 7, 1] {
+            for horizon in [7, 8, u64::MAX] {
+                let read = read_at(&index, ALL, false, most, BatchId(horizon));
+                assert_eq!(read, rest, "{most} {horizon}");
+                let mut backwards = read_at(&index, ALL, true, most, BatchId(horizon));
+                backwards.reverse();
+                assert_eq!(backwards, rest, "{most} {horizon} in reverse");
+            }
+            let all: Vec<_> = model.iter().cloned().collect();
+            assert_eq!(read_at(&index, ALL, false, most, BatchId(6)), all);
+        }
+        // Nobody may rely on an entry being passed over, but none that is not marked is.
+        mark(&index, 9, |slot| slot == 450);
+        let seen = read_at(&index, ALL, false, usize::MAX, BatchId(8));
+        assert!(rest.iter().all(|entry| seen.contains(entry)));
+        assert!(!read_at(&index, ALL, false, usize::MAX, BatchId(9)).contains(&(make(450), 450)));
+        // The first of many is found at once.
+        let mut cursor = index.range(ALL.0, ALL.1, false, BatchId(9));
+        let mut batch = Batch::default();
+        assert!(cursor.next(&mut batch, 1));
+        assert_eq!(batch.slots(), [SlotId(400)]);
+    }
+}
+
+#[test]
+fn a_mark_ends_with_its_entry() {
+    let (index, mut model) = numbered(100, |number| number.to_be_bytes().to_vec());
+    mark(&index, 3, |_| true);
+    assert_eq!(read_at(&index, ALL, false, usize::MAX, BatchId(3)), []);
+    // The row is collected, and slot and key are used again.
+    for number in (0..100u64).step_by(3) {
+        index.remove(&number.to_be_bytes(), SlotId(number));
+        assert!(index.add(&number.to_be_bytes(), SlotId(number)));
+    }
+    let seen = read_at(&index, ALL, false, usize::MAX, BatchId(3));
+    assert!(
+        (0..100u64)
+            .step_by(3)
+            .all(|number| seen.contains(&(number.to_be_bytes().to_vec(), number)))
+    );
+    check_all(&index, &model);
+    for (key, slot) in std::mem::take(&mut model) {
+        index.remove(&key, SlotId(slot));
+    }
+    assert_nothing_is_lost(&index);
+}
+
+#[test]
+fn an_entry_that_is_added_again_is_not_passed_over() {
+    let (index, _) = numbered(20, |number| number.to_be_bytes().to_vec());
+    mark(&index, 3, |slot| slot < 10);
+    assert!(!index.add(&4u64.to_be_bytes(), SlotId(4)), "it is there");
+    let seen = read_at(&index, ALL, false, usize::MAX, BatchId(3));
+    assert_eq!((seen.len(), seen[0].1), (11, 4));
+}
+
+/// A leaf that changes after others were passed over is looked up behind them.
+#[test]
+fn leaves_that_were_passed_over_are_not_read_again() {
+    for reverse in [false, true] {
+        let (index, _) = numbered(2000, |number| number.to_be_bytes().to_vec());
+        mark(&index, 3, |slot| slot != 1000);
+        let mut cursor = index.range(ALL.0, ALL.1, reverse, BatchId(3));
+        let mut batch = Batch::default();
+        assert!(cursor.next(&mut batch, 1));
+        assert_eq!(batch.slots(), [SlotId(1000)]);
+        // The leaf where the reader is changes; what it passed over is not marked any more.
+        for number in (0..2000u64).filter(|number| *number != 1000) {
+            index.add(&number.to_be_bytes(), SlotId(number));
+        }
+        let mut rest = Vec::new();
+        while cursor.next(&mut batch, usize::MAX) {
+            rest.extend(batch.slots().iter().map(|slot| slot.0));
+        }
+        let expected: Vec<u64> = if reverse {
+            (0..1000).rev().collect()
+        } else {
+            (1001..2000).collect()
+        };
+        assert_eq!(rest, expected);
+    }
+}
+
+/// A leaf that has changed since it was read is not marked.
+#[test]
+fn no_mark_is_set_in_a_leaf_that_has_changed() {
+    let (index, _) = numbered(20, |number| number.to_be_bytes().to_vec());
+    let mut cursor = index.range(ALL.0, ALL.1, false, BatchId(0));
+    let mut batch = Batch::default();
+    assert!(cursor.next(&mut batch, usize::MAX));
+    // What was the first entry is another one.
+    index.remove(&0u64.to_be_bytes(), SlotId(0));
+    cursor.mark_gone(&batch, std::iter::once(0), BatchId(1));
+    assert_eq!(read_at(&index, ALL, false, usize::MAX, BatchId(1)).len(), 19);
+    assert!(!cursor.next(&mut batch, usize::MAX), "nothing is read twice");
+}
+
+/// Readers mark entries of even slots while writers split and join the leaves: odd slots are always found.
+#[test]
+fn marks_beside_writers() {
+    let (rounds, keys) = if cfg!(miri) { (1, 60) } else { (20, 1_200u64) };
+    for round in 0..rounds {
+        let index = index();
+        let key = |number: u64| weft_ops::mix64(number).to_be_bytes();
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..2u64)
+                .map(|writer| {
+                    let (index, key) = (&index, &key);
+                    scope.spawn(move || {
+                        node::races::provoke(round * 2 + writer);
+                        for number in (writer..keys).step_by(2) {
+                            index.add(&key(number), SlotId(number));
+                            if number % 4 == writer && number >= 40 {
+                                index.remove(&key(number - 40), SlotId(number - 40));
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let marker = scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    mark(&index, 5, |slot| slot % 2 == 0);
+                    let seen = read_at(&index, ALL, false, 3, BatchId(5));
+                    assert!(seen.is_sorted(), "{seen:?}");
+                }
+            });
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            is_done.store(true, Ordering::Relaxed);
+            marker.join().unwrap();
+        });
+        check_shape(&index);
+        let all = read(&index, ALL.0, ALL.1, false, usize::MAX);
+        let seen = read_at(&index, ALL, false, usize::MAX, BatchId(5));
+        let odd = |entries: &[(Vec<u8>, u64)]| entries.iter().filter(|(_, slot)| slot % 2 == 1).count();
+        assert_eq!(odd(&all), odd(&seen));
     }
 }
