@@ -65,7 +65,8 @@ pub struct LsmOptions {
     pub level1_bytes: u64,
     /// The size ratio between each further level and the one above.
     pub level_factor: u64,
-    /// Bytes of input that a compaction task is cut to.
+    /// Bytes of input that a compaction task is cut to: at most 1 MiB where the engine's own threads merge, and
+    /// up to four times that for many runs, unless they are paced ([`LsmOptions::compaction_share`]).
     pub task_bytes: u64,
     /// Bytes of memory that the tasks of all running compactions may use together. A task counts, from when
     /// it is given to the executor until its result is in a table, with its stored input blocks and the most
@@ -85,7 +86,8 @@ pub struct LsmOptions {
     pub base_compression: Compression,
     /// Where flushes and compactions run.
     pub background: Background,
-    /// Compactions that may run at the same time, with a thread each; the last one is reserved for level 0.
+    /// Compactions that may run at the same time, with a thread each; the last one is reserved for level 0,
+    /// unless that waits for a compaction of level 1.
     pub compaction_threads: usize,
     /// The share of the time that a compaction thread works while nothing is behind, from 0 to 1; the rest it
     /// sleeps, in slices. As level 0 or the debt grows it works more, up to all of the time.

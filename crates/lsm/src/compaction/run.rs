@@ -56,6 +56,8 @@ pub(crate) struct CompactionContext<'a> {
     pub is_stopped: &'a dyn Fn() -> bool,
     /// Called after each task, to keep the compaction to its share of the time.
     pub pause: &'a dyn Fn(),
+    /// Whether it may pause: then no task is to be long.
+    pub is_paced: bool,
 }
 
 impl<'a> CompactionContext<'a> {
@@ -121,14 +123,7 @@ pub(crate) fn compact(
         output: context.blocks,
         key_hashes: context.filter_bits_per_key > 0,
     };
-    let task_bytes = match context.executor.is_inline() {
-        true => context.task_bytes.min(TASK_BYTES_HERE),
-        false => context.task_bytes,
-    };
-    // Each run's blocks at the cuts are read for two tasks: with more runs, longer tasks.
-    let longer = task_bytes.saturating_mul(runs.len().div_ceil(RUNS_OF_TASK_BYTES) as u64);
-    let task_bytes = longer.min(context.task_memory_bytes / 8).max(task_bytes);
-    let ranges = cut(&runs, task_bytes)?;
+    let ranges = cut(&runs, task_bytes(context, runs.len()))?;
     let with_pointers = runs.iter().flatten();
     let with_pointers = with_pointers.filter(|table| !table.properties().value_files.is_empty());
     let (done, results) = channel::<Done>();
@@ -187,6 +182,20 @@ pub(crate) fn compact(
     }
     compacted.tables = maker.finish()?;
     Ok(compacted)
+}
+
+/// The length of a task with so many runs.
+fn task_bytes(context: &CompactionContext<'_>, runs: usize) -> u64 {
+    if !context.executor.is_inline() {
+        return context.task_bytes;
+    }
+    let bytes = context.task_bytes.min(TASK_BYTES_HERE);
+    if context.is_paced {
+        return bytes;
+    }
+    // Each run's blocks at the cuts are read for two tasks: with more runs, longer tasks.
+    let longer = bytes.saturating_mul(runs.div_ceil(RUNS_OF_TASK_BYTES) as u64);
+    longer.min(context.task_memory_bytes / 8).max(bytes)
 }
 
 /// Sends a task's result, or, if the executor drops it, the message that there is none.

@@ -313,6 +313,7 @@ impl Engine {
             next_number: &next_number,
             is_stopped: &is_stopped,
             pause: &pause,
+            is_paced: self.options.compaction_share < 1.0,
         };
         compact(picked, &context)
     }

@@ -122,6 +122,15 @@ struct ReadBuffers {
 }
 
 impl ReadBuffers {
+    /// The smallest free buffer that is long enough, or else the longest, to be replaced: runs of one compaction
+    /// are read in pieces of very different lengths, and not every buffer is to become as long as the longest.
+    fn take(&self, bytes: usize) -> AlignedBuffer {
+        let mut free = self.free.lock();
+        let fits = |buffer: &AlignedBuffer| (buffer.len() < bytes, buffer.len().abs_diff(bytes));
+        let best = (0..free.len()).min_by_key(|&at| free.get(at).map(fits));
+        best.map_or_else(AlignedBuffer::default, |at| free.swap_remove(at))
+    }
+
     /// A buffer of so many bytes at least, filled by `fill`, which says which part of it counts.
     ///
     /// # Errors
@@ -131,7 +140,7 @@ impl ReadBuffers {
         bytes: usize,
         fill: impl FnOnce(&mut AlignedBuffer) -> Result<Range<usize>, LsmError>,
     ) -> Result<Bytes, LsmError> {
-        let mut memory = self.free.lock().pop().unwrap_or_default();
+        let mut memory = self.take(bytes);
         if memory.len() < bytes {
             // Its contents need not be kept.
             memory = AlignedBuffer::zeroed(bytes.next_power_of_two());
@@ -198,6 +207,20 @@ mod tests {
         assert_eq!((long.len(), buffers.free.lock().len()), (100_000, 1));
         drop(buffers);
         assert_eq!(long, vec![4; 100_000], "and outlives the compaction");
+    }
+
+    /// As many buffers as there are pieces, together about as long as these, whatever their order.
+    #[test]
+    fn buffers_do_not_all_become_as_long_as_the_longest_piece() {
+        let buffers = ReadBuffers::default();
+        for round in 0..50 {
+            let pieces = (0..16).map(|piece| if piece == round % 16 { 3 << 20 } else { 64 << 10 });
+            let held: Vec<Bytes> = pieces.map(|bytes| filled(&buffers, bytes, 1)).collect();
+            assert_eq!(held.len(), 16);
+        }
+        let free = buffers.free.lock();
+        let bytes: usize = free.iter().map(AlignedBuffer::len).sum();
+        assert_eq!((free.len(), bytes), (16, (4 << 20) + 15 * (64 << 10)));
     }
 
     #[test]
