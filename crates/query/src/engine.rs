@@ -566,15 +566,22 @@ impl Planning {
         );
         let plan = lowering.lower(&query.relation, None)?;
         let plan = final_projection(plan, &query.output)?;
+        let (mut are_small, mut read_much) = (true, false);
         for spool in &lowering.spools {
             spool.plan(|plan| {
                 let operators = self.operators(plan)?;
+                are_small &= operators.is_small;
+                read_much |= operators.reads_much;
                 let plan = operators.state.finished(operators.plan);
                 plan.and_then(|plan| sliced(plan, &self.stop)).map_err(sql_error)
             })?;
         }
+        // Their rows are read by tasks of the threads that run the whole.
+        let mut operators = self.operators(plan)?;
+        operators.is_small &= are_small;
+        operators.reads_much |= read_much;
         Ok(PlannedQuery {
-            operators: self.operators(plan)?,
+            operators,
             context: Arc::clone(&self.context),
             only_now: lowering.only_now,
             spools: lowering.spools,

@@ -265,6 +265,8 @@ fn long_queries_run_on_threads_that_give_way() {
     };
     let long = "SELECT sum(a.id) FROM c a JOIN c b ON a.id = b.id";
     let short = "SELECT sum(id) FROM c";
+    let long_inside = format!("WITH t AS MATERIALIZED ({long}) SELECT count(*) FROM t");
+    let short_inside = format!("WITH t AS MATERIALIZED ({short}) SELECT count(*) FROM t");
     let ordinary = ("weft-query".to_owned(), own);
     let yielding = ("weft-analytics".to_owned(), own.max(10));
     for (sql, priority, expected) in [
@@ -272,6 +274,9 @@ fn long_queries_run_on_threads_that_give_way() {
         (short, QueryPriority::Auto, &ordinary),
         (long, QueryPriority::Normal, &ordinary),
         (short, QueryPriority::Low, &yielding),
+        (&long_inside, QueryPriority::Auto, &yielding),
+        (&short_inside, QueryPriority::Auto, &ordinary),
+        (&long_inside, QueryPriority::Normal, &ordinary),
     ] {
         assert_eq!(&readers_of(sql, priority), expected, "{sql} {priority:?}");
     }
