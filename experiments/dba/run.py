@@ -92,7 +92,9 @@ def run(lab):
         scans = "1 --scan-values 100000" if quick else SCANS
         lab.run("6", f"htap {size} {BUSY} --scan-threads {scans}")
     if lab.wants("htap"):
-        size = small if quick else "--warehouses 2 --seconds 5 --rounds 3"
+        # A checkpoint about every second.
+        usual = "--warehouses 2 --seconds 5 --rounds 3 --checkpoint-mb 16"
+        size = f"{small} --checkpoint-mb 1" if quick else usual
         records = lab.run("htap", f"htap {size} {BUSY}")
         peak = next(record["value"] for record in records
                     if record["metric"] == "throughput" and record["case"].endswith(" alone"))

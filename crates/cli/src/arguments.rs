@@ -365,6 +365,9 @@ pub struct HtapArguments {
     /// Sessions that query back to back.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64))]
     pub analysts: u64,
+    /// MB of log after which a checkpoint is taken in the background; 0 for none.
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub checkpoint_mb: u64,
     /// Instead of queries: threads that scan packed codes outside of the database, one case for each number
     /// and each form of the scan, ordinary ones and ones that give way.
     #[arg(long, value_delimiter = ',')]

@@ -82,6 +82,16 @@ impl LoadArguments {
         self.workers.unwrap_or_else(|| Options::default().engine.workers)
     }
 
+    /// Settings of the database.
+    fn options(&self) -> Options {
+        let mut options = Options {
+            synchronous_commit: self.durable,
+            ..Options::default()
+        };
+        options.engine.workers = self.workers();
+        options
+    }
+
     /// Settings included in every record.
     fn config(&self, clients: usize) -> String {
         let rate = self.rate.map_or_else(String::new, |rate| format!("rate={rate} "));
@@ -113,36 +123,62 @@ static OPENED: AtomicU64 = AtomicU64::new(0);
 
 /// A database for one benchmark; its directory is removed with it unless the user named it.
 pub(crate) struct BenchDatabase {
+    // Closed before its directory is removed.
     pub database: Database,
-    made: Option<PathBuf>,
+    dir: BenchDir,
 }
 
 impl BenchDatabase {
     fn open(arguments: &LoadArguments, name: &str) -> Result<Self, Failure> {
-        arguments.check()?;
-        let number = OPENED.fetch_add(1, Ordering::Relaxed);
-        let unique = format!("weft-bench-{name}-{}-{number}", std::process::id());
-        let fresh = std::env::temp_dir().join(unique);
-        let dir = arguments.dir.clone().unwrap_or_else(|| fresh.clone());
-        if has_entries(&dir) {
-            return Err(Failure::Usage(format!("{} is not empty", dir.display())));
-        }
-        let mut options = Options {
-            synchronous_commit: arguments.durable,
-            ..Options::default()
-        };
-        options.engine.workers = arguments.workers();
-        let database = Database::open(&dir, options)?;
-        let made = arguments.dir.is_none().then_some(fresh);
-        Ok(Self { database, made })
+        let dir = BenchDir::new(arguments, name)?;
+        let database = Database::open(&dir.path, arguments.options())?;
+        Ok(Self { database, dir })
+    }
+
+    /// A database that was loaded, checkpointed, closed, and opened again with these settings.
+    fn open_loaded(
+        arguments: &LoadArguments,
+        name: &str,
+        options: Options,
+        load: impl FnOnce(&Database) -> Result<(), Failure>,
+    ) -> Result<Self, Failure> {
+        let loaded = Self::open(arguments, name)?;
+        load(&loaded.database)?;
+        loaded.database.checkpoint()?;
+        let BenchDatabase { database, dir } = loaded;
+        drop(database);
+        let database = Database::open(&dir.path, options)?;
+        Ok(Self { database, dir })
     }
 }
 
-impl Drop for BenchDatabase {
+/// The directory of a database for one benchmark.
+struct BenchDir {
+    path: PathBuf,
+    /// It is removed, unless the user named it.
+    is_temporary: bool,
+}
+
+impl BenchDir {
+    fn new(arguments: &LoadArguments, name: &str) -> Result<Self, Failure> {
+        arguments.check()?;
+        let number = OPENED.fetch_add(1, Ordering::Relaxed);
+        let unique = format!("weft-bench-{name}-{}-{number}", std::process::id());
+        let named = arguments.dir.clone();
+        let is_temporary = named.is_none();
+        let path = named.unwrap_or_else(|| std::env::temp_dir().join(unique));
+        if has_entries(&path) {
+            return Err(Failure::Usage(format!("{} is not empty", path.display())));
+        }
+        Ok(Self { path, is_temporary })
+    }
+}
+
+impl Drop for BenchDir {
     fn drop(&mut self) {
-        if let Some(dir) = &self.made {
+        if self.is_temporary {
             // The files may still be open; the supported systems remove them regardless.
-            let _ = std::fs::remove_dir_all(dir);
+            let _ = std::fs::remove_dir_all(&self.path);
         }
     }
 }

@@ -8,7 +8,8 @@
 //!   queries alone       no transactions
 //! ```
 //!
-//! All take turns on one database, which grows meanwhile for all of them. What counts is the share of
+//! All take turns on one database, which was loaded, closed and opened again, and grows meanwhile for all of
+//! them. What counts is the share of
 //! throughput that transactions keep, what happens to their latencies, and what is left of the queries'
 //! rate. Tables begin without columns beside the rows; the first rounds make them.
 //!
@@ -19,9 +20,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use weft::Database;
 use weft_column::packed::Form;
 use weft_workload::driver::{self, Contender, Measured};
-use weft_workload::embedded::beside::{Analysts, Background, Beside, Holders, Idle, Priority};
+use weft_workload::embedded::beside::{Analysts, Background, Beside, Holders, Idle, Nothing, Priority};
 use weft_workload::embedded::product::{Drawn, Product, Requests, TAPE_TRANSACTIONS};
 use weft_workload::scans::{PackedColumn, Scanners};
 use weft_workload::stream::{StreamSeed, Workload};
@@ -60,15 +62,20 @@ pub(crate) fn run(arguments: &HtapArguments) -> Result<(), Failure> {
         items: arguments.items,
         customers: arguments.customers_per_district,
     };
-    let bench = BenchDatabase::open(&arguments.load, "htap")?;
-    let loading = bar(shape.warehouses * shape.items, "loading");
     let (mix, mix_name) = tpcc::mix(arguments.mix);
-    let workload = Tpcc::load(&bench.database, shape, mix, |table, rows| {
-        loading.set_message(table);
-        loading.set_position(rows);
-    })?;
-    loading.finish_and_clear();
-    bench.database.checkpoint()?;
+    let load = |database: &Database| {
+        let loading = bar(shape.warehouses * shape.items, "loading");
+        Tpcc::load(database, shape, mix, |table, rows| {
+            loading.set_message(table);
+            loading.set_position(rows);
+        })?;
+        loading.finish_and_clear();
+        Ok(())
+    };
+    let mut options = arguments.load.options();
+    options.engine.checkpoint_every_bytes = arguments.checkpoint_mb << 20;
+    let bench = BenchDatabase::open_loaded(&arguments.load, "htap", options, load)?;
+    let workload = Tpcc::compile(&bench.database.engine().catalog(), shape, mix)?;
     let background = background(arguments, &bench)?;
     for &clients in &arguments.load.clients {
         measure(arguments, &bench, (&workload, mix_name), clients, &background)?;
@@ -147,7 +154,8 @@ fn measure(
 ) -> Result<(), Failure> {
     let database = &bench.database;
     let product = || Product::new(database, arguments.load.commit());
-    let mut contenders: Vec<Box<dyn Contender<Drawn> + '_>> = vec![Box::new(Named(ALONE, product()))];
+    let alone = Beside::new(ALONE, product(), database, Arc::new(Nothing), 0);
+    let mut contenders: Vec<Box<dyn Contender<Drawn> + '_>> = vec![Box::new(alone)];
     for case in cases {
         let name = case.name.clone();
         let beside = Beside::new(name, product(), database, Arc::clone(&case.work), case.threads);
@@ -182,12 +190,13 @@ fn measure(
     )?;
     running.finish_and_clear();
     let config = format!(
-        "mix={mix} warehouses={} items={} customers={} analysts={} scan_values={} {}",
+        "mix={mix} warehouses={} items={} customers={} analysts={} scan_values={} checkpoint_mb={} {}",
         arguments.warehouses,
         arguments.items,
         arguments.customers_per_district,
         arguments.analysts,
         arguments.scan_values,
+        arguments.checkpoint_mb,
         arguments.load.config(clients)
     );
     let label = format!("{clients} client(s)");
@@ -196,6 +205,16 @@ fn measure(
         .partition(|measured| measured.name.ends_with(NO_TRANSACTIONS));
     let mut records = report::records("htap", &label, &config, &transactions, ALONE);
     for measured in &transactions {
+        let checkpoints = measured.counter("checkpoints") / seconds(measured).max(1e-9);
+        let case = format!("{label} {}", measured.name);
+        records.push(Record::new(
+            "htap",
+            &case,
+            &config,
+            "checkpoints",
+            checkpoints,
+            "1/s",
+        ));
         // That of the same work, or of the same that does not give way.
         let name = measured.name.trim_end_matches(", giving way");
         let of_same = |alone: &&Measured| alone.name.strip_suffix(NO_TRANSACTIONS) == Some(name);
@@ -237,21 +256,4 @@ fn of_background(measured: &Measured, label: &str, config: &str, base: Option<&M
         records.push(record("rows_from_columns", of_columns / rows, "1"));
     }
     records
-}
-
-/// A contender under another name.
-struct Named<'n, C>(&'n str, C);
-
-impl<R, C: Contender<R>> Contender<R> for Named<'_, C> {
-    fn name(&self) -> &str {
-        self.0
-    }
-
-    fn client(&self) -> Result<Box<dyn driver::Client<R> + '_>, driver::RunError> {
-        self.1.client()
-    }
-
-    fn counters(&self) -> Vec<(&'static str, f64)> {
-        self.1.counters()
-    }
 }

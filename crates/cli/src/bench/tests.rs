@@ -155,7 +155,10 @@ fn invalid_arguments_are_refused() {
 #[test]
 fn transactions_run_beside_queries() {
     let small = "--warehouses 1 --items 100 --customers-per-district 10";
-    bench(&format!("htap {small} --clients 2 --analysts 2")).unwrap();
+    bench(&format!(
+        "htap {small} --clients 2 --analysts 2 --checkpoint-mb 1"
+    ))
+    .unwrap();
     bench(&format!("htap {small} --scan-threads 1,2 --scan-values 100000")).unwrap();
     let refused = bench(&format!("htap {small} --protocol batch"));
     assert!(matches!(refused, Err(Failure::Usage(_))));

@@ -42,6 +42,15 @@ pub trait Background: Send + Sync {
     fn begin(&self, number: usize) -> Result<Step, RunError>;
 }
 
+/// Nothing: for a contender that is alone.
+pub struct Nothing;
+
+impl Background for Nothing {
+    fn begin(&self, _number: usize) -> Result<Step, RunError> {
+        Ok(Box::new(|| Ok(())))
+    }
+}
+
 /// Sessions that run [`CH_QUERIES`] in turn.
 pub struct Analysts {
     /// The database that they query.
@@ -243,13 +252,15 @@ impl<R: 'static, C: Contender<R>> Contender<R> for Beside<'_, C> {
     }
 
     fn counters(&self) -> Vec<(&'static str, f64)> {
-        let columns = self.database.engine().stats().columns;
+        let stats = self.database.engine().stats();
+        let columns = stats.columns;
         let mut all = self.inner.counters();
         all.extend([
             ("steps", self.counts.steps.load(Ordering::Relaxed) as f64),
             ("step_ns", self.counts.nanos.load(Ordering::Relaxed) as f64),
             ("rows_from_columns", columns.rows_from_columns as f64),
             ("rows_from_slots", columns.rows_from_slots as f64),
+            ("checkpoints", stats.checkpoints as f64),
         ]);
         all
     }
