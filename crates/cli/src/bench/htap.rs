@@ -205,16 +205,6 @@ fn measure(
         .partition(|measured| measured.name.ends_with(NO_TRANSACTIONS));
     let mut records = report::records("htap", &label, &config, &transactions, ALONE);
     for measured in &transactions {
-        let checkpoints = measured.counter("checkpoints") / seconds(measured).max(1e-9);
-        let case = format!("{label} {}", measured.name);
-        records.push(Record::new(
-            "htap",
-            &case,
-            &config,
-            "checkpoints",
-            checkpoints,
-            "1/s",
-        ));
         // That of the same work, or of the same that does not give way.
         let name = measured.name.trim_end_matches(", giving way");
         let of_same = |alone: &&Measured| alone.name.strip_suffix(NO_TRANSACTIONS) == Some(name);

@@ -252,15 +252,13 @@ impl<R: 'static, C: Contender<R>> Contender<R> for Beside<'_, C> {
     }
 
     fn counters(&self) -> Vec<(&'static str, f64)> {
-        let stats = self.database.engine().stats();
-        let columns = stats.columns;
+        let columns = self.database.engine().stats().columns;
         let mut all = self.inner.counters();
         all.extend([
             ("steps", self.counts.steps.load(Ordering::Relaxed) as f64),
             ("step_ns", self.counts.nanos.load(Ordering::Relaxed) as f64),
             ("rows_from_columns", columns.rows_from_columns as f64),
             ("rows_from_slots", columns.rows_from_slots as f64),
-            ("checkpoints", stats.checkpoints as f64),
         ]);
         all
     }
