@@ -12,9 +12,9 @@
 //! run.rs          all of it together; installed in one edit
 //! ```
 //!
-//! A compaction of level 0 rewrites what lies below it once, however many tables it takes. So it takes as many
-//! as the executor merges at a time ([`crate::CompactionExecutor::runs_max`]): fifteen and the next level as
-//! one run, or three where units with four decoders merge, as X-DB's have them.
+//! A compaction of level 0 rewrites what lies below it once, however many tables it takes. So it takes as
+//! many as the executor merges at a time ([`crate::CompactionExecutor::runs_max`]): fifteen and the next level
+//! as one run, or three where units with four decoders merge, as X-DB's have them.
 
 mod filters;
 mod output;
@@ -32,5 +32,5 @@ pub(crate) use run::{Compacted, CompactionContext, compact};
 pub(crate) use state::CompactionState;
 pub use units::UnitExecutor;
 
-/// The most runs that a task may have. Beyond it the merge's list of runs costs more than rewriting less saves.
+/// The most runs that a task may have: the merge keeps them in a list, whose cost grows with its length.
 pub const TASK_RUNS_MAX: usize = 16;

@@ -18,17 +18,17 @@
 //! So a level 0 that is 50 % too large goes before a level 1 that is two and a half times too large; but it
 //! goes after level 1, however many tables it has, if it would rewrite more than three and a half times the
 //! target size of level 1 (then `3.5 s / r < s`). Otherwise continuous writers would keep level 1 from ever
-//! shrinking. With this rule levels stay below four and a half times their target if three tables are taken at
-//! a time, seven and a half times if fifteen are (which is more than level 1 is to hold, at the sizes of the
-//! tests), and writers are slowed in the meantime. A deeper level that exceeds its target even more does not delay level 0: it is not involved
-//! in its compactions.
+//! shrinking. With this rule levels stay below four and a half times their target if three tables are taken
+//! at a time, seven and a half times if fifteen are (which is more than level 1 is to hold, at the sizes of
+//! the tests), and writers are slowed in the meantime. A deeper level that exceeds its target even more does
+//! not delay level 0: it is not involved in its compactions.
 //!
 //! If level 0 needs tables of a running compaction, no compaction with a lower score that would hold such
 //! tables longer is started; otherwise level 0 could wait for a whole chain of them.
 //!
 //! Of level 0 the oldest tables are compacted, so that newer ones stay above them, as many as are merged at a
-//! time. Of another level, the first table after the one compacted last, round robin over the keys. Tables that must not be
-//! touched at the moment are skipped (`state.rs`).
+//! time. Of another level, the first table after the one compacted last, round robin over the keys. Tables
+//! that must not be touched at the moment are skipped (`state.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -112,8 +112,8 @@ impl CompactionState {
     }
 
     /// Whether all of `threads` but one are at deeper levels or collect values: the last one is kept for
-    /// level 0, and what that has to wait for, so that no large compaction delays it. While level 0 waits for a
-    /// compaction of level 1, that is one for level 0 and not a deep one.
+    /// level 0, and what that has to wait for, so that no large compaction delays it. While level 0 waits for
+    /// a compaction of level 1, that is one for level 0 and not a deep one.
     ///
     /// If it counted as a deep one, levels 1 and 2 would take turns on one thread, and under writers that
     /// never stop level 2 would grow without bound.

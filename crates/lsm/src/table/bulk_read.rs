@@ -122,8 +122,9 @@ struct ReadBuffers {
 }
 
 impl ReadBuffers {
-    /// The smallest free buffer that is long enough, or else the longest, to be replaced: runs of one compaction
-    /// are read in pieces of very different lengths, and not every buffer is to become as long as the longest.
+    /// The smallest free buffer that is long enough, or else the longest, to be replaced: runs of one
+    /// compaction are read in pieces of very different lengths, and not every buffer is to become as long as
+    /// the longest.
     fn take(&self, bytes: usize) -> AlignedBuffer {
         let mut free = self.free.lock();
         let fits = |buffer: &AlignedBuffer| (buffer.len() < bytes, buffer.len().abs_diff(bytes));

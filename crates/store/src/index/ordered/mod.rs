@@ -7,8 +7,8 @@
 //! A reader descends from the root, notes each node's version, and checks the version again before it trusts
 //! what it read; if a writer interfered it starts over. A writer descends the same way and latches only what
 //! it changes: usually one leaf. Readers write nothing, except for marks at entries whose rows are gone
-//! (`range.rs`), so any number of them share the upper nodes in their caches; and a descent is a sequence of separate steps, so that many can be in flight at once
-//! ([`OrderedIndex::begin_descent`]). Freed memory is reused by the index at once, without waiting for
+//! (`range.rs`), so any number of them share the upper nodes in their caches; and a descent is a sequence of
+//! separate steps, so that many can be in flight at once ([`OrderedIndex::begin_descent`]). Freed memory is reused by the index at once, without waiting for
 //! readers (`pool.rs`).
 //!
 //! - `target`: positions in the order, keys as words. `node`: a node and its version. `pool`: memory.
@@ -17,8 +17,8 @@
 //!
 //! Invariants:
 //! 1. An entry that exists during the whole of a lookup or range read is found, once, in its place; entries
-//!    that are added or removed in the meantime may be seen or not. A range passes over entries whose rows were
-//!    found gone, so a slot may only be used again when its entries are removed.
+//!    that are added or removed in the meantime may be seen or not. A range passes over entries whose rows
+//!    were found gone, so a slot may only be used again when its entries are removed.
 //! 2. A child holds the entries from the separator left of it, inclusive, up to the one right of it.
 //! 3. Nodes other than the root and the edges of the tree are at least a quarter full, or will be after the
 //!    next removal from them.

@@ -84,7 +84,8 @@ impl Batch {
         }
     }
 
-    /// All of these entries are passed over: if the position is looked up again, the range goes on behind them.
+    /// All of these entries are passed over: if the position is looked up again, the range goes on behind
+    /// them.
     fn pass(&mut self, leaf: &Node, version: Version, all: Places, reverse: bool) -> Result<(), Restart> {
         let mut places = all;
         if let Some(last) = if reverse {
