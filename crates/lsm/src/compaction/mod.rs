@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A compaction of level 0 rewrites what lies below it once, however many tables it takes. So it takes as
-//! many as the executor merges at a time ([`crate::CompactionExecutor::runs_max`]): fifteen and the next level
-//! as one run, or three where units with four decoders merge, as X-DB's have them.
+//! many as the executor merges at a time ([`crate::CompactionExecutor::runs_max`]): fifteen and the next
+//! level as one run, or three where units with four decoders merge, as X-DB's have them.
 
 mod filters;
 mod output;

@@ -8,8 +8,8 @@
 //! what it read; if a writer interfered it starts over. A writer descends the same way and latches only what
 //! it changes: usually one leaf. Readers write nothing, except for marks at entries whose rows are gone
 //! (`range.rs`), so any number of them share the upper nodes in their caches; and a descent is a sequence of
-//! separate steps, so that many can be in flight at once ([`OrderedIndex::begin_descent`]). Freed memory is reused by the index at once, without waiting for
-//! readers (`pool.rs`).
+//! separate steps, so that many can be in flight at once ([`OrderedIndex::begin_descent`]). Freed memory is
+//! reused by the index at once, without waiting for readers (`pool.rs`).
 //!
 //! - `target`: positions in the order, keys as words. `node`: a node and its version. `pool`: memory.
 //! - `search`: places in a node. `latch`: changes of a node. `hint`: where a thread added last.
