@@ -65,8 +65,9 @@ pub struct LsmOptions {
     pub level1_bytes: u64,
     /// The size ratio between each further level and the one above.
     pub level_factor: u64,
-    /// Bytes of input that a compaction task is cut to: at most 1 MiB where the engine's own threads merge,
-    /// and up to four times that for many runs, unless they are paced ([`LsmOptions::compaction_share`]).
+    /// Bytes of input that a compaction task is cut to. Where the engine's own threads merge, it is at most
+    /// 1 MiB, or 16 blocks of each run if that is more and they are not paced
+    /// ([`LsmOptions::compaction_share`]).
     pub task_bytes: u64,
     /// Bytes of memory that the tasks of all running compactions may use together. A task counts, from when
     /// it is given to the executor until its result is in a table, with its stored input blocks and the most

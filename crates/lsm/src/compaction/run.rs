@@ -30,8 +30,8 @@ const TASKS_IN_FLIGHT: usize = 8;
 /// processor's second-level cache. Units get larger tasks, since each task has a fixed cost.
 const TASK_BYTES_HERE: u64 = 1 << 20;
 
-/// Runs for which the length of a task is set.
-const RUNS_OF_TASK_BYTES: usize = 4;
+/// Blocks of each run in such a task, if it may be longer: those at its ends are read for two tasks.
+const BLOCKS_OF_RUN: u64 = 16;
 
 /// What a compaction needs of the engine.
 pub(crate) struct CompactionContext<'a> {
@@ -189,13 +189,12 @@ fn task_bytes(context: &CompactionContext<'_>, runs: usize) -> u64 {
     if !context.executor.is_inline() {
         return context.task_bytes;
     }
-    let bytes = context.task_bytes.min(TASK_BYTES_HERE);
-    if context.is_paced {
-        return bytes;
-    }
-    // Each run's blocks at the cuts are read for two tasks: with more runs, longer tasks.
-    let longer = bytes.saturating_mul(runs.div_ceil(RUNS_OF_TASK_BYTES) as u64);
-    longer.min(context.task_memory_bytes / 8).max(bytes)
+    let for_runs = if context.is_paced {
+        0
+    } else {
+        runs as u64 * BLOCKS_OF_RUN * u64::from(context.blocks.block_bytes)
+    };
+    context.task_bytes.min(TASK_BYTES_HERE.max(for_runs))
 }
 
 /// Sends a task's result, or, if the executor drops it, the message that there is none.
