@@ -337,7 +337,8 @@ impl DataAccess for BatchAccess<'_, '_> {
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
-        let find = || self.writer.bytes(row.table, SlotId(row.slot));
+        // A row that is not in memory is noted, and the batch is undone: nobody uses what comes of this.
+        let find = || self.writer.bytes(row.table, SlotId(row.slot)).ok().flatten();
         self.recent.bytes(row, find)
     }
 
@@ -540,7 +541,8 @@ impl DataAccess for ReadAccess<'_, '_> {
     }
 
     fn row(&self, row: &RowHandle) -> Option<&[u8]> {
-        let find = || Some(self.view.bytes(row.table, SlotId(row.slot))?.0);
+        // Whoever runs programs on a view asks it whether all rows could be read.
+        let find = || Some(self.view.bytes(row.table, SlotId(row.slot)).ok()??.0);
         self.recent.bytes(row, find)
     }
 

@@ -124,7 +124,7 @@ impl Database {
         self.0.publish(batch);
         assert_eq!(
             digest,
-            self.0.verify_digest(&self.0.snapshot()),
+            self.0.verify_digest(&self.0.snapshot()).unwrap(),
             "rows and digest differ"
         );
         let result = result.map(|()| outcome);

@@ -82,7 +82,7 @@ impl WriteBuffer {
             let row = self.row(write);
             let inserted = write.handle.slot & INSERTED != 0;
             let old = match inserted {
-                false if O::INSTALLS => member.get(table, slot).map(|version| version.bytes),
+                false if O::INSTALLS => member.get(table, slot)?.map(|version| version.bytes),
                 _ => None,
             };
             match row {
@@ -186,6 +186,8 @@ impl DataAccess for BufferedAccess<'_, '_> {
             _ => self
                 .member
                 .get(row.table, SlotId(row.slot))
+                .ok()
+                .flatten()
                 .map(|version| version.bytes),
         }
     }

@@ -189,8 +189,7 @@ impl ReadSource for weft_store::Snapshot {
     fn read_chunk(&self, table: TableId, chunk: usize, visit: RowVisitor<'_>) -> Result<(), SqlError> {
         self.scan_chunk(table, chunk as u64, |version| {
             visit(version.bytes, version.row_id)
-        });
-        Ok(())
+        })
     }
 
     fn read_chunk_columns(
@@ -200,13 +199,9 @@ impl ReadSource for weft_store::Snapshot {
         columns: &[usize],
         visit: RowVisitor<'_>,
     ) -> Result<Option<ChunkColumns>, SqlError> {
-        Ok(weft_store::Snapshot::read_chunk_columns(
-            self,
-            table,
-            chunk as u64,
-            columns,
-            |version| visit(version.bytes, version.row_id),
-        ))
+        weft_store::Snapshot::read_chunk_columns(self, table, chunk as u64, columns, |version| {
+            visit(version.bytes, version.row_id)
+        })
     }
 
     fn read_range(

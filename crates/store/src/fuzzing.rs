@@ -94,7 +94,7 @@ fn operations(bytes: &[u8]) {
         store.publish(batch);
         assert_eq!(
             digest,
-            store.verify_digest(&store.snapshot()),
+            store.verify_digest(&store.snapshot()).unwrap(),
             "rows and digest differ"
         );
     }

@@ -24,7 +24,7 @@ use weft_base::memory::prefetch;
 use weft_base::{BatchId, TableId};
 
 use crate::chunk_queue::ChunkQueue;
-use crate::memory::{Pin, Retired, RowMemory, Slot, SlotId};
+use crate::memory::{LeftBehind, OldSlots, Pin, Retired, RowMemory, Slot, SlotId};
 use crate::table::{Schema, TableCore, TableData};
 
 /// A row's place, to be looked up again later: the table may be gone by then.
@@ -51,7 +51,7 @@ impl RowPlace {
         if table.core.id != self.core {
             return None;
         }
-        let place = table.core.slots.slot(self.slot)?;
+        let place = table.core.slots.resident(self.slot)?;
         Some(Row {
             table,
             slot: self.slot,
@@ -73,6 +73,7 @@ enum Unlinked {
     /// A version in the inline space of a slot, and its bytes. The slot's memory may be gone by then.
     Inline(RowPlace, u32),
     Schema(Arc<Schema>),
+    Slots(OldSlots),
 }
 
 /// What a batch superseded.
@@ -182,6 +183,14 @@ impl Garbage {
         }
     }
 
+    /// Notes what a freezing left behind while `boundary` was published.
+    pub(crate) fn leave_behind(&mut self, boundary: BatchId, left: LeftBehind) {
+        self.retire_blocks(boundary, left.blocks);
+        for slots in left.slots {
+            self.unlinked.push_back((boundary, Unlinked::Slots(slots)));
+        }
+    }
+
     /// Notes a schema that was replaced while `boundary` was published.
     pub(crate) fn retire_schema(&mut self, boundary: BatchId, schema: Arc<Schema>) {
         self.unlinked.push_back((boundary, Unlinked::Schema(schema)));
@@ -211,6 +220,9 @@ impl Garbage {
                     }
                 }
                 Unlinked::Schema(schema) => drop(schema),
+                // SAFETY: left behind while the boundary was below `oldest`; every reader registered then has
+                // left.
+                Unlinked::Slots(slots) => unsafe { slots.free(&self.memory) },
             }
         }
         while let Some(Superseded { batch, chains, .. }) = self.superseded.front_mut()
@@ -330,7 +342,7 @@ impl Collected {
             unsafe { version.free(core.slots.memory()) };
         }
         if unlinked_bytes > 0 {
-            core.unlinked(unlinked_bytes);
+            core.slots.unlinked(unlinked_bytes);
             self.freed_bytes += unlinked_bytes as u64;
         }
         if is_inline_freed {
@@ -342,7 +354,7 @@ impl Collected {
         } else if !head.is_live() && head.batch() <= oldest {
             table.remove_row_id(slot, place.row_id());
             if let Some(tombstone) = place.pop() {
-                core.unlinked(tombstone.view().size_bytes());
+                core.slots.unlinked(tombstone.view().size_bytes());
                 self.blocks.push(tombstone);
             }
             core.slots.release(slot);
@@ -453,14 +465,14 @@ mod tests {
             update(number);
             store.collect_garbage(100);
             for (snapshot, seen) in [(&at_three, 3), (&at_five, 5), (&store.snapshot(), number)] {
-                let bytes = snapshot.get(TABLE, SLOT).map(|row| row.bytes.to_vec());
+                let bytes = snapshot.get(TABLE, SLOT).unwrap().map(|row| row.bytes.to_vec());
                 assert_eq!(bytes, Some(row(seen)));
             }
         }
         drop(at_three);
         store.collect_garbage(100);
         assert_eq!(
-            at_five.get(TABLE, SLOT).map(|row| row.bytes.to_vec()),
+            at_five.get(TABLE, SLOT).unwrap().map(|row| row.bytes.to_vec()),
             Some(row(5))
         );
         drop(at_five);
@@ -522,7 +534,7 @@ mod tests {
                 store.bytes_kept_at(old.batch()) / kept_bytes,
                 UPDATES + u64::from(is_removed)
             );
-            assert_eq!(old.get(TABLE, SLOT).unwrap().bytes, row(2));
+            assert_eq!(old.get(TABLE, SLOT).unwrap().unwrap().bytes, row(2));
             drop(old);
             let at = store.snapshot();
             let (mut longest, mut calls) = (0, 0);
@@ -535,7 +547,7 @@ mod tests {
                 let freed = before.saturating_sub(store.memory_stats().version_bytes) / version_bytes;
                 longest = longest.max(freed).max(steps as u64);
                 calls += 1;
-                assert_eq!(at.get(TABLE, SLOT).is_some(), !is_removed);
+                assert_eq!(at.get(TABLE, SLOT).unwrap().is_some(), !is_removed);
             }
             // A block of chains may be begun with the last step.
             assert!(longest <= (BUDGET + BLOCK) as u64, "{longest}");
@@ -554,7 +566,7 @@ mod tests {
                 ),
                 ((0, 0), expected * version_bytes, 0, expected)
             );
-            assert_eq!(store.snapshot().verify_digest(), store.state_digest());
+            assert_eq!(store.snapshot().verify_digest().unwrap(), store.state_digest());
         }
     }
 
@@ -571,6 +583,6 @@ mod tests {
         store.collect_garbage(100);
         let stats = store.memory_stats();
         assert_eq!((waiting(&store), stats.block_bytes), ((0, 0), 0));
-        assert_eq!(store.snapshot().verify_digest(), store.state_digest());
+        assert_eq!(store.snapshot().verify_digest().unwrap(), store.state_digest());
     }
 }

@@ -22,7 +22,7 @@
 //!   planned together. `prefetch`: which part of a row is prefetched.
 //! - `snapshot`: readers register, state is published. [`Snapshot`], [`Reader`].
 //! - `writer`: [`BatchWriter`], [`MemberWriter`], rollback, digests, changes of definitions.
-//! - `garbage`: when superseded versions are freed.
+//! - `garbage`: when superseded versions are freed. [`Evictor`]: rows leave memory.
 //! - [`columns`]: columns beside the rows, for queries that scan.
 //! - [`checkpoint`]: a snapshot as a file, and back.
 //!
@@ -38,6 +38,7 @@ pub mod checkpoint;
 mod chunk_queue;
 pub mod columns;
 mod constraint;
+mod evict;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod garbage;
@@ -59,6 +60,7 @@ pub use catalog::{
     IndexDef, IndexMethod, PROCEDURE_PARAMS_MAX, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage,
     ProcedureParam, Relation, SequenceDef, SequenceId, SequenceState, TableDef, refuse_many_params,
 };
+pub use evict::{Evicted, Evictor};
 pub use lookup_plan::{LookupPlan, PlannedLookups};
 pub use memory::PrefaultedPages;
 pub use memory::SlotId;

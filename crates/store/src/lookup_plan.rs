@@ -291,7 +291,7 @@ impl<'s> LookupPlan<'s> {
         for Descending { lookup, found, probe } in descents.drain(..) {
             if let Some(planned) = self.lookups.get_mut(lookup) {
                 planned.row = probe.row();
-                planned.place = found.0.core.slots.slot(probe.slot());
+                planned.place = found.0.core.slots.resident(probe.slot());
             }
         }
         let finished = self.lookups.get(self.finished..).unwrap_or_default();
@@ -336,7 +336,7 @@ impl<'s> LookupState<'s> {
             && let Some(slot) = home
                 .first_candidate(self.hash)
                 .or_else(|| path.behind(home, self.hash))
-            && let Some(place) = path.slots.slot(slot)
+            && let Some(place) = path.slots.resident(slot)
         {
             self.place = Some(place);
             self.row
@@ -488,7 +488,7 @@ impl<'s> ReadView<'s> {
                     None => lookup_in(table, index, self.pin(), key, &mut |row| {
                         see(position, row);
                         ControlFlow::Continue(())
-                    }),
+                    })?,
                 }
                 position += 1;
             }

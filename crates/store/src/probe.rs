@@ -165,7 +165,7 @@ impl Probe {
             }
             Next::Node(descent) => self.look_at_node((table, index), descent, list),
             Next::Slot => {
-                if let Some(place) = table.core.slots.slot(self.row.slot) {
+                if let Some(place) = table.core.slots.resident(self.row.slot) {
                     self.row.look_at_slot((table, self.part), place, pin, list);
                 }
             }
@@ -194,7 +194,7 @@ impl Probe {
 
     #[inline]
     fn want_slot(&mut self, table: &TableData, slot: SlotId, list: &mut PrefetchList<'_>) {
-        if let Some(place) = table.core.slots.slot(slot) {
+        if let Some(place) = table.core.slots.resident(slot) {
             self.next = Next::Slot;
             self.row.want_place((table, self.part), (slot, place), list);
         }

@@ -18,7 +18,7 @@ use crate::columns::{ChunkColumns, SlotMask, has_many_holes};
 use crate::index::hash::Candidates;
 use crate::index::ordered::Batch;
 use crate::lookup_plan::LookupPlan;
-use crate::memory::{Pin, REGION_SLOTS, Slot, SlotId};
+use crate::memory::{Pin, REGION_SLOTS, Scratch, Slot, SlotId, VersionRef};
 use crate::prefetch::Fetch;
 use crate::probe::Probe;
 use crate::table::{Schema, TableData, TableIndex, row_id_hash};
@@ -109,7 +109,7 @@ impl<'s> ReadView<'s> {
     }
 
     /// Shows every row with exactly this key, in no particular order, until told to stop.
-    /// Errors: the table or index does not exist (any more).
+    /// Errors: the table or index does not exist (any more); a cold row could not be read.
     pub fn lookup(
         &self,
         table: TableId,
@@ -118,8 +118,7 @@ impl<'s> ReadView<'s> {
         mut see: impl FnMut(RowVersion<'s>) -> ControlFlow<()>,
     ) -> Result<(), SqlError> {
         let table = self.schema.table(table)?;
-        lookup_in(table, table.index(index)?, self.pin, key, &mut see);
-        Ok(())
+        lookup_in(table, table.index(index)?, self.pin, key, &mut see)
     }
 
     /// The row with this key in a unique index; in another index the first one found.
@@ -135,6 +134,12 @@ impl<'s> ReadView<'s> {
             ControlFlow::Break(())
         })?;
         Ok(found)
+    }
+
+    /// Fails if a row was needed that could not be read from disk: what was read through this view, or the
+    /// snapshot that it belongs to, may not be all there is. Every method that can fail has asked.
+    pub fn check(&self) -> Result<(), SqlError> {
+        self.pin.cold().check()
     }
 
     /// Begins to prefetch what a lookup of `key` will access. A hint: it does not wait and never fails. See
@@ -206,17 +211,28 @@ impl<'s> ReadView<'s> {
         self.lookup_one(table, index, key)
     }
 
-    /// The row in a slot.
-    pub fn get(&self, table: TableId, slot: SlotId) -> Option<RowVersion<'s>> {
-        row_at(self.schema.tables.get(&table)?, slot, self.pin)
+    /// The row in a slot. Errors: it is cold and could not be read.
+    pub fn get(&self, table: TableId, slot: SlotId) -> Result<Option<RowVersion<'s>>, SqlError> {
+        let table = self.schema.tables.get(&table);
+        let found = table.and_then(|table| row_at(table, slot, self.pin));
+        self.found(found)
+    }
+
+    /// What was looked for, if it was not a cold row that could not be read.
+    #[inline(always)]
+    fn found<T>(&self, found: Option<T>) -> Result<Option<T>, SqlError> {
+        match found {
+            Some(found) => Ok(Some(found)),
+            None => self.pin.cold().check().map(|()| None),
+        }
     }
 
     /// The bytes of the row in a slot, and the batch that wrote them; a cheaper [`ReadView::get`].
     #[inline]
-    pub fn bytes(&self, table: TableId, slot: SlotId) -> Option<(&'s [u8], BatchId)> {
-        let table: &'s TableData = self.schema.tables.get(&table)?;
-        let (_, version) = table.core.live(slot, self.pin)?;
-        Some((version.bytes(), version.batch()))
+    pub fn bytes(&self, table: TableId, slot: SlotId) -> Result<Option<(&'s [u8], BatchId)>, SqlError> {
+        let table: Option<&'s Arc<TableData>> = self.schema.tables.get(&table);
+        let found = table.and_then(|table| table.core.live(slot, self.pin));
+        self.found(found.map(|(_, version)| (version.bytes(), version.batch())))
     }
 
     /// Rows with keys between the bounds (on encoded key bytes), in key order or reverse, at most `limit`. A
@@ -269,7 +285,7 @@ impl<'s> ReadView<'s> {
                 // The rows of a leaf are scattered: all are prefetched before the first is read.
                 if left > 1 {
                     for slot in batch.slots().iter().take(left) {
-                        if let Some(place) = table.core.slots.slot(*slot) {
+                        if let Some(place) = table.core.slots.resident(*slot) {
                             place.prefetch_head();
                         }
                     }
@@ -295,14 +311,17 @@ impl<'s> ReadView<'s> {
                 }
                 // Many entries lead to no row of this view.
                 most = usize::MAX;
+                if self.pin.cold().check().is_err() {
+                    return;
+                }
             }
         });
-        Ok(())
+        self.pin.cold().check()
     }
 
     /// Since when the row in a slot is removed, if it is and that will not be undone.
     fn gone_since(&self, table: &TableData, slot: SlotId) -> Option<BatchId> {
-        let version = table.core.slots.slot(slot)?.at(self.pin)?;
+        let version = table.core.slots.resident(slot)?.at(self.pin)?;
         let since = version.batch();
         (!version.is_live() && since <= self.settled).then_some(since)
     }
@@ -317,7 +336,7 @@ impl<'s> ReadView<'s> {
                 lookup_in(table, table.index(primary)?, self.pin, key, &mut |row| {
                     found = Some(row.slot);
                     ControlFlow::Break(())
-                });
+                })?;
                 Ok(found)
             }
             (Locator::RowId(id), Some(row_ids), _) => {
@@ -325,7 +344,7 @@ impl<'s> ReadView<'s> {
                 row_ids.candidates(row_id_hash(*id), &mut candidates);
                 let carries =
                     |slot: &SlotId| row_at(table, *slot, self.pin).is_some_and(|row| row.row_id == *id);
-                Ok(candidates.into_iter().find(carries))
+                self.found(candidates.into_iter().find(carries))
             }
             _ => Ok(None),
         }
@@ -340,16 +359,37 @@ impl<'s> ReadView<'s> {
             .map_or(0, |table| table.core.slots.region_count())
     }
 
-    /// Shows every row of one morsel, in slot order.
-    pub fn scan_chunk(&self, table: TableId, chunk: u64, mut see: impl FnMut(RowVersion<'s>)) {
+    /// Shows every row of one morsel, in slot order. Cold rows are read for this and not kept. Errors: one
+    /// could not be read.
+    pub fn scan_chunk(
+        &self,
+        table: TableId,
+        chunk: u64,
+        see: impl FnMut(RowVersion<'_>),
+    ) -> Result<(), SqlError> {
+        self.scan_slots(table, chunk, |_| true, see)
+    }
+
+    /// The rows in some slots of a morsel.
+    fn scan_slots(
+        &self,
+        table: TableId,
+        chunk: u64,
+        is_wanted: impl Fn(usize) -> bool,
+        mut see: impl FnMut(RowVersion<'_>),
+    ) -> Result<(), SqlError> {
         let Some(table) = self.schema.tables.get(&table) else {
-            return;
+            return Ok(());
         };
+        let mut scratch = Scratch::default();
         for slot in table.core.slots.ids_in(chunk) {
-            if let Some(row) = row_at(table, slot, self.pin) {
-                see(row);
+            if is_wanted((slot.0 % REGION_SLOTS) as usize) {
+                table.core.visit(slot, self.pin, &mut scratch, |place, version| {
+                    see(row_of(slot, place, version));
+                })?;
             }
         }
+        Ok(())
     }
 
     /// The copied columns of one morsel, as this view sees them, if all of these are copied. `None` is noted:
@@ -368,31 +408,21 @@ impl<'s> ReadView<'s> {
         read
     }
 
-    /// Shows every row of one morsel that is not in the mask of its copied columns, in slot order.
+    /// Shows every row of one morsel that is not in the mask of its copied columns, in slot order. Errors: as
+    /// [`ReadView::scan_chunk`].
     pub fn scan_rest(
         &self,
         table: TableId,
         chunk: u64,
         mask: &SlotMask,
-        mut see: impl FnMut(RowVersion<'s>),
-    ) {
-        let Some(table) = self.schema.tables.get(&table) else {
-            return;
-        };
-        for slot in table.core.slots.ids_in(chunk) {
-            if !mask.has((slot.0 % REGION_SLOTS) as usize)
-                && let Some(row) = row_at(table, slot, self.pin)
-            {
-                see(row);
-            }
-        }
+        see: impl FnMut(RowVersion<'_>),
+    ) -> Result<(), SqlError> {
+        self.scan_slots(table, chunk, |slot| !mask.has(slot), see)
     }
 
-    /// Shows every row of a table.
-    pub fn scan(&self, table: TableId, mut see: impl FnMut(RowVersion<'s>)) {
-        for chunk in 0..self.scan_chunks(table) {
-            self.scan_chunk(table, chunk, &mut see);
-        }
+    /// Shows every row of a table. Errors: as [`ReadView::scan_chunk`].
+    pub fn scan(&self, table: TableId, mut see: impl FnMut(RowVersion<'_>)) -> Result<(), SqlError> {
+        (0..self.scan_chunks(table)).try_for_each(|chunk| self.scan_chunk(table, chunk, &mut see))
     }
 
     /// Live rows as of the last committed member, whatever the boundary.
@@ -437,24 +467,23 @@ impl<'s> ReadView<'s> {
         let Some(table) = self.schema.tables.get(&table) else {
             return false;
         };
-        let mut at = 0;
-        let mut is_done = false;
-        table.core.each_live(self.pin, |_, _, version| {
-            if at == nth {
-                version.flip_bit(bit);
-                is_done = true;
-            }
-            at += 1;
-        });
-        is_done
+        let core = &table.core;
+        let live = core.slots.ids().filter_map(|slot| core.resident(slot, self.pin));
+        let Some((_, version)) = live.into_iter().nth(nth) else {
+            return false;
+        };
+        version.flip_bit(bit);
+        true
     }
 
-    /// The state digest, computed anew from every stored byte.
-    pub(crate) fn recompute_digest(&self) -> u64 {
+    /// The state digest, computed anew from every stored byte. Errors: a cold row could not be read.
+    pub(crate) fn recompute_digest(&self) -> Result<u64, SqlError> {
         let tables = self.schema.tables.values();
-        tables.fold(self.schema.catalog.digest(), |sum, table| {
-            sum.wrapping_add(table.core.digest(self.pin).0)
-        })
+        tables
+            .into_iter()
+            .try_fold(self.schema.catalog.digest(), |sum, table| {
+                Ok(sum.wrapping_add(table.core.digest(self.pin)?))
+            })
     }
 }
 
@@ -471,38 +500,45 @@ pub fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
 
 #[inline(always)]
 pub(crate) fn row_at<'s>(table: &'s TableData, slot: SlotId, pin: Pin<'s>) -> Option<RowVersion<'s>> {
-    row_in(table.core.slots.slot(slot)?, slot, pin)
+    row_in(table.core.slots.slot(slot, pin)?, slot, pin)
 }
 
 /// The row in this place, which is this slot's.
 #[inline(always)]
 pub(crate) fn row_in<'s>(place: Slot<'s>, slot: SlotId, pin: Pin<'s>) -> Option<RowVersion<'s>> {
     let version = place.at(pin).filter(|version| version.is_live())?;
-    Some(RowVersion {
+    Some(row_of(slot, place, version))
+}
+
+/// This version of the row in this place.
+#[inline(always)]
+fn row_of<'s>(slot: SlotId, place: Slot<'s>, version: VersionRef<'s>) -> RowVersion<'s> {
+    RowVersion {
         slot,
         row_id: place.row_id(),
         batch: version.batch(),
         bytes: version.bytes(),
-    })
+    }
 }
 
-/// Shows the rows with this key. `see` runs outside any latch.
+/// Shows the rows with this key. `see` runs outside any latch. Errors: a cold row could not be read.
 pub(crate) fn lookup_in<'s>(
     table: &'s TableData,
     index: &TableIndex,
     pin: Pin<'s>,
     key: &[u8],
     see: &mut dyn FnMut(RowVersion<'s>) -> ControlFlow<()>,
-) {
+) -> Result<(), SqlError> {
     let mut candidates = Candidates::new();
     index.data.candidates(key, &mut candidates);
     for slot in candidates {
         if let Some(row) = lookup_slot(table, index, pin, key, slot)
             && see(row).is_break()
         {
-            return;
+            break;
         }
     }
+    pin.cold().check()
 }
 
 /// The row in a candidate's slot, if it carries the key.
@@ -600,7 +636,7 @@ mod tests {
         let (mut batch, mut before) = (Batch::default(), 0);
         while cursor.next(&mut batch, usize::MAX) {
             for slot in batch.slots() {
-                if view.get(TABLE, *slot).is_some() {
+                if view.get(TABLE, *slot).unwrap().is_some() {
                     return before;
                 }
                 before += 1;

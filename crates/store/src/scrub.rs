@@ -1,4 +1,4 @@
-//! Scrubbing: checks rows that are not replaced for damage in memory.
+//! Scrubbing: checks rows in memory that are not replaced for damage.
 //!
 //! A row is checked against its seal when it is replaced or removed, and when a checkpoint writes it. Other
 //! rows may stay unchanged for long, and programs that only read them do not pay for a check. So a
@@ -41,7 +41,7 @@ impl Scrubber {
         }
         let pin = snapshot.view().pin();
         for slot in core.slots.ids_in(self.region) {
-            if let Some((place, version)) = core.live(slot, pin)
+            if let Some((place, version)) = core.resident(slot, pin)
                 && !version.is_sealed_with(core.term(place, version))
             {
                 store.note_damage();

@@ -15,12 +15,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use weft_base::BatchId;
+use weft_base::{BatchId, TableId};
+use weft_types::SqlError;
 
 use crate::catalog::Catalog;
 use crate::columns::{ColumnStats, Counters};
 use crate::garbage::{Garbage, RowPlace};
-use crate::memory::{PrefaultedPages, RowMemory};
+use crate::memory::{ColdRows, PrefaultedPages, RowMemory, SlotId};
 use crate::snapshot::{Published, ReaderRegistry, Snapshot};
 use crate::table::Schema;
 use crate::writer::BatchWriter;
@@ -48,8 +49,13 @@ pub struct MemoryStats {
     pub version_bytes: u64,
     /// Bytes of the slots that hold them, including slots that are free again.
     pub slot_bytes: u64,
-    /// Bytes of the blocks that versions outside their slot take.
+    /// Bytes of the blocks that versions outside their slot take, and slots of rows that came back.
     pub block_bytes: u64,
+    /// Bytes that rows take: slots, blocks, and 24 for each row that is not in memory. What is free again but
+    /// kept for later does not count.
+    pub row_bytes: u64,
+    /// Rows that are not in memory.
+    pub cold_rows: u64,
     /// Address space taken from the system in huge pages, for rows and indexes; takes memory as it is
     /// used.
     pub huge_page_bytes: u64,
@@ -83,6 +89,8 @@ pub struct Store {
     memory: Arc<RowMemory>,
     /// The batch of the newest checkpoint that was begun or loaded.
     checkpoint_begun: AtomicU64,
+    /// The batch of the newest checkpoint that is durable: a row that was not written since is in it.
+    saved: AtomicU64,
     /// A damaged row was found.
     is_damaged: AtomicBool,
     columns: Counters,
@@ -135,6 +143,7 @@ impl Store {
             memory,
             // A non-empty state was loaded.
             checkpoint_begun: AtomicU64::new(boundary.0),
+            saved: AtomicU64::new(0),
             is_damaged: AtomicBool::new(false),
             columns: Counters::default(),
             #[cfg(any(test, feature = "faults"))]
@@ -234,9 +243,20 @@ impl Store {
     }
 
     /// Recomputes the state digest over all rows of a snapshot; equals [`Snapshot::digest`] unless memory
-    /// is damaged.
-    pub fn verify_digest(&self, snapshot: &Snapshot) -> u64 {
+    /// is damaged. Errors: a cold row could not be read.
+    pub fn verify_digest(&self, snapshot: &Snapshot) -> Result<u64, SqlError> {
         snapshot.verify_digest()
+    }
+
+    /// Brings rows into memory. Waits for the disk. Errors: one could not be read.
+    pub fn thaw(self: &Arc<Self>, rows: &[(TableId, SlotId)]) -> Result<(), SqlError> {
+        let snapshot = self.snapshot();
+        for (table, slot) in rows {
+            if let Some((_, core)) = snapshot.tables().find(|(id, _)| id == table) {
+                core.slots.thaw(*slot)?;
+            }
+        }
+        Ok(())
     }
 
     /// Sizes of everything kept.
@@ -249,6 +269,8 @@ impl Store {
             version_bytes: self.memory.version_bytes(),
             slot_bytes: self.snapshot().view().slot_bytes(),
             block_bytes: self.memory.block_bytes(),
+            row_bytes: self.memory.row_bytes(),
+            cold_rows: self.memory.cold_count(),
             huge_page_bytes: arena.huge_bytes,
             ordinary_page_bytes: arena.ordinary_bytes,
             prefaulted_pages: self.memory.prefaulted_pages(),
@@ -264,7 +286,7 @@ impl Store {
     /// Flips one bit of the nth row of a table, as a memory fault does; returns false if there is no such
     /// row. There must be no reader and no batch.
     #[cfg(any(test, feature = "faults"))]
-    pub fn corrupt_row_for_test(self: &Arc<Self>, table: weft_base::TableId, nth: usize, bit: usize) -> bool {
+    pub fn corrupt_row_for_test(self: &Arc<Self>, table: TableId, nth: usize, bit: usize) -> bool {
         let snapshot = self.snapshot();
         snapshot.view().flip_bit(table, nth, bit)
     }
@@ -315,6 +337,17 @@ impl Store {
         BatchId(self.checkpoint_begun.load(Ordering::Relaxed))
     }
 
+    /// The batch of the newest checkpoint that cold rows can be read from.
+    pub(crate) fn saved(&self) -> BatchId {
+        BatchId(self.saved.load(Ordering::Acquire))
+    }
+
+    /// A checkpoint of this batch is durable, and rows can be read from it.
+    pub(crate) fn set_saved(&self, batch: BatchId, rows: Arc<dyn ColdRows>) {
+        self.memory.set_cold_rows(rows);
+        self.saved.store(batch.0, Ordering::Release);
+    }
+
     /// Takes the newest boundary for a checkpoint: `take` is called while no batch is open, so that what it
     /// takes from the tables covers exactly the batches up to the boundary. `None` if a finished batch has
     /// not been published.
@@ -342,6 +375,11 @@ impl Store {
             std::thread::sleep(AT_REST_PAUSE);
         }
         None
+    }
+
+    /// Bytes that rows take in memory; see [`MemoryStats::row_bytes`].
+    pub fn row_bytes(&self) -> u64 {
+        self.memory.row_bytes()
     }
 
     /// Counts of the columns beside the rows.

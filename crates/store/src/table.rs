@@ -21,7 +21,7 @@ use crate::columns::Asked;
 use crate::index::IndexData;
 use crate::index::build::{BuildError, build, build_row_ids};
 use crate::index::hash::HashIndex;
-use crate::memory::{Pin, REGION_SLOTS, RowMemory, Slot, SlotArena, SlotId, VersionRef};
+use crate::memory::{Pin, REGION_SLOTS, RowMemory, Scratch, Slot, SlotArena, SlotId, VersionRef};
 use crate::table_map::TableMap;
 
 /// Slots in one scan chunk (a morsel).
@@ -36,8 +36,8 @@ pub(crate) struct TableCore {
     pub(crate) slots: SlotArena,
     /// Live rows, as of the last committed member. An estimate for planners.
     pub(crate) row_count: AtomicI64,
-    /// Bytes of versions linked in this table.
-    pub(crate) linked_bytes: AtomicU64,
+    /// The sum of all rows' terms of the state digest, as of the last finished batch.
+    pub(crate) terms_sum: AtomicU64,
     /// Rows removed since a checkpoint last took this list, if that checkpoint or an earlier one may contain
     /// them.
     pub(crate) removed: Mutex<Vec<RowId>>,
@@ -57,31 +57,42 @@ impl TableCore {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             table: def.id,
             layout: Arc::clone(&def.layout),
-            slots: SlotArena::new(memory),
+            slots: SlotArena::new(def.id, memory),
             row_count: AtomicI64::new(0),
-            linked_bytes: AtomicU64::new(0),
+            terms_sum: AtomicU64::new(0),
             removed: Mutex::default(),
             asked: Asked::new(def.layout.column_count()),
         }
     }
 
-    /// Accounts for versions linked by a member.
-    pub(crate) fn linked(&self, bytes: u64) {
-        self.linked_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.slots.memory().add(bytes);
-    }
-
-    /// Accounts for a version unlinked; it stays in the store's counter until it is freed.
-    pub(crate) fn unlinked(&self, bytes: usize) {
-        self.linked_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
-    }
-
     /// The live row in a slot that the pin sees, and its slot.
     #[inline]
     pub(crate) fn live<'s>(&'s self, slot: SlotId, pin: Pin<'s>) -> Option<(Slot<'s>, VersionRef<'s>)> {
-        let place = self.slots.slot(slot)?;
-        let version = place.at(pin)?;
-        version.is_live().then_some((place, version))
+        live_in(self.slots.slot(slot, pin)?, pin)
+    }
+
+    /// The same, if the row is in memory.
+    pub(crate) fn resident<'s>(&'s self, slot: SlotId, pin: Pin<'s>) -> Option<(Slot<'s>, VersionRef<'s>)> {
+        live_in(self.slots.resident(slot)?, pin)
+    }
+
+    /// Shows the live row in a slot, if the pin sees one. A cold one is read for this, and not kept.
+    ///
+    /// # Errors
+    /// It could not be read.
+    pub(crate) fn visit(
+        &self,
+        slot: SlotId,
+        pin: Pin<'_>,
+        scratch: &mut Scratch,
+        see: impl FnOnce(Slot<'_>, VersionRef<'_>),
+    ) -> Result<(), SqlError> {
+        self.slots.visit(slot, scratch, |place| {
+            if let Some((place, version)) = live_in(place, pin) {
+                see(place, version);
+            }
+        })?;
+        Ok(())
     }
 
     /// A row's term of the state digest, from its stored bytes.
@@ -95,34 +106,40 @@ impl TableCore {
     }
 
     /// Shows every live row that the pin sees, in slot order.
-    pub(crate) fn each_live<'s>(
-        &'s self,
-        pin: Pin<'s>,
-        mut see: impl FnMut(SlotId, Slot<'s>, VersionRef<'s>),
-    ) {
-        for slot in self.slots.ids() {
-            if let Some((place, version)) = self.live(slot, pin) {
+    ///
+    /// # Errors
+    /// A cold row could not be read.
+    pub(crate) fn each_live(
+        &self,
+        pin: Pin<'_>,
+        mut see: impl FnMut(SlotId, Slot<'_>, VersionRef<'_>),
+    ) -> Result<(), SqlError> {
+        let mut scratch = Scratch::default();
+        self.slots.ids().try_for_each(|slot| {
+            self.visit(slot, pin, &mut scratch, |place, version| {
                 see(slot, place, version);
-            }
-        }
+            })
+        })
     }
 
-    /// The sum of the terms of all rows that the pin sees, and whether each row matches its seal.
-    pub(crate) fn digest(&self, pin: Pin<'_>) -> (u64, bool) {
-        let (mut sum, mut is_whole) = (0u64, true);
+    /// The sum of the terms of all rows that the pin sees, computed from their bytes.
+    ///
+    /// # Errors
+    /// A cold row could not be read.
+    pub(crate) fn digest(&self, pin: Pin<'_>) -> Result<u64, SqlError> {
+        let mut sum = 0u64;
         self.each_live(pin, |_, slot, version| {
-            let term = self.term(slot, version);
-            sum = sum.wrapping_add(term);
-            is_whole &= version.is_sealed_with(term);
-        });
-        (sum, is_whole)
+            sum = sum.wrapping_add(self.term(slot, version));
+        })?;
+        Ok(sum)
     }
 }
 
-impl Drop for TableCore {
-    fn drop(&mut self) {
-        self.slots.memory().subtract(*self.linked_bytes.get_mut());
-    }
+/// The live row in a place that the pin sees.
+#[inline(always)]
+fn live_in<'s>(place: Slot<'s>, pin: Pin<'s>) -> Option<(Slot<'s>, VersionRef<'s>)> {
+    let version = place.at(pin)?;
+    version.is_live().then_some((place, version))
 }
 
 /// One index of a table: definition and structures.
@@ -372,7 +389,8 @@ impl TableLoader {
         for slots in std::mem::take(self.spare.get_mut()) {
             self.data.core.slots.put_back(slots);
         }
-        self.data.core.linked(loaded.linked_bytes);
+        self.data.core.slots.linked(loaded.linked_bytes);
+        self.data.core.terms_sum.store(loaded.digest, Ordering::Relaxed);
         self.data
             .core
             .row_count
@@ -408,7 +426,7 @@ impl RangeLoader<'_> {
             }
         };
         core.slots.note(slot, row.len());
-        if let Some(place) = core.slots.slot(slot) {
+        if let Some(place) = core.slots.resident(slot) {
             place.set_row_id(row_id);
             let version = place.push(self.loader.pin(), batch, Some(row), core.slots.memory());
             let term = core.term(place, version);

@@ -18,7 +18,12 @@ fn a_stopped_keeper_goes_on_where_it_was() {
     });
     let snapshot = store.snapshot();
     for table in [ITEMS, NOTES] {
-        assert!(snapshot.read_chunk_columns(table, 0, &[0, 1], |_| ()).is_none());
+        assert!(
+            snapshot
+                .read_chunk_columns(table, 0, &[0, 1], |_| ())
+                .unwrap()
+                .is_none()
+        );
     }
     let policy = CopyPolicy {
         forget_after: Duration::from_secs(3600),
@@ -30,7 +35,8 @@ fn a_stopped_keeper_goes_on_where_it_was() {
     }
     let snapshot = store.snapshot();
     for table in [ITEMS, NOTES] {
-        let columns = snapshot.read_chunk_columns(table, 0, &[0, 1], |_| ()).unwrap();
+        let read = snapshot.read_chunk_columns(table, 0, &[0, 1], |_| ());
+        let columns = read.unwrap().unwrap();
         assert_eq!(columns.mask().count(), 10);
     }
     assert_eq!(store.column_stats().regions, 2);

@@ -60,7 +60,7 @@ fn a_taken_key_is_refused_and_named() {
         .unwrap()
         .unwrap();
     assert_eq!(fixture::decode(&row), (2, Some(5), Some("two".into())));
-    assert_eq!(snapshot.verify_digest(), snapshot.digest());
+    assert_eq!(snapshot.verify_digest().unwrap(), snapshot.digest());
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_removed_key_is_free_at_once() {
             .unwrap()
             .unwrap();
         assert_eq!(member.observed().0, 0);
-        assert_eq!(member.get(ITEMS, slot).unwrap().batch.0, 2);
+        assert_eq!(member.get(ITEMS, slot).unwrap().unwrap().batch.0, 2);
         assert_eq!(member.observed().0, 2);
         // A key may move away and come back within the chain of one row.
         member
@@ -137,7 +137,7 @@ fn rows_without_key_are_found_by_row_id() {
     fixture::member(&store, |member| {
         let slot = member.insert(NOTES, &fixture::note("a", 1.0)).unwrap();
         member.insert(NOTES, &fixture::note("b", 1.0)).unwrap();
-        id = member.get(NOTES, slot).map(|row| row.row_id);
+        id = member.get(NOTES, slot).unwrap().map(|row| row.row_id);
     });
     let id = id.unwrap();
     assert_eq!((id.batch.0, id.member, id.ordinal), (2, 0, 0));
@@ -206,7 +206,7 @@ fn slots_and_entries_are_reused() {
         fixture::member(&store, |member| {
             for table in [ITEMS, NOTES] {
                 let mut slots = Vec::new();
-                member.scan(table, |row| slots.push(row.slot));
+                member.scan(table, |row| slots.push(row.slot)).unwrap();
                 slots
                     .into_iter()
                     .for_each(|slot| member.remove(table, slot).unwrap());

@@ -186,8 +186,10 @@ pub fn read_columns(snapshot: &Snapshot, columns: &[usize], fill: &Item) -> Vec<
     let mut rows = Vec::new();
     for chunk in 0..snapshot.scan_chunks(ITEMS) {
         let visit = |row: RowVersion<'_>| rows.push(chosen(decode(&row)));
-        let Some(packed) = snapshot.read_chunk_columns(ITEMS, chunk, columns, visit) else {
-            snapshot.scan_chunk(ITEMS, chunk, |row| rows.push(chosen(decode(&row))));
+        let Some(packed) = snapshot.read_chunk_columns(ITEMS, chunk, columns, visit).unwrap() else {
+            snapshot
+                .scan_chunk(ITEMS, chunk, |row| rows.push(chosen(decode(&row))))
+                .unwrap();
             continue;
         };
         for offset in (0..4096).filter(|offset| packed.mask().has(*offset)) {

@@ -188,7 +188,7 @@ impl History {
             check(newest.view(), &self.model, &mut self.random);
             for (snapshot, model) in &self.held {
                 check(snapshot.view(), model, &mut self.random);
-                assert_eq!(snapshot.verify_digest(), snapshot.digest());
+                assert_eq!(snapshot.verify_digest().unwrap(), snapshot.digest());
             }
         }
     }
@@ -218,7 +218,8 @@ impl History {
 fn check(view: ReadView<'_>, model: &Model, random: &mut Prng) {
     let table = Arc::clone(view.catalog().table_by_id(TABLE).unwrap());
     let mut seen = Vec::new();
-    view.scan(TABLE, |row| seen.push((row.slot, row.bytes.to_vec())));
+    view.scan(TABLE, |row| seen.push((row.slot, row.bytes.to_vec())))
+        .unwrap();
     let rows = model.iter();
     let rows = rows.map(|(slot, row)| (*slot, table.layout.encode(row).unwrap()));
     assert!(seen.into_iter().eq(rows));

@@ -5,6 +5,7 @@
 mod catalog;
 mod checkpoint;
 mod checkpoint_units;
+mod cold;
 mod columns;
 mod concurrency;
 mod constraints;

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use weft_base::BatchId;
 use weft_program::{AccessKeys, Budget, Outcome, Program};
-use weft_store::{BatchWriter, ReadView};
+use weft_store::{BatchWriter, ReadView, Store};
 use weft_types::{SqlError, SqlState};
 
 /// Members that a worker claims at once: a few groups.
@@ -139,6 +139,29 @@ pub fn run_wave_as(
     let parallelism = Parallelism { workers, split_at };
     let run = BatchRun::from(batch);
     run_waves(execution, writer, run, members, &[members.len()], parallelism)
+}
+
+/// Opens a batch and runs it, until all rows that its members need are in memory: if they missed some, the
+/// batch is undone, the rows are read, and it runs again. Waits for the disk meanwhile, and so does whoever
+/// waits for the batch.
+///
+/// # Errors
+/// That of `run`, and that of reading rows: the batch is undone.
+pub(crate) fn run_with_rows<'s, T>(
+    store: &'s Arc<Store>,
+    batch: BatchId,
+    mut run: impl FnMut(&mut BatchWriter<'s>) -> Result<T, SqlError>,
+) -> Result<(BatchWriter<'s>, T), SqlError> {
+    loop {
+        let mut writer = store.begin_batch(batch);
+        let result = run(&mut writer);
+        let missed = writer.missed();
+        if missed.is_empty() {
+            return result.map(|done| (writer, done));
+        }
+        writer.abort();
+        store.thaw(&missed)?;
+    }
 }
 
 /// An open batch, and what each of its programs may spend.
@@ -400,7 +423,7 @@ mod tests {
     use weft_base::{IndexId, TableId};
     use weft_program::{Access, AccessKind, KeyPart, ProgramBuilder, Progress};
     use weft_store::{
-        CatalogOp, ColumnDef, IndexDef, IndexMethod, LookupPlan, PlannedLookups, Probe, Store, TableDef,
+        CatalogOp, ColumnDef, IndexDef, IndexMethod, LookupPlan, PlannedLookups, Probe, TableDef,
     };
     use weft_types::{SqlType, Value};
 

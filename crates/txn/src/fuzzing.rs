@@ -104,7 +104,7 @@ fn replay(record: &[u8]) {
         let applied = replay.apply(BatchId(boundary.0 + 1), record);
         let store = replay.store();
         assert_eq!(
-            store.verify_digest(&store.snapshot()),
+            store.verify_digest(&store.snapshot()).unwrap(),
             store.state_digest(),
             "rows and digest differ"
         );

@@ -345,13 +345,12 @@ impl Sequencer {
             let refused = Refused::early(shared.no_space(&error));
             return self.refuse(batch, &refused);
         }
-        let mut writer = shared.store.begin_batch(batch_id);
-        let answers = match run_members(shared, &mut writer, batch_id, &batch) {
-            Ok(answers) => answers,
+        let run = |writer: &mut BatchWriter<'_>| run_members(shared, writer, batch_id, &batch);
+        let (writer, answers) = match executor::run_with_rows(&shared.store, batch_id, run) {
+            Ok(done) => done,
             Err(error) => {
-                // The batch is undone. Either it was a catalog change alone that was refused, or the executor
-                // failed.
-                writer.abort();
+                // The batch is undone: it was a catalog change alone that was refused, or the executor
+                // failed, or rows could not be read from disk.
                 shared.log.release();
                 let observed = shared.store.boundary();
                 return self.refuse(batch, &Refused { error, observed });

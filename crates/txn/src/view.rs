@@ -151,9 +151,15 @@ impl TxnView {
         self.layers().chunk_count(table)
     }
 
-    /// Visits the rows of one chunk, each once. None if it is out of range.
-    pub fn read_chunk(&self, table: TableId, chunk: usize, visit: &mut dyn FnMut(&[u8], RowId)) {
-        self.layers().read_chunk(table, chunk, visit);
+    /// Visits the rows of one chunk, each once. None if it is out of range. Errors: a row could not be read
+    /// from disk.
+    pub fn read_chunk(
+        &self,
+        table: TableId,
+        chunk: usize,
+        visit: &mut dyn FnMut(&[u8], RowId),
+    ) -> Result<(), SqlError> {
+        self.layers().read_chunk(table, chunk, visit)
     }
 
     /// The copied columns of a chunk, if all of these are copied and this transaction has not written to the
@@ -164,9 +170,9 @@ impl TxnView {
         chunk: usize,
         columns: &[usize],
         visit: &mut dyn FnMut(&[u8], RowId),
-    ) -> Option<ChunkColumns> {
+    ) -> Result<Option<ChunkColumns>, SqlError> {
         if self.layers().table_overlay(table).is_some() {
-            return None;
+            return Ok(None);
         }
         let visit = |row: RowVersion<'_>| visit(row.bytes, row.row_id);
         self.snapshot
@@ -229,7 +235,12 @@ impl<'a> Layers<'a> {
         self.base_chunks(table) + usize::from(self.table_overlay(table).is_some())
     }
 
-    fn read_chunk(self, table: TableId, chunk: usize, visit: &mut dyn FnMut(&[u8], RowId)) {
+    fn read_chunk(
+        self,
+        table: TableId,
+        chunk: usize,
+        visit: &mut dyn FnMut(&[u8], RowId),
+    ) -> Result<(), SqlError> {
         let overlay = self.table_overlay(table);
         if chunk < self.base_chunks(table) {
             self.snapshot.scan_chunk(table, chunk as u64, |row| {
@@ -238,12 +249,13 @@ impl<'a> Layers<'a> {
                     Some(Some(image)) => visit(image, row.row_id),
                     Some(None) => {}
                 }
-            });
+            })?;
         } else if let Some(overlay) = overlay {
             for (n, image) in overlay.own_rows() {
                 visit(image, own_row_id(n));
             }
         }
+        Ok(())
     }
 
     fn row_count_estimate(self, table: TableId) -> usize {
@@ -293,10 +305,10 @@ impl<'a> Layers<'a> {
     }
 
     /// All rows with their keys in `index`, by scanning.
-    fn scan_keys(self, index: &IndexDef) -> Vec<(Vec<u8>, ViewRow<'a>)> {
+    fn scan_keys(self, index: &IndexDef) -> Result<Vec<(Vec<u8>, ViewRow<'a>)>, SqlError> {
         let mut rows = Vec::new();
         let Some(def) = self.catalog.table_by_id(index.table) else {
-            return rows;
+            return Ok(rows);
         };
         for chunk in 0..self.chunk_count(index.table) {
             self.read_chunk(index.table, chunk, &mut |bytes, row_id| {
@@ -311,9 +323,9 @@ impl<'a> Layers<'a> {
                         bytes,
                     },
                 ));
-            });
+            })?;
         }
-        rows
+        Ok(rows)
     }
 
     pub(crate) fn find(
@@ -324,7 +336,7 @@ impl<'a> Layers<'a> {
     ) -> Result<(), SqlError> {
         if self.is_unbuilt(index) {
             out.extend(
-                self.scan_keys(index)
+                self.scan_keys(index)?
                     .into_iter()
                     .filter(|(k, _)| k == key)
                     .map(|(_, row)| row),
@@ -358,7 +370,7 @@ impl<'a> Layers<'a> {
         limit: usize,
     ) -> Result<Vec<ViewRow<'a>>, SqlError> {
         if self.is_unbuilt(index) {
-            let mut rows = self.scan_keys(index);
+            let mut rows = self.scan_keys(index)?;
             rows.retain(|(key, _)| RangeBounds::<[u8]>::contains(&(lo, hi), key.as_slice()));
             rows.sort_by(|a, b| a.0.cmp(&b.0));
             if reverse {
@@ -447,10 +459,8 @@ impl<'a> Layers<'a> {
                 let Some(slot) = self.snapshot.locate(def.id, &locator_of(def, row, image))? else {
                     return Ok(None);
                 };
-                let found = self
-                    .snapshot
-                    .get(def.id, slot)
-                    .filter(|found| found.row_id == row_id);
+                let found = self.snapshot.get(def.id, slot)?;
+                let found = found.filter(|found| found.row_id == row_id);
                 found.map(|found| ViewRow {
                     row_id,
                     batch: found.batch,

@@ -31,8 +31,7 @@ impl ReadSource for ViewSource {
 
     fn read_chunk(&self, table: TableId, chunk: usize, visit: RowVisitor<'_>) -> Result<(), SqlError> {
         self.0.check_readable(table)?;
-        self.0.read_chunk(table, chunk, visit);
-        Ok(())
+        self.0.read_chunk(table, chunk, visit)
     }
 
     fn read_chunk_columns(
@@ -43,7 +42,7 @@ impl ReadSource for ViewSource {
         visit: RowVisitor<'_>,
     ) -> Result<Option<ChunkColumns>, SqlError> {
         self.0.check_readable(table)?;
-        Ok(self.0.read_chunk_columns(table, chunk, columns, visit))
+        self.0.read_chunk_columns(table, chunk, columns, visit)
     }
 
     fn read_range(

@@ -339,19 +339,22 @@ impl Workload for SmallBank {
         let (mut rows, mut balances, mut flows, mut negative) = (0u64, 0i64, 0i64, 0u64);
         for name in ["savings", "checking"] {
             let table = snapshot.catalog().table(name).ok_or("a table is gone")?;
-            snapshot.view().scan(table.id, |row| {
-                let number = |column| {
-                    table
-                        .layout
-                        .fixed_u64(row.bytes, column)
-                        .unwrap_or(0)
-                        .cast_signed()
-                };
-                rows += 1;
-                balances += number(1);
-                flows += number(2);
-                negative += u64::from(name == "savings" && number(1) < 0);
-            });
+            snapshot
+                .view()
+                .scan(table.id, |row| {
+                    let number = |column| {
+                        table
+                            .layout
+                            .fixed_u64(row.bytes, column)
+                            .unwrap_or(0)
+                            .cast_signed()
+                    };
+                    rows += 1;
+                    balances += number(1);
+                    flows += number(2);
+                    negative += u64::from(name == "savings" && number(1) < 0);
+                })
+                .map_err(|error| error.to_string())?;
         }
         let loaded = LOADED * self.shape.customers.cast_signed() * 2;
         if rows != 2 * self.shape.customers {

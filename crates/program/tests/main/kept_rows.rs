@@ -173,7 +173,7 @@ proptest! {
         }
         writer.finish();
         database.store.publish(batch);
-        prop_assert_eq!(database.snapshot().verify_digest(), database.store.state_digest());
+        prop_assert_eq!(database.snapshot().verify_digest().unwrap(), database.store.state_digest());
         let snapshot = database.snapshot();
         let mut rows = Rows::new();
         let catalog = database.catalog();
@@ -181,7 +181,7 @@ proptest! {
         snapshot.view().scan(ACCOUNTS, |row| {
             let id = layout.value(row.bytes, 0).as_i64().unwrap();
             rows.insert(id, row.bytes.to_vec());
-        });
+        }).unwrap();
         prop_assert_eq!(rows, model);
     }
 }
@@ -317,6 +317,6 @@ proptest! {
             })
             .collect();
         prop_assert_eq!(shown, expected);
-        prop_assert_eq!(database.snapshot().verify_digest(), database.store.state_digest());
+        prop_assert_eq!(database.snapshot().verify_digest().unwrap(), database.store.state_digest());
     }
 }

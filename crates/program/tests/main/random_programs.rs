@@ -215,7 +215,7 @@ proptest! {
                 }
             }
         }
-        prop_assert_eq!(database.snapshot().verify_digest(), database.store.state_digest());
+        prop_assert_eq!(database.snapshot().verify_digest().unwrap(), database.store.state_digest());
     }
 
     /// Random instructions with any catalog version: refused or harmless.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use weft_base::{CodecError, Progress, TableId};
 use weft_lsm::{Lsm, Snapshot as LsmSnapshot};
 
+use super::cold::StoredRows;
 use super::format::{HEADER_FAMILY, HEADER_KEY, Header, VERSION, family, row_id, split_row_value};
 use super::{Boundary, CheckpointError, Checkpoints};
 use crate::store::Store;
@@ -35,6 +36,7 @@ impl Checkpoints {
         let Some((store, boundary)) = loaded else {
             return Ok(Store::new());
         };
+        store.set_saved(boundary.batch, StoredRows::of(&self.lsm));
         self.written = Some(boundary);
         Ok(store)
     }
@@ -74,7 +76,7 @@ impl Checkpoints {
         for (((id, loader), loaded), built) in loaders.into_iter().zip(loaded).zip(built) {
             digest = digest.wrapping_add(loaded.digest);
             let table = loader.finish(loaded, built);
-            boundary.cores.insert(id, table.core.id);
+            boundary.cores.insert(id, Arc::downgrade(&table.core));
             tables.insert(id, Arc::new(table));
         }
         if digest != header.digest {

@@ -42,6 +42,7 @@
 //! Byte tables: `docs/formats/checkpoint.md`. Choices and their price: decision 0015.
 
 mod changes;
+mod cold;
 pub(crate) mod format;
 mod load;
 mod units;
@@ -50,12 +51,14 @@ mod write;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
 use weft_base::{BatchId, Disk, SystemClock, TableId};
 use weft_lsm::{Background, LsmError, LsmOptions, TableIo};
 use weft_ops::block::Compression;
+
+use crate::table::TableCore;
 
 pub use changes::Changes;
 pub use units::{CompactionUnits, UnitStats};
@@ -143,7 +146,7 @@ impl CheckpointConfig {
 
 /// The durable rows of a database.
 pub struct Checkpoints {
-    lsm: weft_lsm::Lsm,
+    lsm: Arc<weft_lsm::Lsm>,
     run_rows: usize,
     written: Option<Boundary>,
 }
@@ -151,8 +154,16 @@ pub struct Checkpoints {
 /// The state that the engine holds.
 struct Boundary {
     batch: BatchId,
-    /// The rows of each table, by [`TableCore::id`](crate::table::TableCore::id).
-    cores: HashMap<TableId, u64>,
+    /// The rows of each table.
+    cores: HashMap<TableId, Weak<TableCore>>,
+}
+
+impl Boundary {
+    /// It holds these rows.
+    fn has(&self, core: &Arc<TableCore>) -> bool {
+        let rows = self.cores.get(&core.table);
+        rows.is_some_and(|rows| std::ptr::eq(rows.as_ptr(), Arc::as_ptr(core)))
+    }
 }
 
 impl Checkpoints {
@@ -165,7 +176,7 @@ impl Checkpoints {
         // The clock is only used for the engine's statistics.
         let clock = Arc::new(SystemClock::default());
         Ok(Checkpoints {
-            lsm: weft_lsm::Lsm::open(disk, &dir, options, clock)?,
+            lsm: Arc::new(weft_lsm::Lsm::open(disk, &dir, options, clock)?),
             run_rows: config.run_rows,
             written: None,
         })

@@ -6,11 +6,13 @@
 //! later. Rows that are stored in the order of insertion, as most are, make runs that follow one another.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use weft_base::{BatchId, RowId};
 use weft_lsm::Ingest;
 
 use super::changes::TableChanges;
+use super::cold::StoredRows;
 use super::format::{HEADER_FAMILY, HEADER_KEY, Header, family, row_key, row_value};
 use super::{Boundary, Changes, CheckpointError, Checkpoints};
 use crate::memory::{Pin, SlotId};
@@ -45,7 +47,10 @@ impl Checkpoints {
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Written, CheckpointError> {
         let written = self.ingest(&changes, progress)?;
-        let cores = changes.tables().iter().map(|table| (table.table, table.core.id));
+        let cores = changes.tables().iter();
+        let cores = cores.map(|table| (table.table, Arc::downgrade(&table.core)));
+        let store = changes.snapshot().store();
+        store.set_saved(written.batch, StoredRows::of(&self.lsm));
         self.written = Some(Boundary {
             batch: written.batch,
             cores: cores.collect(),
@@ -69,8 +74,14 @@ impl Checkpoints {
         }
         let mut ingest = self.lsm.ingest()?;
         if let Some(before) = &self.written {
-            let is_there = |id| changes.tables().iter().any(|table| table.core.id == id);
-            for (table, _) in before.cores.iter().filter(|(_, core)| !is_there(**core)) {
+            for (table, core) in &before.cores {
+                let is_there = |table: &TableChanges| std::ptr::eq(Arc::as_ptr(&table.core), core.as_ptr());
+                if changes.tables().iter().any(is_there) {
+                    continue;
+                }
+                if let Some(core) = core.upgrade() {
+                    core.slots.set_replaced();
+                }
                 ingest.delete_family(family(*table))?;
             }
         }
@@ -90,7 +101,7 @@ impl Checkpoints {
         };
         for table in changes.tables() {
             let before = self.written.as_ref();
-            let base = before.filter(|before| before.cores.get(&table.table) == Some(&table.core.id));
+            let base = before.filter(|before| before.has(&table.core));
             rows.table(table, base.map(|base| base.batch))?;
         }
         let RowsWriter {
@@ -149,10 +160,10 @@ impl RowsWriter<'_, '_> {
         self.write_run(changes)
     }
 
-    /// Takes the row in a slot if it was written after `since`.
+    /// Takes the row in a slot if it was written after `since`. A cold row was not.
     fn slot(&mut self, changes: &TableChanges, slot: SlotId, since: BatchId) -> Result<(), CheckpointError> {
         self.step()?;
-        if let Some((place, version)) = changes.core.live(slot, self.pin)
+        if let Some((place, version)) = changes.core.resident(slot, self.pin)
             && version.batch() > since
         {
             self.run.push((place.row_id(), Some(slot)));
@@ -178,7 +189,7 @@ impl RowsWriter<'_, '_> {
             let key = row_key(row_id);
             match slot {
                 Some(slot) => {
-                    if let Some((place, version)) = changes.core.live(slot, self.pin) {
+                    if let Some((place, version)) = changes.core.resident(slot, self.pin) {
                         let term = changes.core.term(place, version);
                         if !version.is_sealed_with(term) {
                             let table = changes.table;

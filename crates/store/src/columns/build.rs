@@ -6,7 +6,7 @@ use weft_column::segment::{Segment, SegmentBuilder};
 
 use super::form::{cell, kind_of};
 use super::region::{Packed, RegionColumns, SlotMask};
-use crate::memory::REGION_SLOTS;
+use crate::memory::{REGION_SLOTS, Scratch};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::table::TableCore;
@@ -54,13 +54,21 @@ pub(super) fn fill(
     let mut builders: Vec<Column> = columns.iter().map(|column| Column::new(core, *column)).collect();
     let pin = snapshot.view().pin();
     let mut rows = 0;
+    let mut scratch = Scratch::default();
     for slot in core.slots.ids_in(region) {
-        let row = core.live(slot, pin).map(|(_, version)| version.bytes());
-        if row.is_some() {
+        let mut is_present = false;
+        let shown = core.visit(slot, pin, &mut scratch, |_, version| {
+            is_present = true;
+            builders
+                .iter_mut()
+                .for_each(|builder| builder.push(core, Some(version.bytes())));
+        });
+        if is_present {
             present.set((slot.0 % REGION_SLOTS) as usize);
-        }
-        for builder in &mut builders {
-            builder.push(core, row);
+        } else {
+            // A row that cannot be read is not in the copy: who reads it in its slot is told why.
+            let _ = shown;
+            builders.iter_mut().for_each(|builder| builder.push(core, None));
         }
         rows += 1;
     }

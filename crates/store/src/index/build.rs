@@ -22,7 +22,7 @@ use weft_types::{SqlError, sort};
 use super::IndexData;
 use super::hash::HashIndex;
 use crate::catalog::IndexDef;
-use crate::memory::{Pin, Slot, SlotId, VersionRef};
+use crate::memory::{Pin, Scratch, Slot, SlotId, VersionRef};
 use crate::table::{TableCore, row_id_hash};
 
 const HEAD_BYTES: usize = 16;
@@ -248,12 +248,13 @@ fn collect(
 }
 
 /// Takes regions as long as there are any, and visits their live rows.
-fn each_live<'c>(
-    core: &'c TableCore,
-    pin: Pin<'c>,
+fn each_live(
+    core: &TableCore,
+    pin: Pin<'_>,
     next: &AtomicU64,
-    mut see: impl FnMut(SlotId, Slot<'c>, VersionRef<'c>),
+    mut see: impl FnMut(SlotId, Slot<'_>, VersionRef<'_>),
 ) -> Result<(), SqlError> {
+    let mut scratch = Scratch::default();
     loop {
         interrupt::check()?;
         let first = next.fetch_add(REGIONS_AT_A_TIME, Relaxed);
@@ -262,9 +263,9 @@ fn each_live<'c>(
             return Ok(());
         }
         for slot in regions.flat_map(|region| core.slots.ids_in(region)) {
-            if let Some((place, version)) = core.live(slot, pin) {
-                see(slot, place, version);
-            }
+            core.visit(slot, pin, &mut scratch, |place, version| {
+                see(slot, place, version)
+            })?;
         }
     }
 }

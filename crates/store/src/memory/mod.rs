@@ -10,11 +10,14 @@
 //! ```
 //!
 //! - `arena`: blocks of huge pages. `prefault`: populating pages in advance. `slab`: size classes. `version`:
-//!   one version. `slots`: where rows are stored. `regions`: where slots are.
+//!   one version. `slots`: where rows are stored. `regions`: where slots are. `cold`: rows that are not in
+//!   memory. `freeze`: how they leave it and come back.
 //!
 //! Invariants:
-//! 1. A slot's address never changes while its table lives. Slot numbers are reused, but only after every
-//!    index entry that leads to the slot is gone and no registered reader sees a row in it.
+//! 1. Who has found a slot may use it until it gives up its pin: a slot that was moved or whose row has
+//!    become cold stays where it was until no reader is left that could have found it. Slot numbers are
+//!    reused, but only after every index entry that leads to the slot is gone and no registered reader sees a
+//!    row in it.
 //! 2. A chain is newest first; batch numbers never increase along it. The bytes of a version never change
 //!    after it is linked, until nobody can use it any more.
 //! 3. Dereferencing a version requires a [`Pin`]: that of a registered reader, of the one open batch, or of
@@ -23,12 +26,16 @@
 //!    the boundary of the unlinking, or before.
 
 pub(crate) mod arena;
+mod cold;
+mod freeze;
 mod prefault;
 mod regions;
 mod slab;
 mod slots;
 mod version;
 
+pub(crate) use cold::{ColdAccess, ColdRows};
+pub(crate) use freeze::{LeftBehind, OldSlots, Scratch};
 pub use prefault::PrefaultedPages;
 pub(crate) use slab::RowMemory;
 pub(crate) use slots::{REGION_SLOTS, SLOT_OVERHEAD, Slot, SlotArena};

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::SlotId;
+use super::cold::FrozenRegion;
 use super::slots::{REGION_SLOTS, SLOT_OVERHEAD, Slot};
 use crate::columns::{ChangedSlots, RegionColumns};
 
@@ -31,6 +32,19 @@ pub(super) struct Region {
     changed: AtomicPtr<ChangedSlots>,
     /// Chunks read in their slots while there was no copy.
     pub(super) reads: AtomicU32,
+    /// What takes the place of the slots once it is frozen; null before that. From then on nobody new looks at
+    /// `base`.
+    frozen: AtomicPtr<FrozenRegion>,
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        let frozen = *self.frozen.get_mut();
+        if !frozen.is_null() {
+            // SAFETY: made in `set_frozen`.
+            drop(unsafe { Box::from_raw(frozen) });
+        }
+    }
 }
 
 impl Region {
@@ -44,7 +58,35 @@ impl Region {
             columns: Mutex::default(),
             changed: AtomicPtr::default(),
             reads: AtomicU32::new(0),
+            frozen: AtomicPtr::default(),
         }
+    }
+
+    /// What takes the place of its slots, if it is frozen.
+    #[inline(always)]
+    pub(super) fn frozen(&self) -> Option<&FrozenRegion> {
+        // SAFETY: null, or set once and alive as long as this.
+        unsafe { self.frozen.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Freezes it: once, by one thread.
+    pub(super) fn set_frozen(&self, frozen: FrozenRegion) {
+        let frozen = Box::into_raw(Box::new(frozen));
+        let before = self.frozen.swap(frozen, Ordering::AcqRel);
+        assert!(before.is_null(), "a region is frozen once");
+    }
+
+    /// Bytes of its slots while it is not frozen.
+    pub(super) fn slots_bytes(&self) -> usize {
+        self.slots as usize * self.stride as usize
+    }
+
+    /// # Safety
+    /// `start` is a slot of this region, in it or by itself, that lives as long as the result is used.
+    #[inline(always)]
+    pub(super) unsafe fn slot_at<'s>(&self, start: NonNull<u8>) -> Slot<'s> {
+        // SAFETY: passed on; every slot is as long as the stride.
+        unsafe { Slot::new(start, self.stride - SLOT_OVERHEAD as u32) }
     }
 
     /// The copy of its columns.
@@ -74,18 +116,21 @@ impl Region {
         }
     }
 
-    /// The slot with this number, in this region or a later one.
+    /// The slot with this number, in this region or a later one, if it is in memory.
     #[inline(always)]
     pub(super) fn slot(&self, slot: SlotId) -> Option<Slot<'_>> {
         let offset = slot.0 & (REGION_SLOTS - 1);
         if offset >= u64::from(self.slots) {
             return None;
         }
-        // SAFETY: inside the region, whose memory lives as long and was all zero.
-        unsafe {
-            let start = self.base.add(offset as usize * self.stride as usize);
-            Some(Slot::new(start, self.stride - SLOT_OVERHEAD as u32))
-        }
+        let start = match self.frozen() {
+            // SAFETY: inside the region. Its slots were all zero, and are there until nobody is left who
+            // could have looked before it was frozen.
+            None => unsafe { self.base.add(offset as usize * self.stride as usize) },
+            Some(frozen) => frozen.slot(offset)?,
+        };
+        // SAFETY: a slot of this region; who finds it has a pin.
+        Some(unsafe { self.slot_at(start) })
     }
 }
 

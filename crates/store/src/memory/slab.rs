@@ -8,10 +8,12 @@
 use std::alloc::{self, Layout};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 use super::arena::{Arena, ArenaSize, Kind};
+use super::cold::ColdRows;
 use super::prefault::PrefaultedPages;
 
 /// The largest block of a size class.
@@ -70,6 +72,12 @@ pub(crate) struct RowMemory {
     version_bytes: AtomicU64,
     /// Allocations longer than a block.
     large_bytes: AtomicU64,
+    /// Bytes of regions of slots, frozen ones as they are.
+    pub(super) region_bytes: AtomicU64,
+    /// Rows that are not in memory.
+    pub(super) cold_count: AtomicU64,
+    /// Where they are read from.
+    cold_rows: OnceLock<Arc<dyn ColdRows>>,
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +104,9 @@ impl Default for RowMemory {
             }; CLASSES],
             version_bytes: AtomicU64::new(0),
             large_bytes: AtomicU64::new(0),
+            region_bytes: AtomicU64::new(0),
+            cold_count: AtomicU64::new(0),
+            cold_rows: OnceLock::new(),
         }
     }
 }
@@ -169,6 +180,27 @@ impl RowMemory {
             .map(|(class, blocks)| blocks.lock().in_use * class_bytes(class) as u64)
             .sum();
         in_classes + self.large_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of slots, blocks and the places of cold rows: what the rows of all tables take.
+    pub(crate) fn row_bytes(&self) -> u64 {
+        self.region_bytes.load(Ordering::Relaxed) + self.block_bytes()
+    }
+
+    /// Sets where cold rows are read from, once; without that no row becomes cold.
+    pub(crate) fn set_cold_rows(&self, rows: Arc<dyn ColdRows>) {
+        // A second one would be the same store's.
+        let _ = self.cold_rows.set(rows);
+    }
+
+    /// Rows that are not in memory.
+    pub(crate) fn cold_count(&self) -> u64 {
+        self.cold_count.load(Ordering::Relaxed)
+    }
+
+    /// Where cold rows are read from.
+    pub(crate) fn cold_rows(&self) -> Option<&Arc<dyn ColdRows>> {
+        self.cold_rows.get()
     }
 
     /// The results of prefaulting.

@@ -27,11 +27,11 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use weft_base::memory::{LINE_BYTES, prefetch};
-use weft_base::{BatchId, RowId};
+use weft_base::{BatchId, RowId, TableId};
 
 use super::SlotId;
 use super::arena::Kind;
@@ -170,10 +170,66 @@ impl<'s> Slot<'s> {
     ) -> VersionRef<'s> {
         let older = self.head().newest.load(Ordering::Relaxed);
         let at_home = bytes.and_then(|row| self.inline().write(batch, row, older, 0));
-        let version = at_home.unwrap_or_else(|| version::allocate(batch, bytes, older, memory));
+        let version = at_home.unwrap_or_else(|| version::allocate(batch, bytes, older, 0, memory));
         self.head().newest.store(version.as_ptr(), Ordering::Release);
         // SAFETY: linked just now; it may be unlinked soon, but is not freed while the pin is used.
         unsafe { VersionRef::from_linked(version) }
+    }
+
+    /// Puts a row into an empty slot, inline if it fits; returns the version's size. Nobody else knows the
+    /// slot.
+    pub(super) fn put(self, batch: BatchId, row: &[u8], seal_bits: u32, memory: &RowMemory) -> usize {
+        let nothing = ptr::null_mut();
+        let inline = self.inline().write(batch, row, nothing, seal_bits);
+        let version =
+            inline.unwrap_or_else(|| version::allocate(batch, Some(row), nothing, seal_bits, memory));
+        self.set_newest(version.as_ptr());
+        version::size_of_row(row.len())
+    }
+
+    /// The same for a slot with enough room.
+    pub(super) fn fill(self, batch: BatchId, row: &[u8], seal_bits: u32) {
+        if let Some(version) = self.inline().write(batch, row, ptr::null_mut(), seal_bits) {
+            self.set_newest(version.as_ptr());
+        }
+    }
+
+    pub(super) fn newest_raw(self) -> *mut Version {
+        self.head().newest.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_newest(self, version: *mut Version) {
+        self.head().newest.store(version, Ordering::Release);
+    }
+
+    /// Where its inline version is, or would be.
+    pub(super) fn inline_version(self) -> *mut Version {
+        // SAFETY: inside the slot.
+        unsafe { self.start.byte_add(INLINE_OFFSET).cast().as_ptr() }
+    }
+
+    /// There is no row in it, and nothing that waits for readers to leave.
+    pub(super) fn is_empty(self) -> bool {
+        self.newest_raw().is_null() && !self.inline().is_taken()
+    }
+
+    /// Its live row, if that has one version and nothing else in the slot waits for readers to leave. No batch
+    /// is open, and nobody collects.
+    pub(super) fn only_version(self) -> Option<VersionRef<'s>> {
+        // SAFETY: nobody frees a version meanwhile.
+        let newest = unsafe { VersionRef::from_raw(self.newest_raw()) }?;
+        let is_inline = ptr::eq(self.newest_raw(), self.inline_version());
+        let is_alone = is_inline || !self.inline().is_taken();
+        (newest.is_live() && newest.older().is_none() && is_alone).then_some(newest)
+    }
+
+    /// Its newest version, which no place leads to any more.
+    ///
+    /// # Safety
+    /// Nobody finds this slot any more, and this is called once.
+    pub(super) unsafe fn retired(self) -> Option<Retired> {
+        // SAFETY: not freed before; passed on to the caller.
+        NonNull::new(self.newest_raw()).map(|version| unsafe { Retired::from_unlinked(version) })
     }
 
     /// Unlinks the newest version: rollback, or the garbage collector on a tombstone.
@@ -216,6 +272,11 @@ impl<'s> Slot<'s> {
 
 /// All slots of a table.
 pub(crate) struct SlotArena {
+    table: TableId,
+    /// Bytes of the versions linked here.
+    linked_bytes: AtomicU64,
+    /// The newest checkpoint does not have these rows any more.
+    is_replaced: AtomicBool,
     /// More of them under the latch of `growth`.
     regions: Regions,
     /// The region that is being filled, and how many of its slots are taken: region << 32 | taken. The count
@@ -234,8 +295,11 @@ pub(crate) struct SlotArena {
 }
 
 impl SlotArena {
-    pub(crate) fn new(memory: &Arc<RowMemory>) -> Self {
+    pub(crate) fn new(table: TableId, memory: &Arc<RowMemory>) -> Self {
         SlotArena {
+            table,
+            linked_bytes: AtomicU64::new(0),
+            is_replaced: AtomicBool::new(false),
             regions: Regions::new(),
             cursor: AtomicU64::new(u64::from(u32::MAX) << 32),
             region_count: AtomicU32::new(0),
@@ -252,6 +316,37 @@ impl SlotArena {
     /// The row memory that slots and versions come from.
     pub(crate) fn memory(&self) -> &Arc<RowMemory> {
         &self.memory
+    }
+
+    /// The table whose rows these are.
+    pub(crate) fn table(&self) -> TableId {
+        self.table
+    }
+
+    /// The next checkpoint will not have these rows: who still needs cold ones, in an old snapshot, does not
+    /// get them.
+    pub(crate) fn set_replaced(&self) {
+        self.is_replaced.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_replaced(&self) -> bool {
+        self.is_replaced.load(Ordering::Acquire)
+    }
+
+    /// Accounts for versions linked.
+    pub(crate) fn linked(&self, bytes: u64) {
+        self.linked_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.memory.add(bytes);
+    }
+
+    /// Accounts for a version unlinked; it stays in the store's counter until it is freed.
+    pub(crate) fn unlinked(&self, bytes: usize) {
+        self.linked_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Whether slots of this region are still given out for the first time.
+    pub(crate) fn is_being_filled(&self, region: u64) -> bool {
+        self.cursor.load(Ordering::Acquire) >> 32 == region
     }
 
     /// Regions so far.
@@ -345,11 +440,13 @@ impl SlotArena {
         (0..self.region_count()).flat_map(|region| self.ids_in(region))
     }
 
-    /// Memory of the slots in use or once used.
+    /// Memory of the slots in use or once used, and of the places of cold rows.
     pub(crate) fn size_bytes(&self) -> u64 {
-        let bytes = |region| {
-            let stride = self.region(region).map_or(0, |region| u64::from(region.stride));
-            self.ids_in(region).count() as u64 * stride
+        let bytes = |number| {
+            self.region(number).map_or(0, |region| match region.frozen() {
+                Some(frozen) => frozen.size_bytes(),
+                None => self.ids_in(number).count() as u64 * u64::from(region.stride),
+            })
         };
         (0..self.region_count()).map(bytes).sum()
     }
@@ -455,6 +552,9 @@ impl SlotArena {
         let stride = self.next_stride();
         let base = self.memory.arena.take(Kind::Slots, slots as usize * stride);
         let region = Region::new(base, stride as u32, slots);
+        self.memory
+            .region_bytes
+            .fetch_add(region.slots_bytes() as u64, Ordering::Relaxed);
         // SAFETY: the latch of growth is held.
         unsafe { self.regions.add(number as usize, region) };
         self.region_count.store(number + 1, Ordering::Release);
@@ -487,7 +587,7 @@ impl SlotArena {
     /// inline space is free.
     pub(crate) fn release(&self, slot: SlotId) {
         if !self
-            .slot(slot)
+            .resident(slot)
             .is_some_and(|place| place.inline().release_later())
         {
             let mut free = self.free.lock();
@@ -507,23 +607,50 @@ impl SlotArena {
         place.move_inline()
     }
 
-    /// The slot of that number, if there is memory for it.
+    /// The slot of that number, if it is in memory: for hints, and for those who know that it is.
     #[inline]
-    pub(crate) fn slot(&self, slot: SlotId) -> Option<Slot<'_>> {
-        self.region(slot.0 >> REGION_BITS)?.slot(slot)
+    pub(crate) fn resident(&self, slot: SlotId) -> Option<Slot<'_>> {
+        self.region_of(slot)?.slot(slot)
+    }
+
+    /// The slot of that number, as the pin wants it if its row is cold.
+    #[inline(always)]
+    pub(crate) fn slot<'s>(&'s self, slot: SlotId, pin: Pin<'s>) -> Option<Slot<'s>> {
+        let region = self.region_of(slot)?;
+        match region.slot(slot) {
+            Some(found) => Some(found),
+            None if region.frozen().is_none() => None,
+            None => self.slot_of_cold(region, slot, pin),
+        }
+    }
+
+    #[cold]
+    fn slot_of_cold<'s>(&'s self, region: &'s Region, slot: SlotId, pin: Pin<'s>) -> Option<Slot<'s>> {
+        match region.frozen()?.cold(slot.0 & (REGION_SLOTS - 1)) {
+            Some(_) => pin.cold().meet((self.table, slot), || self.thaw(slot)),
+            // There is no row, or it has come back.
+            None => region.slot(slot),
+        }
     }
 
     #[inline]
-    fn region(&self, number: u64) -> Option<&Region> {
+    pub(super) fn region_of(&self, slot: SlotId) -> Option<&Region> {
+        self.region(slot.0 >> REGION_BITS)
+    }
+
+    #[inline]
+    pub(super) fn region(&self, number: u64) -> Option<&Region> {
         self.regions.get(number)
     }
 }
 
 impl Drop for SlotArena {
-    /// Nobody borrows the arena, so nobody uses a version. Unlinked ones in blocks are queued elsewhere.
+    /// Nobody borrows the arena, so nobody uses a version. Unlinked ones in blocks are queued elsewhere, and so
+    /// are slots that a freezing left behind.
     fn drop(&mut self) {
-        for slot in self.ids().filter_map(|id| self.slot(id)) {
-            let mut next = slot.head().newest.load(Ordering::Relaxed);
+        self.memory.subtract(*self.linked_bytes.get_mut());
+        for slot in self.ids().filter_map(|id| self.resident(id)) {
+            let mut next = slot.newest_raw();
             while let Some(version) = NonNull::new(next) {
                 // SAFETY: exclusive access; each version is in one chain only.
                 unsafe {
@@ -534,9 +661,24 @@ impl Drop for SlotArena {
             }
         }
         for region in (0..self.region_count()).filter_map(|number| self.region(number)) {
-            let bytes = region.slots as usize * region.stride as usize;
-            // SAFETY: taken in `grow` with this size; the table is gone.
-            unsafe { self.memory.arena.deallocate(Kind::Slots, region.base, bytes) };
+            let bytes = match region.frozen() {
+                Some(frozen) => {
+                    for slot in frozen.slots() {
+                        // SAFETY: taken with this size; the table is gone.
+                        unsafe { self.memory.deallocate(slot, region.stride as usize) };
+                    }
+                    let cold = frozen.cold_count() as u64;
+                    self.memory.cold_count.fetch_sub(cold, Ordering::Relaxed);
+                    frozen.size_bytes()
+                }
+                None => {
+                    let bytes = region.slots_bytes();
+                    // SAFETY: taken in `grow` with this size; the table is gone.
+                    unsafe { self.memory.arena.deallocate(Kind::Slots, region.base, bytes) };
+                    bytes as u64
+                }
+            };
+            self.memory.region_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
 }
@@ -546,7 +688,7 @@ mod tests {
     use super::*;
 
     fn arena() -> SlotArena {
-        SlotArena::new(&Arc::default())
+        SlotArena::new(TableId(1), &Arc::default())
     }
 
     fn pin() -> Pin<'static> {
@@ -565,7 +707,7 @@ mod tests {
     fn chains_show_each_reader_its_version() {
         let arena = arena();
         let memory = arena.memory();
-        let slot = arena.slot(arena.reserve(5)).unwrap();
+        let slot = arena.resident(arena.reserve(5)).unwrap();
         let row_id = RowId {
             batch: BatchId(3),
             member: 7,
@@ -600,7 +742,7 @@ mod tests {
         let arena = arena();
         let memory = arena.memory();
         let id = arena.reserve(100);
-        let slot = arena.slot(id).unwrap();
+        let slot = arena.resident(id).unwrap();
         slot.push(pin(), BatchId(1), Some(&[1; 100]), memory);
         assert_eq!((slot.newest_elsewhere(), memory.block_bytes()), (None, 0));
         slot.push(pin(), BatchId(2), Some(&[2; 90]), memory);
@@ -666,7 +808,7 @@ mod tests {
         assert!(
             runs.iter()
                 .flat_map(Clone::clone)
-                .all(|slot| arena.slot(SlotId(slot)).is_some())
+                .all(|slot| arena.resident(SlotId(slot)).is_some())
         );
     }
 
@@ -679,14 +821,14 @@ mod tests {
         arena.release(slots[500]);
         assert_eq!(arena.free_len(), 1);
         assert_eq!(arena.reserve(8), slots[500]);
-        let slot = arena.slot(slots[7]).unwrap();
+        let slot = arena.resident(slots[7]).unwrap();
         slot.push(pin(), BatchId(1), Some(&[7; 8]), arena.memory());
         let popped = slot.pop().unwrap();
         arena.release(slots[7]);
         assert_eq!((popped.is_inline(), arena.free_len()), (true, 0));
         assert!(arena.inline_space_freed(slots[7], slot).is_none());
         assert_eq!((arena.free_len(), arena.reserve(8)), (1, slots[7]));
-        assert!(arena.slot(SlotId(1 << 60)).is_none() && arena.slot(SlotId(256)).is_none());
+        assert!(arena.resident(SlotId(1 << 60)).is_none() && arena.resident(SlotId(256)).is_none());
     }
 
     #[test]

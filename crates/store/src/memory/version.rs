@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use weft_base::BatchId;
 
+use super::cold::ColdAccess;
 use super::slab::{RowMemory, block_bytes};
 
 /// Header of a version; `len` bytes of the row follow it.
@@ -39,12 +40,12 @@ const MARKS: u32 = (1 << SEAL_SHIFT) - 1;
 pub(crate) const HEADER_BYTES: usize = size_of::<Version>();
 const _: () = assert!(HEADER_BYTES == 24 && align_of::<Version>() == 8);
 
-/// Permission to follow version pointers for `'s`, and the newest batch to see. Readers use their boundary,
-/// the open batch sees everything.
+/// Permission to follow version pointers for `'s`, the newest batch to see, and what to do about cold rows.
+/// Readers use their boundary, the open batch sees everything.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pin<'s> {
     horizon: u64,
-    lifetime: PhantomData<&'s ()>,
+    cold: &'s ColdAccess,
 }
 
 impl<'s> Pin<'s> {
@@ -57,8 +58,19 @@ impl<'s> Pin<'s> {
     pub(crate) unsafe fn new(horizon: u64) -> Self {
         Pin {
             horizon,
-            lifetime: PhantomData,
+            cold: ColdAccess::passing_over(),
         }
+    }
+
+    /// The same, for somebody who needs cold rows.
+    pub(crate) fn with_cold(self, cold: &'s ColdAccess) -> Self {
+        Pin { cold, ..self }
+    }
+
+    /// What to do about cold rows.
+    #[inline(always)]
+    pub(crate) fn cold(self) -> &'s ColdAccess {
+        self.cold
     }
 
     /// The newest batch that is visible.
@@ -130,6 +142,11 @@ impl<'s> VersionRef<'s> {
 
     pub(super) fn older_raw(self) -> *mut Version {
         self.header().prev.load(Ordering::Acquire)
+    }
+
+    /// Replaces the version that this one superseded by a copy of it. No batch is open, and nobody collects.
+    pub(super) fn set_older(self, copy: *mut Version) {
+        self.header().prev.store(copy, Ordering::Release);
     }
 
     /// Memory that it takes.
@@ -256,6 +273,11 @@ impl Retired {
         self.version.as_ptr().cast_const().cast()
     }
 
+    /// The bits of the flags that seal a row with this term of the digest.
+    pub(super) fn seal_of(term: u64) -> u32 {
+        (term as u32) << SEAL_SHIFT
+    }
+
     /// It is inline in its slot, so freeing it frees inline space instead of a block.
     pub(crate) fn is_inline(&self) -> bool {
         self.view().header().flags.load(Ordering::Relaxed) & INLINE != 0
@@ -306,16 +328,18 @@ unsafe fn write(
     }
 }
 
-/// A new version in front of `prev`, in a block of its own; `None` as bytes makes a tombstone.
+/// A new version in front of `prev`, in a block of its own, sealed with these bits; `None` as bytes makes a
+/// tombstone.
 pub(super) fn allocate(
     batch: BatchId,
     bytes: Option<&[u8]>,
     prev: *mut Version,
+    seal_bits: u32,
     memory: &RowMemory,
 ) -> NonNull<Version> {
     let place = memory.take(size_of_row(bytes.map_or(0, <[u8]>::len))).cast();
     // SAFETY: a block for header and bytes, taken just now.
-    unsafe { write(place, batch, bytes, prev, 0) };
+    unsafe { write(place, batch, bytes, prev, seal_bits) };
     place
 }
 
@@ -355,6 +379,11 @@ impl InlineSpace {
         // SAFETY: free, so no slot leads here and no reader is left; the row fits.
         unsafe { write(self.place, batch, Some(row), prev, INLINE | seal_bits) };
         Some(self.place)
+    }
+
+    /// It holds a version, linked or not.
+    pub(super) fn is_taken(&self) -> bool {
+        self.flags().load(Ordering::Relaxed) != 0
     }
 
     /// Asks that the slot be released once the space is free; false if it is free already.

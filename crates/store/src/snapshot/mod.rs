@@ -17,7 +17,7 @@ use weft_types::SqlError;
 
 use crate::catalog::Catalog;
 use crate::columns::ChunkColumns;
-use crate::memory::{Pin, SlotId};
+use crate::memory::{ColdAccess, Pin, SlotId};
 use crate::read::{Locator, ReadView, RowVersion};
 use crate::store::Store;
 use crate::table::{Schema, TableCore};
@@ -63,6 +63,7 @@ struct SnapshotInner {
     schema: Arc<Schema>,
     batch: BatchId,
     digest: u64,
+    cold: ColdAccess,
     registration: Registration,
 }
 
@@ -88,6 +89,7 @@ impl Store {
                         schema,
                         batch,
                         digest: state.digest,
+                        cold: ColdAccess::thawing(),
                         registration,
                     }),
                 };
@@ -99,6 +101,7 @@ impl Store {
     pub fn reader(self: &Arc<Self>) -> Reader {
         Reader {
             registration: Registration::new(self),
+            cold: ColdAccess::thawing(),
         }
     }
 
@@ -120,7 +123,7 @@ impl Snapshot {
     /// All reads of the snapshot.
     pub fn view(&self) -> ReadView<'_> {
         // SAFETY: the registration is held by `self` at `batch`, and was made when that was the boundary.
-        let pin = unsafe { Pin::new(self.inner.batch.0) };
+        let pin = unsafe { Pin::new(self.inner.batch.0) }.with_cold(&self.inner.cold);
         ReadView::new(&self.inner.schema, pin, self.inner.batch, self.inner.digest)
     }
 
@@ -172,7 +175,7 @@ impl Snapshot {
     }
 
     /// See [`ReadView::get`].
-    pub fn get(&self, table: TableId, slot: SlotId) -> Option<RowVersion<'_>> {
+    pub fn get(&self, table: TableId, slot: SlotId) -> Result<Option<RowVersion<'_>>, SqlError> {
         self.view().get(table, slot)
     }
 
@@ -200,13 +203,19 @@ impl Snapshot {
     }
 
     /// See [`ReadView::scan_chunk`].
-    pub fn scan_chunk<'s>(&'s self, table: TableId, chunk: u64, mut see: impl FnMut(RowVersion<'s>)) {
+    pub fn scan_chunk(
+        &self,
+        table: TableId,
+        chunk: u64,
+        mut see: impl FnMut(RowVersion<'_>),
+    ) -> Result<(), SqlError> {
         let mut rows = 0;
         self.view().scan_chunk(table, chunk, |row| {
             rows += 1;
             see(row);
-        });
+        })?;
         self.count_rows_from_slots(rows);
+        Ok(())
     }
 
     fn count_rows_from_slots(&self, rows: u64) {
@@ -216,14 +225,16 @@ impl Snapshot {
 
     /// The copied columns of a chunk, if there are all of these ([`ReadView::chunk_columns`]); `see` is
     /// called for the rows that are not in their mask ([`ReadView::scan_rest`]). Counts both.
-    pub fn read_chunk_columns<'s>(
-        &'s self,
+    pub fn read_chunk_columns(
+        &self,
         table: TableId,
         chunk: u64,
         columns: &[usize],
-        mut see: impl FnMut(RowVersion<'s>),
-    ) -> Option<ChunkColumns> {
-        let read = self.view().chunk_columns(table, chunk, columns)?;
+        mut see: impl FnMut(RowVersion<'_>),
+    ) -> Result<Option<ChunkColumns>, SqlError> {
+        let Some(read) = self.view().chunk_columns(table, chunk, columns) else {
+            return Ok(None);
+        };
         let counters = self.store().column_counters();
         counters
             .rows_from_columns
@@ -232,9 +243,9 @@ impl Snapshot {
         self.view().scan_rest(table, chunk, read.mask(), |row| {
             rows += 1;
             see(row);
-        });
+        })?;
         self.count_rows_from_slots(rows);
-        Some(read)
+        Ok(Some(read))
     }
 
     /// See [`ReadView::row_count_estimate`].
@@ -243,8 +254,8 @@ impl Snapshot {
     }
 
     /// Recomputes the state digest over all rows of the snapshot; equals [`Snapshot::digest`] unless memory
-    /// is damaged.
-    pub fn verify_digest(&self) -> u64 {
+    /// is damaged. Errors: a cold row could not be read.
+    pub fn verify_digest(&self) -> Result<u64, SqlError> {
         self.view().recompute_digest()
     }
 }
@@ -252,17 +263,19 @@ impl Snapshot {
 /// A claimed place in the registry. One thread at a time; idle until pinned.
 pub struct Reader {
     registration: Registration,
+    cold: ColdAccess,
 }
 
 impl Reader {
     /// Registers at the newest boundary until the guard is dropped.
     pub fn pin(&mut self) -> Pinned<'_> {
+        self.cold.clear();
         loop {
             // The cell exists: it is claimed as long as `self` lives.
             if let Some(state) = self.registration.pin() {
                 // SAFETY: the guard keeps the cell at this boundary for its lifetime, and the view borrows
                 // the guard.
-                let pin = unsafe { Pin::new(state.boundary) };
+                let pin = unsafe { Pin::new(state.boundary) }.with_cold(&self.cold);
                 // SAFETY: as above.
                 let schema = unsafe { state.schema() };
                 let view = ReadView::new(schema, pin, BatchId(state.boundary), state.digest);

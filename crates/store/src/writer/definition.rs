@@ -15,7 +15,7 @@ use super::{BatchWriter, violation};
 use crate::catalog::{Catalog, CatalogOp, TableDef};
 use crate::index::build::{BuildError, build, build_row_ids};
 use crate::index::hash::HashIndex;
-use crate::memory::{Pin, Slot, VersionRef};
+use crate::memory::{Pin, Scratch, Slot, VersionRef};
 use crate::table::{Schema, TableCore, TableData, TableIndex, TableLoader};
 
 /// Units of work of a row that is written anew.
@@ -139,8 +139,12 @@ impl BatchWriter<'_> {
         let pin = self.pin(Pin::EVERYTHING);
         let built = build(&def, &data.core, pin, data.core.rows(), 1).map_err(|why| match why {
             BuildError::Duplicate(slot) => {
-                let row = data.core.live(slot, pin).map(|(_, version)| version.bytes());
-                violation::duplicate_rows(&data.def, &def, row.unwrap_or_default())
+                let mut duplicate = None;
+                let shown = data.core.visit(slot, pin, &mut Scratch::default(), |_, version| {
+                    duplicate = Some(violation::duplicate_rows(&data.def, &def, version.bytes()));
+                });
+                let missing = || SqlError::internal("a duplicate row is gone");
+                shown.err().unwrap_or_else(|| duplicate.unwrap_or_else(missing))
             }
             BuildError::Ended(error) => error,
         })?;
@@ -196,7 +200,7 @@ impl BatchWriter<'_> {
                 if outcome.is_ok() {
                     outcome = change_row(place, version);
                 }
-            });
+            })?;
         let loaded = range.finish();
         outcome?;
         let rows = loaded.rows();
@@ -217,7 +221,7 @@ impl BatchWriter<'_> {
                 outcome = pace.step(2);
                 is_null |= data.layout().is_null(version.bytes(), column);
             }
-        });
+        })?;
         outcome?;
         if is_null {
             Err(violation::null_in_rows(&data.def, column))

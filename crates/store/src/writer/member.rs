@@ -208,16 +208,19 @@ impl<'b> MemberWriter<'b> {
     }
 
     /// See [`ReadView::get`].
-    pub fn get(&self, table: TableId, slot: SlotId) -> Option<RowVersion<'b>> {
-        self.view.get(table, slot).inspect(|row| self.observe(row))
+    pub fn get(&self, table: TableId, slot: SlotId) -> Result<Option<RowVersion<'b>>, SqlError> {
+        let found = self.view.get(table, slot)?;
+        Ok(found.inspect(|row| self.observe(row)))
     }
 
     /// The bytes of the row in a slot. See [`ReadView::bytes`].
     #[inline]
-    pub fn bytes(&self, table: TableId, slot: SlotId) -> Option<&'b [u8]> {
-        let (bytes, batch) = self.view.bytes(table, slot)?;
-        self.observed.set(self.observed.get().max(batch.0));
-        Some(bytes)
+    pub fn bytes(&self, table: TableId, slot: SlotId) -> Result<Option<&'b [u8]>, SqlError> {
+        let found = self.view.bytes(table, slot)?;
+        Ok(found.map(|(bytes, batch)| {
+            self.observed.set(self.observed.get().max(batch.0));
+            bytes
+        }))
     }
 
     /// See [`ReadView::range`].
@@ -263,19 +266,24 @@ impl<'b> MemberWriter<'b> {
     }
 
     /// See [`ReadView::scan_chunk`].
-    pub fn scan_chunk(&self, table: TableId, chunk: u64, mut see: impl FnMut(RowVersion<'b>)) {
+    pub fn scan_chunk(
+        &self,
+        table: TableId,
+        chunk: u64,
+        mut see: impl FnMut(RowVersion<'_>),
+    ) -> Result<(), SqlError> {
         self.view.scan_chunk(table, chunk, |row| {
             self.observe(&row);
             see(row);
-        });
+        })
     }
 
-    /// Shows every row of a table.
-    pub fn scan(&self, table: TableId, mut see: impl FnMut(RowVersion<'b>)) {
+    /// See [`ReadView::scan`].
+    pub fn scan(&self, table: TableId, mut see: impl FnMut(RowVersion<'_>)) -> Result<(), SqlError> {
         self.view.scan(table, |row| {
             self.observe(&row);
             see(row);
-        });
+        })
     }
 
     /// Adds a row, encoded in the table's layout. Errors: NULL in a NOT NULL column (23502), a key that
@@ -285,7 +293,7 @@ impl<'b> MemberWriter<'b> {
         check_not_null(data, row)?;
         self.prepare_keys(data, row, None);
         let slot = data.core.slots.reserve(row.len());
-        let Some(place) = data.core.slots.slot_to_write(slot) else {
+        let Some(place) = data.core.slots.slot_to_fill(slot) else {
             return Err(violation::no_row(&data.def.name));
         };
         prefetch_bytes(place.address(), place.size_bytes());
@@ -346,11 +354,17 @@ impl<'b> MemberWriter<'b> {
         slot: SlotId,
     ) -> Result<(Slot<'b>, VersionRef<'b>), SqlError> {
         let newest = self.batch.pin(Pin::EVERYTHING);
+        // Who has found the row has brought it into memory.
         let place = data.core.slots.slot_to_write(slot);
         let found = place.and_then(|place| Some((place, place.at(newest)?)));
-        found
-            .filter(|(_, version)| version.is_live())
-            .ok_or_else(|| violation::no_row(&data.def.name))
+        match found.filter(|(_, version)| version.is_live()) {
+            Some(found) => Ok(found),
+            None => {
+                data.core.slots.slot(slot, newest);
+                newest.cold().check()?;
+                Err(violation::no_row(&data.def.name))
+            }
+        }
     }
 
     /// Keeps the writes.
@@ -401,7 +415,7 @@ impl<'b> MemberWriter<'b> {
         for (number, opened) in self.tables.iter_mut().enumerate() {
             let before = savepoint.tables.get(number).copied().unwrap_or_default();
             let linked_bytes = opened.linked_bytes - before.0;
-            opened.data.core.linked(linked_bytes);
+            opened.data.core.slots.linked(linked_bytes);
             (
                 opened.linked_bytes,
                 opened.row_change,
@@ -432,7 +446,7 @@ impl<'b> MemberWriter<'b> {
 
     fn account(&self, row_change: impl Fn(&Opened<'b>) -> i64) {
         for opened in &self.tables {
-            opened.data.core.linked(opened.linked_bytes);
+            opened.data.core.slots.linked(opened.linked_bytes);
             // Most writes are updates, and workers share this counter.
             let change = row_change(opened);
             if change != 0 {
@@ -626,7 +640,7 @@ fn check_unique(
         } else {
             ControlFlow::Continue(())
         }
-    });
+    })?;
     if is_taken {
         Err(violation::duplicate_key(&data.def, &index.def, row))
     } else {

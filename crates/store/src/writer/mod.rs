@@ -20,11 +20,11 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use weft_base::{BatchId, RowId};
+use weft_base::{BatchId, RowId, TableId};
 
 use crate::catalog::Catalog;
 use crate::garbage::RowPlace;
-use crate::memory::{Pin, Slot, SlotId};
+use crate::memory::{ColdAccess, Pin, Slot, SlotId};
 use crate::probe::Probe;
 use crate::read::ReadView;
 use crate::store::{Finished, GateGuard, Store};
@@ -71,6 +71,8 @@ pub struct BatchWriter<'s> {
     before: Arc<Schema>,
     schema: Arc<Schema>,
     committed: Mutex<Vec<MemberWrites>>,
+    /// The cold rows that its members met.
+    cold: ColdAccess,
     is_finished: bool,
     /// Dropped last, when the batch is finished or undone.
     _gate: GateGuard<'s>,
@@ -84,6 +86,7 @@ impl<'s> BatchWriter<'s> {
             before: Arc::clone(&schema),
             schema,
             committed: Mutex::new(Vec::new()),
+            cold: ColdAccess::noting(),
             is_finished: false,
             _gate: gate,
         }
@@ -115,9 +118,22 @@ impl<'s> BatchWriter<'s> {
         MemberWriter::new(self, member)
     }
 
+    /// The rows that members needed and that are not in memory. If there are any, what the members did is not
+    /// what they should have done: the batch is to be undone, [`Store::thaw`] brings the rows, and then it is
+    /// to run again.
+    pub fn missed(&self) -> Vec<(TableId, SlotId)> {
+        self.cold.missed()
+    }
+
     /// Closes the batch and returns the new state digest; [`Store::publish`] makes it visible. Do not publish
     /// it if [`Store::is_damaged`] says that a row it replaced was not what had been written.
+    ///
+    /// Panics if members [`missed`](BatchWriter::missed) rows: a bug of the caller.
     pub fn finish(mut self) -> u64 {
+        assert!(
+            self.cold.check().is_ok(),
+            "a batch whose members missed rows is undone"
+        );
         self.is_finished = true;
         #[cfg(any(test, feature = "faults"))]
         self.store.panic_if_asked(crate::store::PanicAt::Finish);
@@ -133,6 +149,8 @@ impl<'s> BatchWriter<'s> {
             for table in &member.tables {
                 if self.kept(&table.data.core) == (true, true) {
                     digest = digest.wrapping_add(table.digest_change);
+                    let sum = &table.data.core.terms_sum;
+                    sum.fetch_add(table.digest_change, Ordering::Relaxed);
                     superseded_bytes += table.superseded_bytes;
                 }
             }
@@ -171,7 +189,7 @@ impl<'s> BatchWriter<'s> {
     /// Records for the next checkpoint that a row was removed which an earlier one may contain. (The row's
     /// slot may belong to another row by then.)
     fn note_removed(&self, core: &TableCore, slot: SlotId) {
-        let row_id = core.slots.slot(slot).map(Slot::row_id);
+        let row_id = core.slots.resident(slot).map(Slot::row_id);
         let may_be_there = |row_id: &RowId| row_id.batch <= self.store.checkpoint_begun();
         core.removed.lock().extend(row_id.filter(may_be_there));
     }
@@ -189,14 +207,15 @@ impl<'s> BatchWriter<'s> {
             return change;
         }
         for table in before.tables.values().filter(|table| !self.kept(&table.core).1) {
-            let (terms, is_whole) = table.core.digest(self.pin(self.batch.0 - 1));
-            change = change.wrapping_sub(terms);
-            if !is_whole {
-                self.store.note_damage();
-            }
+            change = change.wrapping_sub(table.core.terms_sum.load(Ordering::Relaxed));
         }
         for table in after.tables.values().filter(|table| !self.kept(&table.core).0) {
-            change = change.wrapping_add(table.core.digest(self.pin(Pin::EVERYTHING)).0);
+            // Its rows were written in this batch, so all of them are in memory.
+            let terms = table.core.digest(self.pin(Pin::EVERYTHING));
+            debug_assert!(terms.is_ok(), "no row of a new table is cold");
+            let terms = terms.unwrap_or_default();
+            table.core.terms_sum.store(terms, Ordering::Relaxed);
+            change = change.wrapping_add(terms);
         }
         change
     }
@@ -218,7 +237,7 @@ impl<'s> BatchWriter<'s> {
 
     fn pin(&self, horizon: u64) -> Pin<'_> {
         // SAFETY: the store's gate is closed while this batch is open, so the collector frees nothing.
-        unsafe { Pin::new(horizon) }
+        unsafe { Pin::new(horizon) }.with_cold(&self.cold)
     }
 
     /// Removes the versions of some writes, last first, and the index entries that only they needed.
@@ -230,7 +249,7 @@ impl<'s> BatchWriter<'s> {
                 continue;
             };
             let core = &table.core;
-            let Some(place) = core.slots.slot(write.slot) else {
+            let Some(place) = core.slots.resident(write.slot) else {
                 continue;
             };
             let Some(version) = place.pop() else {
@@ -240,7 +259,7 @@ impl<'s> BatchWriter<'s> {
             if !version.view().keeps_keys() {
                 table.remove_entries(write.slot, version.view(), remaining, self.batch);
             }
-            core.unlinked(version.view().size_bytes());
+            core.slots.unlinked(version.view().size_bytes());
             if remaining.is_none() {
                 table.remove_row_id(write.slot, place.row_id());
                 core.slots.release(write.slot);
@@ -289,7 +308,7 @@ mod tests {
     use super::*;
     use crate::catalog::{CatalogOp, ColumnDef, TableDef};
     use crate::checkpoint::{Changes, CheckpointConfig, CheckpointError, Checkpoints};
-    use weft_base::{IndexId, TableId};
+    use weft_base::IndexId;
 
     const TABLE: TableId = TableId(crate::FIRST_OBJECT_ID);
 
@@ -337,13 +356,13 @@ mod tests {
             let bad = three_rows();
             assert_eq!(bad.state_digest(), good.state_digest());
             assert!(bad.corrupt_row_for_test(TABLE, 1, bit));
-            assert_ne!(bad.snapshot().verify_digest(), bad.state_digest());
+            assert_ne!(bad.snapshot().verify_digest().unwrap(), bad.state_digest());
             assert_ne!(next_digest(&bad), next_digest(&three_rows()));
             // Row 2 is not touched: the full check shows it, and no checkpoint is made of it.
             let bad = three_rows();
             assert!(bad.corrupt_row_for_test(TABLE, 2, bit));
             next_digest(&bad);
-            assert_ne!(bad.snapshot().verify_digest(), bad.state_digest());
+            assert_ne!(bad.snapshot().verify_digest().unwrap(), bad.state_digest());
             let disk = Arc::new(SimDisk::new(1));
             let mut checkpoints =
                 Checkpoints::open(disk, "/".as_ref(), &CheckpointConfig::default()).unwrap();
@@ -411,7 +430,7 @@ mod tests {
         member.commit();
         let digest = batch.finish();
         store.publish(BatchId(2));
-        assert_eq!(store.snapshot().verify_digest(), digest);
+        assert_eq!(store.snapshot().verify_digest().unwrap(), digest);
         for number in 3..6 {
             store.begin_batch(BatchId(number)).finish();
             store.publish(BatchId(number));
@@ -423,7 +442,7 @@ mod tests {
             (0, 0, 0)
         );
         assert_eq!(stats.version_bytes, 4 * (24 + row(0).len() as u64));
-        assert_eq!(store.snapshot().verify_digest(), digest);
+        assert_eq!(store.snapshot().verify_digest().unwrap(), digest);
     }
 
     /// Two unique indexes, each with a hash and an order, and one with neither.
@@ -494,7 +513,7 @@ mod tests {
         member.remove(TABLE, first).unwrap();
         member.insert(TABLE, &row(&batch, [9, 90, 9])).unwrap();
         member.rollback_to_savepoint();
-        assert!(member.get(TABLE, first).is_some());
+        assert!(member.get(TABLE, first).unwrap().is_some());
         member.rollback_to_savepoint();
         assert_eq!(entries(&batch), before);
         // The keys are free again.
@@ -506,7 +525,7 @@ mod tests {
         assert_eq!(entries(&batch), [[3, 3], [3, 3], [0, 3]]);
         let digest = batch.finish();
         store.publish(BatchId(2));
-        assert_eq!(store.snapshot().verify_digest(), digest);
+        assert_eq!(store.snapshot().verify_digest().unwrap(), digest);
         assert_eq!(store.snapshot().row_count_estimate(TABLE), 3);
     }
 
@@ -569,7 +588,7 @@ mod tests {
         other.remove(TABLE, SlotId(1)).unwrap();
         drop(other);
         drop(batch);
-        assert_eq!(store.snapshot().verify_digest(), digest);
+        assert_eq!(store.snapshot().verify_digest().unwrap(), digest);
         store.collect_garbage(100);
         assert_eq!(
             store.memory_stats().unlinked_versions,

@@ -267,14 +267,14 @@ impl ExecutionContext for SnapshotContext<'_> {
             let mut access = ReadAccess::resumed(self.view, *observed).with_planned(planned);
             let progress = call.resume(&mut access, frame);
             *observed = access.observed();
-            return progress;
+            return self.view.check().and(progress);
         }
         let mut probe = frame.probe.take();
         let mut access = ReadAccess::interleaved(self.view, *observed, &mut probe).with_planned(planned);
         let progress = call.resume(&mut access, frame);
         *observed = access.observed();
         frame.probe = probe.map(|probe| probe.with_fetch(call.program.row_fetch()));
-        progress
+        self.view.check().and(progress)
     }
 
     fn apply(&self, _member: &mut BatchId, _write_set: &[u8]) -> Result<(), SqlError> {

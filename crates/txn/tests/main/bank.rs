@@ -557,13 +557,15 @@ fn rows(snapshot: &Snapshot, table: TableId) -> Vec<Vec<i64>> {
     };
     let mut rows = Vec::new();
     for chunk in 0..snapshot.scan_chunks(table) {
-        snapshot.scan_chunk(table, chunk, |row| {
-            let values = (0..def.columns.len()).map(|column| match def.layout.value(row.bytes, column) {
-                Value::Int8(number) => number,
-                other => panic!("{other:?}"),
-            });
-            rows.push(values.collect());
-        });
+        snapshot
+            .scan_chunk(table, chunk, |row| {
+                let values = (0..def.columns.len()).map(|column| match def.layout.value(row.bytes, column) {
+                    Value::Int8(number) => number,
+                    other => panic!("{other:?}"),
+                });
+                rows.push(values.collect());
+            })
+            .unwrap();
     }
     rows
 }
@@ -597,7 +599,7 @@ pub fn balances_by_journal(journal: &BTreeMap<i64, (i64, i64, i64)>, accounts: i
 pub fn check_digest(engine: &Engine) {
     let snapshot = engine.snapshot();
     assert_eq!(
-        engine.store().verify_digest(&snapshot),
+        engine.store().verify_digest(&snapshot).unwrap(),
         snapshot.digest(),
         "digest at {:?}",
         snapshot.batch()

@@ -237,7 +237,7 @@ impl Run {
         if balances.values().sum::<i64>() != ACCOUNTS * OPENING {
             return Err("money came or went".to_string());
         }
-        if bank.engine.store().verify_digest(&snapshot) != snapshot.digest() {
+        if bank.engine.store().verify_digest(&snapshot).unwrap() != snapshot.digest() {
             return Err("rows and digest differ".to_string());
         }
         Ok(())

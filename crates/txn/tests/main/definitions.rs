@@ -48,7 +48,8 @@ fn rows(view: &TxnView, table: TableId) -> Vec<(i64, RowId)> {
             if let Value::Int8(id) = def.layout.value(bytes, 0) {
                 found.push((id, row_id));
             }
-        });
+        })
+        .unwrap();
     }
     found.sort_unstable();
     found

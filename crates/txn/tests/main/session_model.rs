@@ -77,7 +77,8 @@ fn check(view: &TxnView, model: &Model) -> BTreeMap<i64, (RowId, Vec<u8>)> {
                 rows.insert(id, (row_id, bytes.to_vec())).is_none(),
                 "row {id} is there twice"
             );
-        });
+        })
+        .unwrap();
     }
     let scanned: Model = rows.values().map(|(_, bytes)| pair(&def, bytes)).collect();
     assert_eq!(&scanned, model, "scan");
@@ -252,7 +253,10 @@ fn a_transaction_sees_its_own_writes_and_others_see_them_at_commit() {
             }
             check(&TxnView::of_snapshot(engine.snapshot()), &committed);
             let snapshot = engine.snapshot();
-            assert_eq!(engine.store().verify_digest(&snapshot), snapshot.digest());
+            assert_eq!(
+                engine.store().verify_digest(&snapshot).unwrap(),
+                snapshot.digest()
+            );
         }
         drop(engine);
         let engine = open_engine(&disk, quiet()).unwrap();

@@ -49,13 +49,16 @@ fn sum(snapshot: &Snapshot, table: &str, column: &str) -> Result<(i64, u64), Str
         .position(|c| c.name == column)
         .ok_or_else(missing)?;
     let (mut total, mut rows) = (0, 0);
-    snapshot.view().scan(def.id, |row| {
-        total += def
-            .layout
-            .fixed_u64(row.bytes, at)
-            .map_or(0, |bits| i64::from(bits as u32 as i32));
-        rows += 1;
-    });
+    snapshot
+        .view()
+        .scan(def.id, |row| {
+            total += def
+                .layout
+                .fixed_u64(row.bytes, at)
+                .map_or(0, |bits| i64::from(bits as u32 as i32));
+            rows += 1;
+        })
+        .map_err(|error| error.to_string())?;
     Ok((total, rows))
 }
 

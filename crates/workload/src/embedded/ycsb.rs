@@ -117,18 +117,21 @@ impl Workload for YcsbWorkload {
         let snapshot = store.snapshot();
         let table = snapshot.catalog().table(ycsb::TABLE).ok_or("the table is gone")?;
         let (mut loaded, mut inserted, mut damaged) = (0u64, 0u64, 0u64);
-        snapshot.view().scan(table.id, |row| {
-            let key = table.layout.fixed_u64(row.bytes, 0).unwrap_or(u64::MAX);
-            let whole = |column| {
-                let field = table.layout.var_bytes(row.bytes, column);
-                field.is_some_and(|field| field.len() == self.shape.field_bytes)
-            };
-            damaged += u64::from(!(1..=self.shape.fields).all(whole));
-            match key < self.shape.records {
-                true => loaded += 1,
-                false => inserted += 1,
-            }
-        });
+        snapshot
+            .view()
+            .scan(table.id, |row| {
+                let key = table.layout.fixed_u64(row.bytes, 0).unwrap_or(u64::MAX);
+                let whole = |column| {
+                    let field = table.layout.var_bytes(row.bytes, column);
+                    field.is_some_and(|field| field.len() == self.shape.field_bytes)
+                };
+                damaged += u64::from(!(1..=self.shape.fields).all(whole));
+                match key < self.shape.records {
+                    true => loaded += 1,
+                    false => inserted += 1,
+                }
+            })
+            .map_err(|error| error.to_string())?;
         if loaded != self.shape.records || damaged > 0 {
             return Err(format!(
                 "{loaded} of {} loaded rows are there, {damaged} rows are damaged",

@@ -74,20 +74,23 @@ fn each_row(snapshot: &Snapshot, table: &str, mut see: impl FnMut(&Columns<'_>))
         .enumerate()
         .map(|(at, column)| (column.name.as_str(), at))
         .collect();
-    snapshot.view().scan(def.id, |row| {
-        let number = |name: &str| {
-            let at = *places.get(name)?;
-            if def.layout.is_null(row.bytes, at) {
-                return None;
-            }
-            let bits = def.layout.fixed_u64(row.bytes, at)?;
-            Some(match def.columns.get(at).map(|column| column.ty.typlen()) {
-                Some(4) => i64::from(bits as u32 as i32),
-                _ => bits.cast_signed(),
-            })
-        };
-        see(&number);
-    });
+    snapshot
+        .view()
+        .scan(def.id, |row| {
+            let number = |name: &str| {
+                let at = *places.get(name)?;
+                if def.layout.is_null(row.bytes, at) {
+                    return None;
+                }
+                let bits = def.layout.fixed_u64(row.bytes, at)?;
+                Some(match def.columns.get(at).map(|column| column.ty.typlen()) {
+                    Some(4) => i64::from(bits as u32 as i32),
+                    _ => bits.cast_signed(),
+                })
+            };
+            see(&number);
+        })
+        .map_err(|error| error.to_string())?;
     Ok(())
 }
 

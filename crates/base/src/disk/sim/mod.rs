@@ -104,6 +104,7 @@ struct State {
     op_count: u64,
     fault: Option<(u64, FaultKind)>,
     cut_at: Option<u64>,
+    reads_fail: bool,
     power_is_off: bool,
     capacity_bytes: Option<u64>,
     refuses_direct: bool,
@@ -125,6 +126,7 @@ impl SimDisk {
             op_count: 0,
             fault: None,
             cut_at: None,
+            reads_fail: false,
             power_is_off: false,
             capacity_bytes: None,
             refuses_direct: false,
@@ -179,6 +181,11 @@ impl SimDisk {
     /// Makes the mutation with this number and every later call fail, until [`SimDisk::crash`].
     pub fn cut_power_at(&self, op_count: u64) {
         self.state.lock().cut_at = Some(op_count);
+    }
+
+    /// Makes every read of a file's bytes fail, or no longer.
+    pub fn fail_reads(&self, fail: bool) {
+        self.state.lock().reads_fail = fail;
     }
 
     /// Bounds the disk: whatever would make the bytes of all files exceed it is refused with `StorageFull`.
@@ -503,6 +510,9 @@ impl DiskFile for SimFile {
         self.check(out, offset)?;
         let mut state = self.disk.state.lock();
         state.check_handle(self.generation)?;
+        if state.reads_fail {
+            return Err(io::Error::other("simulated: reading fails"));
+        }
         Ok(state.file(self.id)?.read_at(out, offset))
     }
 

@@ -1,0 +1,377 @@
+//! Rows that are not in memory: they leave it, are found by every reader, come back when they are needed, and
+//! what cannot be read is an error and not a row that is not there.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use weft_base::{BatchId, SimDisk, TableId};
+use weft_store::checkpoint::Checkpoints;
+use weft_store::columns::ColumnKeeper;
+use weft_store::{CatalogOp, ColumnDef, Evictor, Locator, MemberWriter, SlotId, Store};
+use weft_types::{SqlError, SqlType, Value};
+
+use crate::checkpoint::{files, filled, load, open_with, tiny, write};
+use crate::fixture::{self, ITEMS, ITEMS_KIND, ITEMS_PKEY, NOTES};
+
+/// Evicts until nothing more leaves; returns how many rows did.
+pub fn evict_all(store: &Arc<Store>) -> usize {
+    let mut evictor = Evictor::of_all_regions();
+    let (mut rows, mut in_round) = (0, 0);
+    // Rows that were used are spared in the first round.
+    let mut rounds = 0;
+    loop {
+        let step = evictor.step(store).unwrap();
+        in_round += step.rows;
+        if step.is_round {
+            rounds += 1;
+            if in_round == 0 && rounds > 1 {
+                return rows;
+            }
+            rows += std::mem::take(&mut in_round);
+        }
+    }
+}
+
+/// One batch, which runs again as long as its member misses rows.
+fn member_with_rows(store: &Arc<Store>, mut work: impl FnMut(&mut MemberWriter<'_>) -> Result<(), SqlError>) {
+    let id = BatchId(store.boundary().0 + 1);
+    loop {
+        let batch = store.begin_batch(id);
+        let mut member = batch.member(0);
+        let done = work(&mut member);
+        member.commit();
+        let missed = batch.missed();
+        if missed.is_empty() {
+            done.unwrap();
+            batch.finish();
+            store.publish(id);
+            return;
+        }
+        batch.abort();
+        store.thaw(&missed).unwrap();
+    }
+}
+
+fn slot_of(member: &MemberWriter<'_>, id: i64) -> Result<SlotId, SqlError> {
+    let found = member.locate(ITEMS, &Locator::Key(fixture::id_key(id)))?;
+    Ok(found.expect("the row is there"))
+}
+
+/// A store with `rows` items, all of them cold.
+fn cold(rows: i64) -> (SimDisk, Checkpoints, Arc<Store>) {
+    let disk = SimDisk::new(7);
+    let mut checkpoints = open_with(&disk, &tiny()).unwrap();
+    let store = filled(rows);
+    fixture::settle(&store);
+    write(&mut checkpoints, &store).unwrap();
+    evict_all(&store);
+    fixture::settle(&store);
+    (disk, checkpoints, store)
+}
+
+fn count(store: &Arc<Store>, table: TableId) -> u64 {
+    let mut rows = 0;
+    store.snapshot().view().scan(table, |_| rows += 1).unwrap();
+    rows
+}
+
+#[test]
+fn rows_leave_memory_and_every_reader_finds_them() {
+    let resident = filled(3_000);
+    fixture::settle(&resident);
+    let (_disk, _checkpoints, store) = cold(3_000);
+    let rows = count(&store, ITEMS) + count(&store, NOTES);
+    let stats = store.memory_stats();
+    assert_eq!((stats.cold_rows, stats.version_bytes), (rows, 0), "{stats:?}");
+    let before = resident.memory_stats();
+    assert!(stats.row_bytes < before.row_bytes / 2, "{stats:?} {before:?}");
+    assert_eq!(
+        (stats.slot_bytes, stats.unlinked_versions),
+        (stats.row_bytes, 0),
+        "only the places are left"
+    );
+    // Scans, digests and columns read without bringing rows back.
+    let snapshot = store.snapshot();
+    assert_eq!(snapshot.verify_digest().unwrap(), snapshot.digest());
+    assert_eq!(store.memory_stats().cold_rows, rows);
+    let fill = (-1, Some(-1), Some("not asked for".to_owned()));
+    let expected = fixture::read_columns(&resident.snapshot(), &[0, 1, 2], &fill);
+    for _ in 0..3 {
+        assert_eq!(fixture::read_columns(&snapshot, &[0, 1, 2], &fill), expected);
+        ColumnKeeper::new(u64::MAX, fixture::EAGER).keep(&store, &mut || true);
+    }
+    assert!(store.column_stats().rows_from_columns > 0);
+    assert_eq!(store.memory_stats().cold_rows, rows);
+    // Lookups and ranges bring back what they find, and the same rows.
+    let model = resident.snapshot();
+    for id in [1, 4, 5, 1_001, 2_999] {
+        let found = snapshot
+            .lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(id))
+            .unwrap();
+        let expected = model.lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(id)).unwrap();
+        let comparable = |row: weft_store::RowVersion<'_>| (row.row_id, row.batch, row.bytes.to_vec());
+        assert_eq!(found.map(comparable), expected.map(comparable), "{id}");
+    }
+    assert_eq!(store.memory_stats().cold_rows, rows - 5);
+    let key = fixture::key(&[Value::Int4(3)]);
+    let bound = Bound::Included(key.as_slice());
+    let range = |view: &weft_store::Snapshot| {
+        let rows = view.range(ITEMS, ITEMS_KIND, bound, bound, true, 50).unwrap();
+        rows.iter().map(fixture::decode).collect::<Vec<_>>()
+    };
+    assert_eq!(range(&snapshot).len(), 50);
+    range(&snapshot)
+        .iter()
+        .for_each(|item| assert!(expected.contains(item)));
+    assert!(store.memory_stats().cold_rows < rows - 40);
+    drop(snapshot);
+    // And they leave again.
+    evict_all(&store);
+    fixture::settle(&store);
+    let again = store.memory_stats();
+    assert_eq!((again.cold_rows, again.row_bytes), (rows, stats.row_bytes));
+}
+
+#[test]
+fn a_batch_that_misses_rows_runs_again() {
+    let (disk, mut checkpoints, store) = cold(300);
+    let resident = filled(300);
+    fixture::settle(&resident);
+    fixture::settle(&resident);
+    let old = store.snapshot();
+    let change = |member: &mut MemberWriter<'_>| -> Result<(), SqlError> {
+        for id in (1..300).step_by(50) {
+            let slot = slot_of(member, id)?;
+            member.update(ITEMS, slot, &fixture::item(id, Some(77), None))?;
+        }
+        let slot = slot_of(member, 5)?;
+        member.remove(ITEMS, slot)?;
+        // Its name is that of a cold row.
+        let taken = fixture::item(9_000, None, Some("item 10"));
+        let error = member.insert(ITEMS, &taken).unwrap_err();
+        assert!(["23505", "XX000"].contains(&error.state.code()), "{error}");
+        member.insert(ITEMS, &fixture::item(9_000, Some(1), Some("new")))?;
+        Ok(())
+    };
+    // A batch with misses is not the batch: what it did must not be kept.
+    let first = store.begin_batch(BatchId(store.boundary().0 + 1));
+    let mut member = first.member(0);
+    assert_eq!(change(&mut member).unwrap_err().state.code(), "XX000");
+    member.commit();
+    assert!(!first.missed().is_empty());
+    first.abort();
+    let boundary = store.boundary();
+    member_with_rows(&store, change);
+    assert_eq!(store.boundary(), BatchId(boundary.0 + 1));
+    assert_eq!(resident.boundary(), boundary);
+    member_with_rows(&resident, change);
+    assert_eq!(store.state_digest(), resident.state_digest());
+    assert_eq!(store.snapshot().verify_digest().unwrap(), store.state_digest());
+    // The old snapshot sees what was there, of rows that have changed and of rows that are still cold.
+    assert_eq!(old.verify_digest().unwrap(), old.digest());
+    let five = old.lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(5)).unwrap();
+    assert_eq!(fixture::decode(&five.unwrap()).0, 5);
+    // Rows with versions for old readers stay, and so do rows that no checkpoint has.
+    evict_all(&store);
+    assert_eq!(old.verify_digest().unwrap(), old.digest());
+    assert_eq!(store.snapshot().verify_digest().unwrap(), store.state_digest());
+    drop(old);
+    write(&mut checkpoints, &store).unwrap();
+    fixture::settle(&store);
+    evict_all(&store);
+    fixture::settle(&store);
+    let stats = store.memory_stats();
+    let rows = count(&store, ITEMS) + count(&store, NOTES);
+    assert_eq!((stats.cold_rows, stats.version_bytes), (rows, 0));
+    write(&mut checkpoints, &store).unwrap();
+    assert_eq!(store.snapshot().verify_digest().unwrap(), store.state_digest());
+    let digest = store.state_digest();
+    drop(checkpoints);
+    let error = store.snapshot().verify_digest().unwrap_err();
+    assert_eq!(error.state.code(), "55000", "{error}");
+    let loaded = load(&disk).unwrap().snapshot();
+    assert_eq!(
+        (loaded.digest(), loaded.verify_digest().unwrap()),
+        (digest, digest)
+    );
+}
+
+#[test]
+fn a_row_that_was_used_is_spared_once() {
+    let (_disk, _checkpoints, store) = cold(300);
+    let all = store.memory_stats().cold_rows;
+    let snapshot = store.snapshot();
+    snapshot
+        .lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(7))
+        .unwrap()
+        .unwrap();
+    let mut evictor = Evictor::of_all_regions();
+    let mut round = || while !evictor.step(&store).unwrap().is_round {};
+    round();
+    assert_eq!(store.memory_stats().cold_rows, all - 1, "it was used");
+    let found = snapshot
+        .lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(7))
+        .unwrap();
+    round();
+    assert_eq!(store.memory_stats().cold_rows, all - 1, "it was used again");
+    round();
+    assert_eq!(store.memory_stats().cold_rows, all);
+    // Who has found it may still look at it.
+    assert_eq!(fixture::decode(&found.unwrap()).0, 7);
+    assert!(store.memory_stats().unlinked_versions > 0, "its slot");
+    drop(snapshot);
+    fixture::settle(&store);
+    assert_eq!(store.memory_stats().unlinked_versions, 0);
+}
+
+/// A region that is frozen gives its free slots to new rows.
+#[test]
+fn slots_of_frozen_regions_are_used_again() {
+    let (_disk, mut checkpoints, store) = cold(300);
+    member_with_rows(&store, |member| {
+        for id in [1, 2, 3] {
+            let slot = slot_of(member, id)?;
+            member.remove(ITEMS, slot)?;
+        }
+        Ok(())
+    });
+    fixture::settle(&store);
+    let mut slots = Vec::new();
+    member_with_rows(&store, |member| {
+        slots = (0..500)
+            .map(|id| member.insert(ITEMS, &fixture::item(10_000 + id, Some(9), None)))
+            .collect::<Result<_, _>>()?;
+        Ok(())
+    });
+    assert!(slots.iter().filter(|slot| slot.0 < 256).count() >= 3, "{slots:?}");
+    write(&mut checkpoints, &store).unwrap();
+    evict_all(&store);
+    assert_eq!(store.snapshot().verify_digest().unwrap(), store.state_digest());
+    for id in [10_000, 10_499] {
+        let snapshot = store.snapshot();
+        let row = snapshot
+            .lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(id))
+            .unwrap();
+        assert_eq!(fixture::decode(&row.unwrap()), (id, Some(9), None));
+    }
+}
+
+#[test]
+fn definitions_change_over_cold_rows() {
+    let (_disk, mut checkpoints, store) = cold(300);
+    let resident = filled(300);
+    fixture::settle(&resident);
+    fixture::settle(&resident);
+    let before = store.snapshot();
+    let note = ColumnDef::new("note", SqlType::Text);
+    for store in [&store, &resident] {
+        fixture::batch(store, |batch| {
+            let index = fixture::index(
+                weft_base::IndexId(batch.catalog().next_object_id()),
+                "items_kind2",
+                ITEMS,
+                &[1, 0],
+                weft_store::IndexMethod::Both,
+            );
+            batch.apply_catalog(&CatalogOp::CreateIndex(index)).unwrap();
+        });
+        fixture::batch(store, |batch| {
+            let op = CatalogOp::AddColumn {
+                table: ITEMS,
+                column: note.clone(),
+                fill: Value::Null,
+            };
+            batch.apply_catalog(&op).unwrap();
+        });
+        fixture::batch(store, |batch| {
+            batch.apply_catalog(&CatalogOp::DropTable(NOTES)).unwrap();
+        });
+    }
+    assert_eq!(store.state_digest(), resident.state_digest());
+    assert_eq!(store.snapshot().verify_digest().unwrap(), store.state_digest());
+    assert_eq!(before.verify_digest().unwrap(), before.digest());
+    // The rows as they were leave the disk with the next checkpoint: then the old snapshot is too old.
+    write(&mut checkpoints, &store).unwrap();
+    let error = before.verify_digest().unwrap_err();
+    assert_eq!(error.state.code(), "72000", "{error}");
+    let error = before
+        .lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(7))
+        .unwrap_err();
+    assert_eq!(error.state.code(), "72000", "{error}");
+    evict_all(&store);
+    assert_eq!(store.snapshot().verify_digest().unwrap(), store.state_digest());
+}
+
+/// While a disk fails, whoever needs a cold row is told; afterwards all is as before.
+#[test]
+fn a_disk_that_fails_is_an_error_and_not_a_missing_row() {
+    let (disk, _checkpoints, store) = cold(300);
+    let key = fixture::id_key(7);
+    disk.fail_reads(true);
+    let failed = |error: SqlError| {
+        assert_eq!(error.state.code(), "58030", "{error}");
+        assert!(error.message.contains("row "), "{error}");
+    };
+    let snapshot = store.snapshot();
+    failed(snapshot.lookup_one(ITEMS, ITEMS_PKEY, &key).unwrap_err());
+    failed(store.snapshot().verify_digest().unwrap_err());
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let at_once = store.snapshot();
+    failed(
+        at_once
+            .range(ITEMS, ITEMS_PKEY, all.0, all.1, false, 3)
+            .unwrap_err(),
+    );
+    failed(store.snapshot().view().scan(NOTES, |_| ()).unwrap_err());
+    failed(store.snapshot().get(ITEMS, SlotId(1)).map(|_| ()).unwrap_err());
+    let mut reader = store.reader();
+    let pinned = reader.pin();
+    failed(pinned.view().lookup_one(ITEMS, ITEMS_PKEY, &key).unwrap_err());
+    failed(pinned.view().check().unwrap_err());
+    drop(pinned);
+    // A batch cannot have its rows.
+    let batch = store.begin_batch(BatchId(store.boundary().0 + 1));
+    let member = batch.member(0);
+    assert_eq!(slot_of(&member, 7).unwrap_err().state.code(), "XX000");
+    drop(member);
+    let missed = batch.missed();
+    batch.abort();
+    failed(store.thaw(&missed).unwrap_err());
+    disk.fail_reads(false);
+    let row = reader
+        .pin()
+        .view()
+        .lookup_one(ITEMS, ITEMS_PKEY, &key)
+        .map(|row| row.is_some());
+    assert!(row.unwrap(), "a reader that is pinned again begins anew");
+    assert!(
+        snapshot
+            .lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(9))
+            .is_err(),
+        "it has missed a row"
+    );
+    assert_eq!(store.snapshot().verify_digest().unwrap(), store.state_digest());
+}
+
+#[test]
+fn damaged_files_are_told_with_table_and_row() {
+    let (disk, checkpoints, store) = cold(300);
+    let _keep = checkpoints;
+    for path in files(&disk, "table-").iter().step_by(2) {
+        disk.flip_bit(path, 300, 3).unwrap();
+    }
+    let mut damaged = 0;
+    for id in (1..300).filter(|id| id % 8 != 0) {
+        let snapshot = store.snapshot();
+        match snapshot.lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(id)) {
+            Ok(row) => assert_eq!(fixture::decode(&row.unwrap()).0, id),
+            Err(error) => {
+                assert_eq!(error.state.code(), "XX001", "{error}");
+                assert!(error.message.contains(&format!("of table {ITEMS}")), "{error}");
+                damaged += 1;
+            }
+        }
+    }
+    assert!(damaged > 0, "no row lay there");
+    assert!(damaged < 250, "the rest stays readable");
+}
