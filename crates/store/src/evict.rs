@@ -17,7 +17,6 @@ use crate::Store;
 pub struct Evictor {
     table: TableId,
     region: u64,
-    takes_filling: bool,
 }
 
 /// What a step did.
@@ -30,19 +29,10 @@ pub struct Evicted {
 }
 
 impl Evictor {
-    /// Takes rows out of regions, too, that new rows are still put into: these are stored one by one from
-    /// then on. For tests, whose tables are small.
-    #[must_use]
-    pub fn of_all_regions() -> Evictor {
-        Evictor {
-            takes_filling: true,
-            ..Evictor::default()
-        }
-    }
-
     /// Takes the rows of one region out of memory that may leave. Waits for the open batch, and the next one
-    /// waits. `None` if a finished batch stays unpublished.
-    pub fn step(&mut self, store: &Arc<Store>) -> Option<Evicted> {
+    /// waits. `takes_filling`: also those of a region that new rows are still put into, which are stored one
+    /// by one from then on. `None` if a finished batch stays unpublished.
+    pub fn step(&mut self, store: &Arc<Store>, takes_filling: bool) -> Option<Evicted> {
         let mut evicted = Evicted::default();
         let snapshot = store.snapshot();
         let next = snapshot
@@ -50,7 +40,7 @@ impl Evictor {
             .filter(|(id, _)| *id >= self.table)
             .min_by_key(|(id, _)| *id);
         let Some((id, core)) = next else {
-            (self.table, self.region) = (TableId(0), 0);
+            *self = Evictor::default();
             evicted.is_round = true;
             return Some(evicted);
         };
@@ -61,7 +51,7 @@ impl Evictor {
             (self.table, self.region) = (TableId(id.0.saturating_add(1)), 0);
             return Some(evicted);
         }
-        if !self.takes_filling && core.slots.is_being_filled(self.region) {
+        if !takes_filling && core.slots.is_being_filled(self.region) {
             self.region += 1;
             return Some(evicted);
         }
@@ -71,7 +61,8 @@ impl Evictor {
             let left = is_same.then(|| core.slots.freeze(self.region, store.saved()));
             if let Some(left) = left.flatten() {
                 evicted.rows = left.rows;
-                store.garbage().lock().leave_behind(store.boundary(), left);
+                let epoch = store.published().next_epoch();
+                store.garbage().lock().leave_behind(epoch, left);
             }
         })?;
         self.region += 1;

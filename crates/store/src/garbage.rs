@@ -73,7 +73,23 @@ enum Unlinked {
     /// A version in the inline space of a slot, and its bytes. The slot's memory may be gone by then.
     Inline(RowPlace, u32),
     Schema(Arc<Schema>),
+}
+
+/// What rows that left memory, or moved, leave behind.
+enum Left {
     Slots(OldSlots),
+    Block(Retired),
+}
+
+/// The state that a collection goes by. No batch is open.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment {
+    /// The published boundary.
+    pub(crate) boundary: BatchId,
+    /// The lowest registered boundary, at most the published one, read before the call.
+    pub(crate) oldest: BatchId,
+    /// The lowest epoch since which a reader is registered, at most the present one, likewise.
+    pub(crate) oldest_epoch: u64,
 }
 
 /// What a batch superseded.
@@ -102,6 +118,8 @@ pub(crate) struct Garbage {
     blocks: ChunkQueue<(BatchId, Vec<Retired>)>,
     /// Everything else that is unlinked, likewise.
     unlinked: ChunkQueue<(BatchId, Unlinked)>,
+    /// Left behind by rows that are elsewhere, with the first epoch whose readers do not find it.
+    left: ChunkQueue<(u64, Left)>,
     superseded_len: usize,
     /// Memory of all versions that were superseded since the store was made, and of what is noted here about
     /// each.
@@ -118,6 +136,7 @@ impl Garbage {
             superseded: ChunkQueue::new(),
             blocks: ChunkQueue::new(),
             unlinked: ChunkQueue::new(),
+            left: ChunkQueue::new(),
             superseded_len: 0,
             superseded_bytes: 0,
             due: 0,
@@ -127,12 +146,18 @@ impl Garbage {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.superseded.is_empty() && self.blocks.is_empty() && self.unlinked.is_empty()
+        self.superseded.is_empty()
+            && self.blocks.is_empty()
+            && self.unlinked.is_empty()
+            && self.left.is_empty()
     }
 
     /// Chains waiting for stage 1, and items waiting for stage 2.
     pub(crate) fn waiting(&self) -> (usize, usize) {
-        (self.superseded_len, self.blocks_len + self.unlinked.len())
+        (
+            self.superseded_len,
+            self.blocks_len + self.unlinked.len() + self.left.len(),
+        )
     }
 
     /// Notes what batch `batch` superseded, and the memory that all this takes.
@@ -183,11 +208,11 @@ impl Garbage {
         }
     }
 
-    /// Notes what a freezing left behind while `boundary` was published.
-    pub(crate) fn leave_behind(&mut self, boundary: BatchId, left: LeftBehind) {
-        self.retire_blocks(boundary, left.blocks);
-        for slots in left.slots {
-            self.unlinked.push_back((boundary, Unlinked::Slots(slots)));
+    /// Notes what a freezing left behind: readers of this epoch do not find it.
+    pub(crate) fn leave_behind(&mut self, epoch: u64, left: LeftBehind) {
+        let slots = left.slots.into_iter().map(Left::Slots);
+        for left in slots.chain(left.blocks.into_iter().map(Left::Block)) {
+            self.left.push_back((epoch, left));
         }
     }
 
@@ -196,18 +221,13 @@ impl Garbage {
         self.unlinked.push_back((boundary, Unlinked::Schema(schema)));
     }
 
-    /// Does up to `budget` steps of both stages; returns the steps done. `oldest` is the lowest registered
-    /// boundary, at most the published one, read before the call. No batch is open.
-    pub(crate) fn collect(
-        &mut self,
-        schema: &Schema,
-        boundary: BatchId,
-        oldest: BatchId,
-        budget: usize,
-    ) -> usize {
+    /// Does up to `budget` steps of both stages; returns the steps done. No batch is open.
+    pub(crate) fn collect(&mut self, schema: &Schema, moment: Moment, budget: usize) -> usize {
+        let Moment { boundary, oldest, .. } = moment;
         // Counted here and added at the end: an atomic addition waits until a copied row has arrived.
         let mut done = Collected::default();
         let mut steps = self.free_blocks(oldest, budget, &mut done);
+        steps += self.free_left(moment.oldest_epoch, budget - steps, &mut done);
         while steps < budget
             && let Some((_, unlinked)) = self.unlinked.pop_front_if(|(stamp, _)| *stamp < oldest)
         {
@@ -220,9 +240,6 @@ impl Garbage {
                     }
                 }
                 Unlinked::Schema(schema) => drop(schema),
-                // SAFETY: left behind while the boundary was below `oldest`; every reader registered then has
-                // left.
-                Unlinked::Slots(slots) => unsafe { slots.free(&self.memory) },
             }
         }
         while let Some(Superseded { batch, chains, .. }) = self.superseded.front_mut()
@@ -255,8 +272,28 @@ impl Garbage {
             self.superseded.shrink();
             self.blocks.shrink();
             self.unlinked.shrink();
+            self.left.shrink();
         }
         steps
+    }
+
+    /// Frees what rows have left behind; returns how many pieces.
+    fn free_left(&mut self, oldest: u64, budget: usize, done: &mut Collected) -> usize {
+        let mut count = 0;
+        while count < budget
+            && let Some((_, left)) = self.left.pop_front_if(|(epoch, _)| *epoch <= oldest)
+        {
+            count += 1;
+            // SAFETY: unlinked before that epoch began; every reader of an earlier one has left, and later
+            // ones, and batches, do not find it.
+            match left {
+                Left::Slots(slots) => unsafe { slots.free(&self.memory) },
+                Left::Block(version) => {
+                    done.freed_bytes += unsafe { version.free(&self.memory) } as u64;
+                }
+            }
+        }
+        count
     }
 
     /// Stage 2 for blocks; returns how many.
@@ -368,7 +405,13 @@ impl Collected {
 impl Drop for Garbage {
     /// The store is dropped, so no reader is left: each holds the store.
     fn drop(&mut self) {
-        for version in self.blocks.drain().flat_map(|(_, versions)| versions) {
+        let blocks = self.blocks.drain().flat_map(|(_, versions)| versions);
+        let left = self.left.drain().filter_map(|(_, left)| match left {
+            Left::Block(version) => Some(version),
+            // Slots are part of the memory that goes with the store.
+            Left::Slots(_) => None,
+        });
+        for version in blocks.chain(left) {
             // SAFETY: no reader, no batch.
             unsafe { version.free(&self.memory) };
         }

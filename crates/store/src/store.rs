@@ -20,7 +20,7 @@ use weft_types::SqlError;
 
 use crate::catalog::Catalog;
 use crate::columns::{ColumnStats, Counters};
-use crate::garbage::{Garbage, RowPlace};
+use crate::garbage::{Garbage, Moment, RowPlace};
 use crate::memory::{ColdRows, PrefaultedPages, RowMemory, SlotId};
 use crate::snapshot::{Published, ReaderRegistry, Snapshot};
 use crate::table::Schema;
@@ -222,10 +222,14 @@ impl Store {
         #[cfg(any(test, feature = "faults"))]
         self.panic_if_asked(PanicAt::Collect);
         let boundary = self.boundary();
-        let oldest = BatchId(self.readers.oldest(boundary.0));
+        let moment = Moment {
+            boundary,
+            oldest: BatchId(self.readers.oldest(boundary.0)),
+            oldest_epoch: self.readers.oldest_epoch(self.published.epoch()),
+        };
         // SAFETY: the gate is closed, so nobody publishes.
         let schema = unsafe { self.published.schema_for_writer() };
-        self.garbage.lock().collect(&schema, boundary, oldest, budget)
+        self.garbage.lock().collect(&schema, moment, budget)
     }
 
     /// Does the garbage collection that the newest batch pays for: more steps than its writes will cost, so
@@ -338,7 +342,7 @@ impl Store {
     }
 
     /// The batch of the newest checkpoint that cold rows can be read from.
-    pub(crate) fn saved(&self) -> BatchId {
+    pub fn saved(&self) -> BatchId {
         BatchId(self.saved.load(Ordering::Acquire))
     }
 
@@ -377,9 +381,15 @@ impl Store {
         None
     }
 
-    /// Bytes that rows take in memory; see [`MemoryStats::row_bytes`].
-    pub fn row_bytes(&self) -> u64 {
-        self.memory.row_bytes()
+    /// Bytes that rows take in memory ([`MemoryStats::row_bytes`]), and how many of them are only there for
+    /// readers of the time before rows left.
+    pub fn row_bytes(&self) -> (u64, u64) {
+        (self.memory.row_bytes(), self.memory.left_bytes())
+    }
+
+    /// Rows that are not in memory.
+    pub fn cold_rows(&self) -> u64 {
+        self.memory.cold_count()
     }
 
     /// Counts of the columns beside the rows.

@@ -302,15 +302,25 @@ pub(crate) struct TableLoader {
     spare: Mutex<Vec<Range<u64>>>,
 }
 
-/// Slots that are reserved at a time: consecutive rows are stored next to each other, whatever other threads
-/// load in the meantime.
-const RUN_SLOTS: u32 = 1_024;
+/// Slots that are reserved at a time: what is left of a region. So consecutive rows are stored next to each
+/// other, whatever other threads load in the meantime, and a region has one loader at a time.
+const RUN_SLOTS: u32 = REGION_SLOTS as u32;
 
 /// Loads consecutive rows into a table.
 pub(crate) struct RangeLoader<'l> {
     loader: &'l TableLoader,
     slots: Range<u64>,
     loaded: Loaded,
+    residence: Residence,
+}
+
+/// Which rows a loader leaves in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Residence {
+    All,
+    /// Those of regions that were full while the rows of all tables took at most so many bytes. The others
+    /// become cold: the checkpoint of this batch holds them.
+    Within(u64, BatchId),
 }
 
 /// What one thread has loaded into a table.
@@ -349,11 +359,12 @@ impl TableLoader {
     }
 
     /// For rows that one thread adds one after another.
-    pub(crate) fn range(&self) -> RangeLoader<'_> {
+    pub(crate) fn range(&self, residence: Residence) -> RangeLoader<'_> {
         RangeLoader {
             loader: self,
             slots: self.spare.lock().pop().unwrap_or_default(),
             loaded: Loaded::default(),
+            residence,
         }
     }
 
@@ -421,6 +432,7 @@ impl RangeLoader<'_> {
         let slot = match self.slots.next() {
             Some(slot) => SlotId(slot),
             None => {
+                self.leave_region();
                 self.slots = core.slots.reserve_run(RUN_SLOTS, row.len());
                 SlotId(self.slots.next().unwrap_or_default())
             }
@@ -436,6 +448,23 @@ impl RangeLoader<'_> {
         }
         self.loaded.row_count += 1;
         Ok(())
+    }
+
+    /// Freezes the region that has become full if there is too much in memory.
+    fn leave_region(&mut self) {
+        let slots = &self.loader.data.core.slots;
+        let Residence::Within(bytes_max, batch) = self.residence else {
+            return;
+        };
+        let Some(last) = self.slots.end.checked_sub(1) else {
+            return;
+        };
+        if slots.memory().row_bytes() > bytes_max
+            && let Some(left) = slots.freeze(last / REGION_SLOTS, batch)
+        {
+            // SAFETY: nobody else knows this table, and no other loader has slots of this region.
+            unsafe { left.free(slots.memory()) };
+        }
     }
 
     /// What was put there.

@@ -15,12 +15,12 @@ use crate::fixture::{self, ITEMS, ITEMS_KIND, ITEMS_PKEY, NOTES};
 
 /// Evicts until nothing more leaves; returns how many rows did.
 pub fn evict_all(store: &Arc<Store>) -> usize {
-    let mut evictor = Evictor::of_all_regions();
+    let mut evictor = Evictor::default();
     let (mut rows, mut in_round) = (0, 0);
     // Rows that were used are spared in the first round.
     let mut rounds = 0;
     loop {
-        let step = evictor.step(store).unwrap();
+        let step = evictor.step(store, true).unwrap();
         in_round += step.rows;
         if step.is_round {
             rounds += 1;
@@ -205,8 +205,8 @@ fn a_row_that_was_used_is_spared_once() {
         .lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(7))
         .unwrap()
         .unwrap();
-    let mut evictor = Evictor::of_all_regions();
-    let mut round = || while !evictor.step(&store).unwrap().is_round {};
+    let mut evictor = Evictor::default();
+    let mut round = || while !evictor.step(&store, true).unwrap().is_round {};
     round();
     assert_eq!(store.memory_stats().cold_rows, all - 1, "it was used");
     let found = snapshot

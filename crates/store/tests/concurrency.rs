@@ -147,7 +147,7 @@ fn readers_see_whole_batches_of_rows_that_come_and_go() {
 fn evict(store: &Arc<Store>, stop: &AtomicBool) {
     let disk = SimDisk::new(3);
     let mut checkpoints = checkpoint::open_with(&disk, &checkpoint::tiny()).unwrap();
-    let mut evictor = Evictor::of_all_regions();
+    let mut evictor = Evictor::default();
     let mut evicted = 0;
     while !stop.load(Ordering::Relaxed) {
         // A batch may be finished and not yet published.
@@ -157,7 +157,7 @@ fn evict(store: &Arc<Store>, stop: &AtomicBool) {
             checkpoints.merge().unwrap();
         }
         for _ in 0..8 {
-            evicted += evictor.step(store).map_or(0, |step| step.rows);
+            evicted += evictor.step(store, true).map_or(0, |step| step.rows);
         }
     }
     assert!(evicted > ACCOUNTS as usize, "{evicted}");

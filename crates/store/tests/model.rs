@@ -384,7 +384,7 @@ proptest! {
     fn store_equals_model(steps in proptest::collection::vec(step(), 1..60)) {
         let store = fixture::store();
         let mut checkpoints = checkpoint::open_with(&SimDisk::new(1), &checkpoint::tiny()).unwrap();
-        let mut evictor = Evictor::of_all_regions();
+        let mut evictor = Evictor::default();
         let mut model = Model::new();
         let mut held: Vec<(Snapshot, Model)> = Vec::new();
         for step in &steps {
@@ -412,7 +412,7 @@ proptest! {
                     checkpoint::write(&mut checkpoints, &store).unwrap();
                 }
                 Step::Evict(steps) => (0..*steps).for_each(|_| {
-                    evictor.step(&store).unwrap();
+                    evictor.step(&store, true).unwrap();
                 }),
                 _ => {}
             }

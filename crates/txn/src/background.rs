@@ -4,13 +4,14 @@
 //! collects garbage while there are no batches. Once enough log has been written, the checkpointer writes
 //! what changed up to a batch boundary, while batches go on, and then removes the log before it; in between
 //! it checks the rows for damage ([`Scrubber`]). The keeper copies columns that queries scan
-//! ([`weft_store::columns`]). The background sequencer takes over the sequencer's role
-//! from a caller that has served others for long. All end when the engine is dropped. If one of them panics,
+//! ([`weft_store::columns`]), the governor takes rows out of memory when it becomes too much ([`memory`]). The
+//! background sequencer takes over the sequencer's role from a caller that has served others for long. All end when the engine is dropped. If one of them panics,
 //! writing ends: its work would not be done any more, and the state that it left is unknown.
 
 use crate::backlog::IdleCollector;
 use crate::engine::Shared;
 use crate::error::EngineError;
+use crate::memory;
 use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use weft_store::columns::{ColumnKeeper, CopyPolicy};
 use weft_types::SqlState;
 
 /// The pause after a checkpoint that failed; it doubles with every further failure.
-const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Time between two looks at which columns queries have asked for.
@@ -55,6 +56,9 @@ pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> 
     if shared.config.column_bytes_max > 0 {
         start("weft-columns", keep_columns)?;
     }
+    if shared.config.memory_bytes > 0 {
+        start("weft-memory", memory::govern)?;
+    }
     if shared.config.checkpoint_every_bytes > 0 {
         start("weft-checkpoint", checkpoint_as_needed)?;
     }
@@ -74,7 +78,7 @@ fn flush(shared: &Shared) {
 }
 
 /// Sleeps for `interval`; true when the engine is closing.
-fn stopping(shared: &Shared, interval: Duration) -> bool {
+pub(crate) fn stopping(shared: &Shared, interval: Duration) -> bool {
     let mut stopping = shared.stopping.lock();
     if !*stopping {
         shared.stop_signal.wait_for(&mut stopping, interval);

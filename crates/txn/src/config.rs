@@ -34,6 +34,11 @@ pub struct EngineConfig {
     /// Time between two passes over all rows in memory that look for damage; they are made where checkpoints
     /// are taken by themselves.
     pub scrub_pause: Duration,
+    /// Memory of rows, indexes and packed columns; beyond, rows leave memory that nobody has used for a while
+    /// and that the newest checkpoint holds. Indexes stay, with 24 bytes for each row. 0 for no bound.
+    pub memory_bytes: u64,
+    /// Time between two looks at how much that is.
+    pub memory_pause: Duration,
     /// Memory of the packed columns that are kept beside the rows of tables that queries scan; 0 keeps none.
     pub column_bytes_max: usize,
     /// How long a commit with `synchronous_commit = off` may stay in memory only.
@@ -55,6 +60,25 @@ pub struct EngineConfig {
     pub without_locks: bool,
 }
 
+/// Of the memory of rows and indexes, what rows may fill when they are loaded: one part in.
+const LOADED_PART: u64 = 2;
+/// What the cache of blocks with cold rows takes.
+const CACHE_PART: u64 = 32;
+
+impl EngineConfig {
+    /// Settings of checkpoints, within the memory that there is.
+    pub(crate) fn checkpoints(&self) -> CheckpointConfig {
+        let mut checkpoint = self.checkpoint.clone();
+        if self.memory_bytes > 0 {
+            let loaded = checkpoint.loaded_bytes_max.min(self.memory_bytes / LOADED_PART);
+            let cache = (self.memory_bytes / CACHE_PART) as usize;
+            (checkpoint.loaded_bytes_max, checkpoint.cache_bytes) =
+                (loaded, checkpoint.cache_bytes.min(cache));
+        }
+        checkpoint
+    }
+}
+
 impl Default for EngineConfig {
     fn default() -> EngineConfig {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -71,6 +95,8 @@ impl Default for EngineConfig {
             checkpoint_every_bytes: 256 << 20,
             checkpoint: CheckpointConfig::default(),
             scrub_pause: Duration::from_secs(60),
+            memory_bytes: memory::machine_bytes() as u64 / 4 * 3,
+            memory_pause: Duration::from_millis(50),
             column_bytes_max: memory::machine_bytes() / 8,
             flush_interval: Duration::from_millis(10),
             row_locks_before_escalation: 4096,

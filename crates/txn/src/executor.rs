@@ -143,13 +143,14 @@ pub fn run_wave_as(
 
 /// Opens a batch and runs it, until all rows that its members need are in memory: if they missed some, the
 /// batch is undone, the rows are read, and it runs again. Waits for the disk meanwhile, and so does whoever
-/// waits for the batch.
+/// waits for the batch. Counts the rows that were missed.
 ///
 /// # Errors
 /// That of `run`, and that of reading rows: the batch is undone.
 pub(crate) fn run_with_rows<'s, T>(
     store: &'s Arc<Store>,
     batch: BatchId,
+    missed_rows: &AtomicU64,
     mut run: impl FnMut(&mut BatchWriter<'s>) -> Result<T, SqlError>,
 ) -> Result<(BatchWriter<'s>, T), SqlError> {
     loop {
@@ -160,6 +161,7 @@ pub(crate) fn run_with_rows<'s, T>(
             return result.map(|done| (writer, done));
         }
         writer.abort();
+        missed_rows.fetch_add(missed.len() as u64, Ordering::Relaxed);
         store.thaw(&missed)?;
     }
 }

@@ -37,6 +37,7 @@ pub mod fuzzing;
 mod lock_plan;
 mod lock_slots;
 mod locks;
+mod memory;
 mod overlay;
 mod queue;
 pub mod record;

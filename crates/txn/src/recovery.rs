@@ -19,6 +19,7 @@ use crate::record::{BatchRecord, MemberRecord};
 use hashbrown::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use weft_base::codec::ByteReader;
 use weft_base::disk::read_file;
 use weft_base::{BatchId, DirLock, Disk, OpenMode, Progress, RealDisk, SyncSite};
@@ -173,7 +174,7 @@ impl Replay {
         progress: &Progress,
     ) -> Result<Replay, EngineError> {
         let dir_lock = claim_dir(disk.as_ref(), dir)?;
-        let mut checkpoints = Checkpoints::open(Arc::clone(&disk), dir, &config.checkpoint)?;
+        let mut checkpoints = Checkpoints::open(Arc::clone(&disk), dir, &config.checkpoints())?;
         let store = checkpoints.load(config.workers, progress)?;
         let salt = config.log_salt;
         let log_config = LogConfig {
@@ -303,7 +304,7 @@ impl Replay {
                 },
             )
         };
-        let ran = executor::run_with_rows(&self.store, batch, run);
+        let ran = executor::run_with_rows(&self.store, batch, &AtomicU64::default(), run);
         let (writer, _) = ran.map_err(|e| wrong(e.to_string()))?;
         let digest = writer.finish();
         if digest != record.digest {

@@ -346,16 +346,17 @@ impl Sequencer {
             return self.refuse(batch, &refused);
         }
         let run = |writer: &mut BatchWriter<'_>| run_members(shared, writer, batch_id, &batch);
-        let (writer, answers) = match executor::run_with_rows(&shared.store, batch_id, run) {
-            Ok(done) => done,
-            Err(error) => {
-                // The batch is undone: it was a catalog change alone that was refused, or the executor
-                // failed, or rows could not be read from disk.
-                shared.log.release();
-                let observed = shared.store.boundary();
-                return self.refuse(batch, &Refused { error, observed });
-            }
-        };
+        let (writer, answers) =
+            match executor::run_with_rows(&shared.store, batch_id, &shared.stats.missed_rows, run) {
+                Ok(done) => done,
+                Err(error) => {
+                    // The batch is undone: it was a catalog change alone that was refused, or the executor
+                    // failed, or rows could not be read from disk.
+                    shared.log.release();
+                    let observed = shared.store.boundary();
+                    return self.refuse(batch, &Refused { error, observed });
+                }
+            };
         let digest = writer.finish();
         if shared.store.is_damaged() {
             // A replay would read the row as it was written and end with another digest, and so would every

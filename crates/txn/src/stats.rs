@@ -19,6 +19,7 @@ pub(crate) struct Counters {
     pub deadlocks: AtomicU64,
     pub checkpoints: AtomicU64,
     pub checkpoint_batch: AtomicU64,
+    pub missed_rows: AtomicU64,
 }
 
 impl Counters {
@@ -56,6 +57,12 @@ pub struct EngineStats {
     pub checkpoints: u64,
     /// The batch of the newest finished checkpoint.
     pub checkpoint_batch: u64,
+    /// Rows that are not in memory.
+    pub cold_rows: u64,
+    /// Rows that were not in memory when a batch needed them: the batch was undone and ran again.
+    pub missed_rows: u64,
+    /// Bytes that rows take in memory.
+    pub row_bytes: u64,
     /// Times the log was synced.
     pub log_syncs: u64,
     /// Time spent writing and syncing the log, in nanoseconds.

@@ -14,8 +14,9 @@ use weft_lsm::{Lsm, Snapshot as LsmSnapshot};
 use super::cold::StoredRows;
 use super::format::{HEADER_FAMILY, HEADER_KEY, Header, VERSION, family, row_id, split_row_value};
 use super::{Boundary, CheckpointError, Checkpoints};
+use crate::memory::RowMemory;
 use crate::store::Store;
-use crate::table::{Loaded, RangeLoader, Schema, Structure, TableLoader};
+use crate::table::{Loaded, RangeLoader, Residence, Schema, Structure, TableLoader};
 use crate::table_map::TableMap;
 
 /// Stored bytes of a range that one thread loads at a time.
@@ -58,13 +59,15 @@ impl Checkpoints {
             return Err(CheckpointError::UnknownVersion { version });
         }
         let header = Header::decode(&bytes).map_err(in_header)?;
-        let memory = Arc::default();
+        let memory = Arc::<RowMemory>::default();
+        memory.set_cold_rows(StoredRows::of(&self.lsm));
         let loaders: Vec<(TableId, TableLoader)> = header
             .catalog
             .tables()
             .map(|def| (def.id, TableLoader::new(def, &memory)))
             .collect();
-        let loaded = load_rows(&self.lsm, &header, &loaders, threads, progress)?;
+        let residence = Residence::Within(self.loaded_bytes_max, header.batch);
+        let loaded = load_rows(&self.lsm, (&header, residence), &loaders, threads, progress)?;
         let built = build_structures(&loaders, &loaded, threads, progress)?;
 
         let mut digest = header.catalog.digest();
@@ -113,7 +116,7 @@ struct Range {
 /// What was loaded into each table.
 fn load_rows(
     lsm: &Lsm,
-    header: &Header,
+    (header, residence): (&Header, Residence),
     loaders: &[(TableId, TableLoader)],
     threads: usize,
     progress: &Progress,
@@ -134,7 +137,7 @@ fn load_rows(
     let readers = threads.saturating_mul(READERS_PER_THREAD);
     let done = in_parallel(readers, ranges.len(), |number| match ranges.get(number) {
         Some(range) => {
-            let loaded = load_range(lsm, &snapshot, header, loaders, range)?;
+            let loaded = load_range(lsm, &snapshot, (header, residence), loaders, range)?;
             progress.add(1, loaded.rows() as u64);
             Ok((range.table, loaded))
         }
@@ -152,14 +155,14 @@ fn load_rows(
 fn load_range(
     lsm: &Lsm,
     snapshot: &Arc<LsmSnapshot>,
-    header: &Header,
+    (header, residence): (&Header, Residence),
     loaders: &[(TableId, TableLoader)],
     range: &Range,
 ) -> Result<Loaded, CheckpointError> {
     let Some((table, loader)) = loaders.get(range.table) else {
         return Ok(Loaded::default());
     };
-    let mut loading = loader.range();
+    let mut loading = loader.range(residence);
     let mut rows = lsm.iterator_once(family(*table), snapshot, &range.start, range.end.as_deref())?;
     rows.seek(&range.start)?;
     while rows.valid() {

@@ -82,6 +82,10 @@ pub struct CheckpointConfig {
     pub level1_bytes: u64,
     /// Rows that are sorted at a time: 32 bytes of memory each.
     pub run_rows: usize,
+    /// Memory that rows take when they are loaded; about so much is filled, and the others stay on disk.
+    pub loaded_bytes_max: u64,
+    /// Memory that keeps blocks in which rows were looked for.
+    pub cache_bytes: usize,
     /// Whether a thread of its own merges files. If not, [`Checkpoints::merge`] does.
     pub merge_beside: bool,
     /// Who merges them.
@@ -96,6 +100,8 @@ impl Default for CheckpointConfig {
             level0_tables: 4,
             level1_bytes: 256 << 20,
             run_rows: 1 << 20,
+            loaded_bytes_max: u64::MAX,
+            cache_bytes: 64 << 20,
             merge_beside: true,
             units: CompactionUnits::Cpu,
         }
@@ -114,8 +120,9 @@ impl CheckpointConfig {
         let mut options = LsmOptions {
             // Only complete checkpoints are written, and only all rows are read.
             memtable_bytes: 1 << 20,
-            // For the metadata of open tables. Loading reads every block once and caches none.
-            block_cache_bytes: OPEN_TABLES_BYTES,
+            // For the metadata of open tables, and for blocks with cold rows. Loading reads every block once
+            // and caches none.
+            block_cache_bytes: OPEN_TABLES_BYTES + self.cache_bytes,
             filter_bits_per_key: 0,
             // Values are never stored separately: an opening reads every value, tables compress it, and the
             // work of loading is divided by the bytes of tables (decision 0017).
@@ -148,6 +155,7 @@ impl CheckpointConfig {
 pub struct Checkpoints {
     lsm: Arc<weft_lsm::Lsm>,
     run_rows: usize,
+    loaded_bytes_max: u64,
     written: Option<Boundary>,
 }
 
@@ -178,6 +186,7 @@ impl Checkpoints {
         Ok(Checkpoints {
             lsm: Arc::new(weft_lsm::Lsm::open(disk, &dir, options, clock)?),
             run_rows: config.run_rows,
+            loaded_bytes_max: config.loaded_bytes_max,
             written: None,
         })
     }

@@ -347,7 +347,7 @@ mod tests {
             method: IndexMethod::Both,
         });
         let loader = TableLoader::new(&Arc::new(def), &Arc::default());
-        let mut range = loader.range();
+        let mut range = loader.range(crate::table::Residence::All);
         for number in 0..ROWS {
             let row = loader.layout().encode(&[key_of(number)]).unwrap();
             let id = RowId {

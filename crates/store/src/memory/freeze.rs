@@ -35,6 +35,24 @@ pub(crate) struct LeftBehind {
     pub(crate) rows: usize,
 }
 
+impl LeftBehind {
+    /// Frees everything at once.
+    ///
+    /// # Safety
+    /// Nobody uses it any more; `memory` is what it came from.
+    pub(crate) unsafe fn free(self, memory: &RowMemory) {
+        for version in self.blocks {
+            // SAFETY: passed on.
+            let bytes = unsafe { version.free(memory) };
+            memory.subtract(bytes as u64);
+        }
+        for slots in self.slots {
+            // SAFETY: passed on.
+            unsafe { slots.free(memory) };
+        }
+    }
+}
+
 /// Memory of slots whose rows are elsewhere now.
 #[derive(Debug)]
 pub(crate) struct OldSlots {
@@ -50,6 +68,7 @@ impl OldSlots {
     /// # Safety
     /// Nobody uses them any more; `memory` is what they came from.
     pub(crate) unsafe fn free(self, memory: &RowMemory) {
+        memory.left_is_freed(self.bytes as u64);
         if self.is_region {
             memory
                 .region_bytes
@@ -98,6 +117,8 @@ impl SlotArena {
             None => self.freeze_slots(region, saved, &mut left),
             Some(frozen) => self.evict(region, frozen, saved, &mut left),
         }
+        let bytes = left.slots.iter().map(|slots| slots.bytes as u64);
+        self.memory().leave(bytes.sum());
         Some(left)
     }
 
@@ -377,15 +398,8 @@ mod tests {
 
     /// Frees what was left behind: nobody looks at it any more.
     fn free(arena: &SlotArena, left: LeftBehind) {
-        for version in left.blocks {
-            // SAFETY: no reference is left.
-            let bytes = unsafe { version.free(arena.memory()) };
-            arena.memory().subtract(bytes as u64);
-        }
-        for slots in left.slots {
-            // SAFETY: as above.
-            unsafe { slots.free(arena.memory()) };
-        }
+        // SAFETY: no reference is left.
+        unsafe { left.free(arena.memory()) };
     }
 
     const LONG: &[u8] = &[7; 300];

@@ -74,6 +74,8 @@ pub(crate) struct RowMemory {
     large_bytes: AtomicU64,
     /// Bytes of regions of slots, frozen ones as they are.
     pub(super) region_bytes: AtomicU64,
+    /// Of these and of blocks, what waits until nobody can use it any more.
+    left_bytes: AtomicU64,
     /// Rows that are not in memory.
     pub(super) cold_count: AtomicU64,
     /// Where they are read from.
@@ -105,6 +107,7 @@ impl Default for RowMemory {
             version_bytes: AtomicU64::new(0),
             large_bytes: AtomicU64::new(0),
             region_bytes: AtomicU64::new(0),
+            left_bytes: AtomicU64::new(0),
             cold_count: AtomicU64::new(0),
             cold_rows: OnceLock::new(),
         }
@@ -187,10 +190,25 @@ impl RowMemory {
         self.region_bytes.load(Ordering::Relaxed) + self.block_bytes()
     }
 
+    /// Of that, what rows that became cold, or moved, have left behind for the readers of that moment.
+    pub(crate) fn left_bytes(&self) -> u64 {
+        self.left_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts what is left behind.
+    pub(crate) fn leave(&self, bytes: u64) {
+        self.left_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Sets where cold rows are read from, once; without that no row becomes cold.
     pub(crate) fn set_cold_rows(&self, rows: Arc<dyn ColdRows>) {
         // A second one would be the same store's.
         let _ = self.cold_rows.set(rows);
+    }
+
+    /// What was left behind is freed.
+    pub(super) fn left_is_freed(&self, bytes: u64) {
+        self.left_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Rows that are not in memory.

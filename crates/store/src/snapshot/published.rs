@@ -48,6 +48,8 @@ pub(crate) struct Published {
     boundary: AtomicU64,
     digest: AtomicU64,
     schema: AtomicPtr<Schema>,
+    /// Counts what was taken out of memory, whatever the boundary.
+    epoch: AtomicU64,
 }
 
 impl Published {
@@ -57,7 +59,19 @@ impl Published {
             boundary: AtomicU64::new(boundary),
             digest: AtomicU64::new(digest),
             schema: AtomicPtr::new(Arc::into_raw(schema).cast_mut()),
+            epoch: AtomicU64::new(0),
         }
+    }
+
+    /// The present epoch.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// Begins the next epoch and returns it: readers of this one do not find what was unlinked before.
+    pub(crate) fn next_epoch(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        self.epoch.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     pub(crate) fn boundary(&self) -> u64 {
@@ -101,8 +115,10 @@ impl Published {
         replaced
     }
 
-    /// Registers the current boundary in `cell` and returns the state that goes with it.
+    /// Registers the current boundary and epoch in `cell`, which is idle, and returns the state that goes with
+    /// the boundary.
     pub(super) fn pin(&self, cell: &ReaderCell) -> State {
+        cell.set_epoch(self.epoch());
         loop {
             let (before, state) = self.look();
             cell.set(state.boundary);
@@ -200,5 +216,53 @@ mod tests {
         });
         let (boundary, digest) = published.boundary_and_digest();
         assert_eq!(digest, boundary.wrapping_mul(7));
+    }
+
+    /// What was unlinked is never freed while a reader that could have found it is pinned, though the boundary
+    /// does not move.
+    #[test]
+    fn what_is_unlinked_outlives_the_readers_of_its_epoch() {
+        let schema = Arc::new(Schema {
+            catalog: Arc::new(Catalog::new()),
+            tables: Arc::default(),
+        });
+        let published = Published::new(7, 0, schema);
+        let readers = ReaderRegistry::new();
+        // The one that is linked, and the first one that is not freed.
+        let (linked, kept) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (stop, pins) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let (id, cell) = readers.claim(IDLE).unwrap();
+                    while !stop.load(Ordering::Relaxed) {
+                        published.pin(cell);
+                        let found = linked.load(Ordering::Acquire);
+                        for _ in 0..20 {
+                            assert!(kept.load(Ordering::SeqCst) <= found);
+                        }
+                        cell.set(IDLE);
+                        pins.fetch_add(1, Ordering::Relaxed);
+                    }
+                    readers.release(id);
+                });
+            }
+            let mut waiting = std::collections::VecDeque::new();
+            let mut number = 0u64;
+            while number < PUBLICATIONS || (pins.load(Ordering::Relaxed) < PINS && number < 50_000_000) {
+                linked.store(number + 1, Ordering::Release);
+                waiting.push_back((published.next_epoch(), number));
+                number += 1;
+                let oldest = readers.oldest_epoch(published.epoch());
+                while let Some((epoch, number)) = waiting.front().copied()
+                    && epoch <= oldest
+                {
+                    kept.store(number + 1, Ordering::SeqCst);
+                    waiting.pop_front();
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(kept.into_inner() > 1000);
     }
 }

@@ -1,9 +1,13 @@
-//! Which boundaries readers hold: an array of cache lines, one per reader.
+//! Which boundaries readers hold, and since which epoch: an array of cache lines, one per reader.
 //!
 //! A reader writes its boundary into its own cell, fences, and checks that the boundary is still current
 //! (`published.rs`); the collector fences and reads all cells. So either the collector sees the reader, or
 //! the reader notices that it was late and retries. There is no latch and no shared counter: a thread first
 //! tries the cell it used last. The array grows by chunks that never move.
+//!
+//! Epochs are for what leaves memory while the boundary stays where it is ([`crate::Evictor`]). A reader writes
+//! the epoch into its cell before its boundary, so the same holds for it: either the collector sees its epoch,
+//! or the reader sees what was done before that epoch ended.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -19,12 +23,21 @@ const FIRST_CHUNK_BITS: usize = 6;
 const CHUNKS: usize = 17;
 
 #[repr(align(128))]
-pub(super) struct ReaderCell(AtomicU64);
+pub(super) struct ReaderCell {
+    boundary: AtomicU64,
+    /// Means something while a boundary is registered.
+    epoch: AtomicU64,
+}
 
 impl ReaderCell {
     /// Registers a boundary; visible to the collector once the caller has fenced.
     pub(super) fn set(&self, boundary: u64) {
-        self.0.store(boundary, Ordering::SeqCst);
+        self.boundary.store(boundary, Ordering::SeqCst);
+    }
+
+    /// Sets the epoch of the boundary that is registered next.
+    pub(super) fn set_epoch(&self, epoch: u64) {
+        self.epoch.store(epoch, Ordering::Relaxed);
     }
 }
 
@@ -63,7 +76,7 @@ impl ReaderRegistry {
         for (number, chunk) in self.chunks.iter().enumerate() {
             let cells = chunk.get_or_init(|| new_chunk(1 << (FIRST_CHUNK_BITS + number)));
             for (offset, cell) in cells.iter().enumerate() {
-                if cell.0.load(Ordering::Relaxed) == FREE && take(cell, boundary) {
+                if cell.boundary.load(Ordering::Relaxed) == FREE && take(cell, boundary) {
                     HINT.set(base + offset);
                     return Some((CellId(base + offset), cell));
                 }
@@ -90,7 +103,7 @@ impl ReaderRegistry {
     /// Releases a cell. What its reader accessed must not be used any more.
     pub(super) fn release(&self, id: CellId) {
         if let Some(cell) = self.cell(id.0) {
-            cell.0.store(FREE, Ordering::Release);
+            cell.boundary.store(FREE, Ordering::Release);
         }
         HINT.set(id.0);
     }
@@ -99,33 +112,49 @@ impl ReaderRegistry {
     /// misses registers at `boundary` or later.
     pub(crate) fn oldest(&self, boundary: u64) -> u64 {
         fence(Ordering::SeqCst);
-        let cells = self
-            .chunks
-            .iter()
-            .map_while(OnceLock::get)
-            .flat_map(|chunk| chunk.iter());
-        cells.fold(boundary, |oldest, cell| oldest.min(cell.0.load(Ordering::SeqCst)))
+        self.cells().fold(boundary, |oldest, cell| {
+            oldest.min(cell.boundary.load(Ordering::SeqCst))
+        })
+    }
+
+    /// The lowest epoch since which a reader is registered, at most `epoch`, which the caller read before.
+    pub(crate) fn oldest_epoch(&self, epoch: u64) -> u64 {
+        fence(Ordering::SeqCst);
+        let registered = self
+            .cells()
+            .filter(|cell| cell.boundary.load(Ordering::SeqCst) < IDLE);
+        registered.fold(epoch, |oldest, cell| {
+            oldest.min(cell.epoch.load(Ordering::SeqCst))
+        })
     }
 
     /// Readers that hold a boundary.
     pub(crate) fn active(&self) -> usize {
-        let cells = self
-            .chunks
+        self.cells()
+            .filter(|cell| cell.boundary.load(Ordering::Relaxed) < IDLE)
+            .count()
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &ReaderCell> {
+        self.chunks
             .iter()
             .map_while(OnceLock::get)
-            .flat_map(|chunk| chunk.iter());
-        cells.filter(|cell| cell.0.load(Ordering::Relaxed) < IDLE).count()
+            .flat_map(|chunk| chunk.iter())
     }
 }
 
 fn take(cell: &ReaderCell, boundary: u64) -> bool {
-    cell.0
+    cell.boundary
         .compare_exchange(FREE, boundary, Ordering::SeqCst, Ordering::Relaxed)
         .is_ok()
 }
 
 fn new_chunk(len: usize) -> Box<[ReaderCell]> {
-    (0..len).map(|_| ReaderCell(AtomicU64::new(FREE))).collect()
+    let free = || ReaderCell {
+        boundary: AtomicU64::new(FREE),
+        epoch: AtomicU64::new(0),
+    };
+    (0..len).map(|_| free()).collect()
 }
 
 #[cfg(test)]
@@ -145,6 +174,23 @@ mod tests {
         assert_eq!(registry.oldest(9), 5);
         registry.release(five);
         assert_eq!((registry.oldest(9), registry.active()), (9, 0));
+    }
+
+    #[test]
+    fn epochs_count_while_a_boundary_is_registered() {
+        let registry = ReaderRegistry::new();
+        assert_eq!(registry.oldest_epoch(9), 9);
+        let (id, cell) = registry.claim(IDLE).unwrap();
+        cell.set_epoch(4);
+        assert_eq!(registry.oldest_epoch(9), 9, "it reads nothing");
+        cell.set(7);
+        assert_eq!((registry.oldest_epoch(9), registry.oldest(9)), (4, 7));
+        cell.set(IDLE);
+        cell.set_epoch(9);
+        cell.set(7);
+        assert_eq!(registry.oldest_epoch(9), 9, "it began anew");
+        registry.release(id);
+        assert_eq!(registry.oldest_epoch(9), 9);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::catalog::{Catalog, CatalogOp, TableDef};
 use crate::index::build::{BuildError, build, build_row_ids};
 use crate::index::hash::HashIndex;
 use crate::memory::{Pin, Scratch, Slot, VersionRef};
-use crate::table::{Schema, TableCore, TableData, TableIndex, TableLoader};
+use crate::table::{Residence, Schema, TableCore, TableData, TableIndex, TableLoader};
 
 /// Units of work of a row that is written anew.
 const ROW_UNITS: usize = 64;
@@ -185,7 +185,7 @@ impl BatchWriter<'_> {
     ) -> Result<TableData, SqlError> {
         let old = self.schema.table(table)?;
         let loader = TableLoader::new(definition(catalog, table)?, self.store.memory());
-        let mut range = loader.range();
+        let mut range = loader.range(Residence::All);
         let mut outcome = Ok(());
         let mut pace = Pace::default();
         let mut change_row = |place: Slot<'_>, version: VersionRef<'_>| {

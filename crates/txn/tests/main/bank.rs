@@ -409,7 +409,17 @@ pub fn quiet() -> EngineConfig {
         },
         flush_interval: Duration::from_secs(3600),
         batch_lock_slots: 1 << 12,
+        memory_bytes: 0,
         ..EngineConfig::default()
+    }
+}
+
+/// The same with rows that leave memory whenever they can, and checkpoints so that they can.
+pub fn without_memory() -> EngineConfig {
+    EngineConfig {
+        memory_bytes: 1,
+        memory_pause: Duration::from_micros(100),
+        ..quiet()
     }
 }
 
@@ -550,39 +560,46 @@ impl Session {
     }
 }
 
-fn rows(snapshot: &Snapshot, table: TableId) -> Vec<Vec<i64>> {
+fn rows(snapshot: &Snapshot, table: TableId) -> Result<Vec<Vec<i64>>, SqlError> {
     let catalog = Arc::clone(snapshot.catalog());
     let Some(def) = catalog.table_by_id(table) else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
     let mut rows = Vec::new();
     for chunk in 0..snapshot.scan_chunks(table) {
-        snapshot
-            .scan_chunk(table, chunk, |row| {
-                let values = (0..def.columns.len()).map(|column| match def.layout.value(row.bytes, column) {
-                    Value::Int8(number) => number,
-                    other => panic!("{other:?}"),
-                });
-                rows.push(values.collect());
-            })
-            .unwrap();
+        snapshot.scan_chunk(table, chunk, |row| {
+            let values = (0..def.columns.len()).map(|column| match def.layout.value(row.bytes, column) {
+                Value::Int8(number) => number,
+                other => panic!("{other:?}"),
+            });
+            rows.push(values.collect());
+        })?;
     }
-    rows
+    Ok(rows)
 }
 
 pub fn balances(snapshot: &Snapshot) -> BTreeMap<i64, i64> {
-    rows(snapshot, ACCOUNTS)
-        .into_iter()
-        .map(|row| (row[0], row[1]))
-        .collect()
+    try_balances(snapshot).unwrap()
+}
+
+/// The same where the disk may fail.
+pub fn try_balances(snapshot: &Snapshot) -> Result<BTreeMap<i64, i64>, SqlError> {
+    let rows = rows(snapshot, ACCOUNTS)?;
+    Ok(rows.into_iter().map(|row| (row[0], row[1])).collect())
 }
 
 /// The journal: txid -> (source, target, amount).
-pub fn journal_rows(snapshot: &Snapshot) -> BTreeMap<i64, (i64, i64, i64)> {
-    rows(snapshot, JOURNAL)
-        .into_iter()
-        .map(|row| (row[0], (row[1], row[2], row[3])))
-        .collect()
+pub type Journal = BTreeMap<i64, (i64, i64, i64)>;
+
+pub fn journal_rows(snapshot: &Snapshot) -> Journal {
+    try_journal_rows(snapshot).unwrap()
+}
+
+/// The same where the disk may fail.
+pub fn try_journal_rows(snapshot: &Snapshot) -> Result<Journal, SqlError> {
+    let rows = rows(snapshot, JOURNAL)?;
+    let entry = |row: Vec<i64>| (row[0], (row[1], row[2], row[3]));
+    Ok(rows.into_iter().map(entry).collect())
 }
 
 /// What the transfers of the journal make of the opening balances.

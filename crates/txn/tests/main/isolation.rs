@@ -4,13 +4,14 @@
 //! switched off what rests on locks happens, so these tests can fail.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use weft_txn::Isolation::{self, ReadCommitted, RepeatableRead, Serializable};
 use weft_txn::{Engine, EngineConfig};
 
-use crate::bank::{Bank, Session, inputs, quiet};
+use crate::bank::{Bank, Session, inputs, quiet, without_memory};
 
 /// How long a step may take that neither ends nor comes to wait for a lock: for ever, on any machine.
 const FOR_EVER: Duration = Duration::from_secs(30);
@@ -120,11 +121,17 @@ enum Second {
     OneShot,
 }
 
+/// Every other one, its rows leave memory whenever they can.
 fn bank(without_locks: bool) -> Bank {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let config = match COUNT.fetch_add(1, Ordering::Relaxed) % 2 {
+        0 => quiet(),
+        _ => without_memory(),
+    };
     Bank::fresh(
         EngineConfig {
             without_locks,
-            ..quiet()
+            ..config
         },
         4,
     )

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use weft_base::{IndexId, Prng, RowId, SimDisk, TableId};
 use weft_lock::LockMode;
 use weft_store::{CatalogOp, ColumnDef, FIRST_OBJECT_ID, IndexDef, IndexMethod, TableDef};
-use weft_txn::{Isolation, Transaction, TxnOptions, TxnSavepoint, TxnView};
+use weft_txn::{EngineConfig, Isolation, Transaction, TxnOptions, TxnSavepoint, TxnView};
 use weft_types::{SqlError, SqlType, Value, encode_key_value};
 
-use crate::bank::{open_engine, primary, quiet};
+use crate::bank::{open_engine, primary, quiet, without_memory};
 use crate::seed_count;
 
 const CODES: TableId = TableId(FIRST_OBJECT_ID);
@@ -216,10 +216,19 @@ impl Run {
 
 #[test]
 fn a_transaction_sees_its_own_writes_and_others_see_them_at_commit() {
+    run_all(&quiet());
+}
+
+#[test]
+fn a_transaction_sees_its_own_writes_while_rows_leave_memory() {
+    run_all(&without_memory());
+}
+
+fn run_all(config: &EngineConfig) {
     for seed in 0..seed_count(40) {
         println!("seed {seed}");
         let disk = SimDisk::new(seed);
-        let engine = open_engine(&disk, quiet()).unwrap();
+        let engine = open_engine(&disk, config.clone()).unwrap();
         let mut txn = engine.begin(TxnOptions::default());
         txn.catalog_op(CatalogOp::CreateTable(codes(seed % 2 == 0)))
             .unwrap();
@@ -259,7 +268,7 @@ fn a_transaction_sees_its_own_writes_and_others_see_them_at_commit() {
             );
         }
         drop(engine);
-        let engine = open_engine(&disk, quiet()).unwrap();
+        let engine = open_engine(&disk, config.clone()).unwrap();
         check(&TxnView::of_snapshot(engine.snapshot()), &committed);
     }
 }
