@@ -158,6 +158,10 @@ pub struct BoundArguments {
     /// Megabytes of replaced rows that such a snapshot may keep in memory [default: 1024].
     #[arg(long)]
     pub snapshot_mb_max: Option<u64>,
+    /// Megabytes of memory for rows, indexes and packed columns [default: three quarters of the machine's
+    /// memory]; beyond, rows that were not used lately stay on disk only. 0: no bound.
+    #[arg(long)]
+    pub memory_mb: Option<u64>,
     /// Megabytes of packed columns beside the rows of tables that queries scan [default: an eighth of the
     /// machine's memory]; 0: none.
     #[arg(long)]

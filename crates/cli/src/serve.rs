@@ -86,6 +86,9 @@ fn options(arguments: &ServeArguments) -> Result<Options, Failure> {
     if let Some(megabytes) = bounds.snapshot_mb_max {
         options.engine.snapshot_bytes_max = megabytes.saturating_mul(1 << 20);
     }
+    if let Some(megabytes) = bounds.memory_mb {
+        options.engine.memory_bytes = megabytes.saturating_mul(1 << 20);
+    }
     if let Some(megabytes) = bounds.column_mb_max {
         options.engine.column_bytes_max = megabytes.saturating_mul(1 << 20);
     }

@@ -123,8 +123,8 @@ impl Database {
         let digest = writer.finish();
         self.0.publish(batch);
         assert_eq!(
-            digest,
-            self.0.verify_digest(&self.0.snapshot()).unwrap(),
+            Ok(digest),
+            self.0.verify_digest(&self.0.snapshot()),
             "rows and digest differ"
         );
         let result = result.map(|()| outcome);

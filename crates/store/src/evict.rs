@@ -51,7 +51,8 @@ impl Evictor {
             (self.table, self.region) = (TableId(id.0.saturating_add(1)), 0);
             return Some(evicted);
         }
-        if !takes_filling && core.slots.is_being_filled(self.region) {
+        let is_spared = !takes_filling && core.slots.is_being_filled(self.region);
+        if is_spared || !core.slots.has_resident(self.region) {
             self.region += 1;
             return Some(evicted);
         }

@@ -284,11 +284,12 @@ impl Garbage {
             && let Some((_, left)) = self.left.pop_front_if(|(epoch, _)| *epoch <= oldest)
         {
             count += 1;
-            // SAFETY: unlinked before that epoch began; every reader of an earlier one has left, and later
-            // ones, and batches, do not find it.
             match left {
+                // SAFETY: unlinked before that epoch began; every reader of an earlier one has left, and later
+                // ones, and batches, do not find it.
                 Left::Slots(slots) => unsafe { slots.free(&self.memory) },
                 Left::Block(version) => {
+                    // SAFETY: as above.
                     done.freed_bytes += unsafe { version.free(&self.memory) } as u64;
                 }
             }

@@ -25,7 +25,7 @@ use weft_store::columns::{ColumnKeeper, CopyPolicy};
 use weft_types::SqlState;
 
 /// The pause after a checkpoint that failed; it doubles with every further failure.
-pub(crate) const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Time between two looks at which columns queries have asked for.

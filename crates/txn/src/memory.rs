@@ -19,16 +19,26 @@ const FREE_PART: u64 = 64;
 const SHARE: f64 = 0.25;
 /// An excess of one part in so many is large: rows are taken out all the time.
 const LARGE_PART: u64 = 16;
-/// Steps of garbage collection after rows have left.
+/// How often the time between two looks doubles while no row can leave.
+const PAUSE_DOUBLINGS_MAX: u32 = 6;
+/// Of the bound, what may wait for readers: one part in; but at least some regions.
+const LEFT_PART: u64 = 8;
+const LEFT_BYTES_MIN: u64 = 4 << 20;
+/// Steps of garbage collection at a time.
 const COLLECT_STEPS: usize = 10_000;
 
 /// Looks after the memory until the engine closes.
 pub(crate) fn govern(shared: &Shared) {
     let mut governor = Governor::default();
-    while !stopping(shared, shared.config.memory_pause) {
-        if governor.excess(shared) > 0 {
-            governor.shrink(shared);
-        }
+    // Where nothing can leave, it is not tried all the time.
+    let mut in_vain = 0;
+    while !stopping(shared, shared.config.memory_pause * (1 << in_vain)) {
+        let is_in_vain = governor.excess(shared) > 0 && !governor.shrink(shared);
+        in_vain = if is_in_vain {
+            (in_vain + 1).min(PAUSE_DOUBLINGS_MAX)
+        } else {
+            0
+        };
     }
 }
 
@@ -47,23 +57,31 @@ impl Governor {
         used.saturating_sub(shared.config.memory_bytes)
     }
 
-    /// Takes rows out of memory until it is small enough, or none can leave.
-    fn shrink(&mut self, shared: &Shared) {
+    /// Takes rows out of memory until it is small enough, or none can leave. Whether anything was done.
+    fn shrink(&mut self, shared: &Shared) -> bool {
         let bound = shared.config.memory_bytes;
+        // What statements that run for long keep is not free before they end, so that more of it is no gain.
+        let left_max = (bound / LEFT_PART).max(LEFT_BYTES_MIN);
+        shared.snapshots.forget_what_was_read();
+        while shared.store.collect_garbage(COLLECT_STEPS) >= COLLECT_STEPS {}
+        if shared.store.row_bytes().1 > left_max {
+            return false;
+        }
         let in_use = || {
             let (rows, left) = shared.store.row_bytes();
             rows.saturating_sub(left)
         };
         let aim = in_use().saturating_sub(self.excess(shared) + bound / FREE_PART);
         let mut pacer = Pacer::new();
-        let (mut idle_rounds, mut in_round) = (0, 0);
+        let (mut idle_rounds, mut in_round, mut all) = (0, 0, 0);
         // A round may only find rows that were used, and spare them.
-        while in_use() > aim && idle_rounds < 3 {
+        while in_use() > aim && idle_rounds < 3 && shared.store.row_bytes().1 <= left_max {
             // Where new rows are put comes last.
             let Some(step) = self.evictor.step(&shared.store, idle_rounds > 0) else {
-                return;
+                return false;
             };
             in_round += step.rows;
+            all += step.rows;
             if step.is_round {
                 idle_rounds = if in_round == 0 { idle_rounds + 1 } else { 0 };
                 in_round = 0;
@@ -71,16 +89,20 @@ impl Governor {
             let is_large = in_use().saturating_sub(aim) > bound / LARGE_PART;
             pacer.pause(if is_large { 1.0 } else { SHARE });
             if *shared.stopping.lock() {
-                return;
+                return true;
             }
         }
-        if in_use() > aim && shared.store.boundary() > shared.store.saved() {
-            if let Err(error) = background::checkpoint(shared, Pace::Background) {
+        // What is still in memory may be newer than the checkpoint.
+        let is_worth_it = shared.store.memory_stats().version_bytes > bound / FREE_PART;
+        if in_use() <= aim || !is_worth_it || shared.store.boundary() == shared.store.saved() {
+            return all > 0;
+        }
+        match background::checkpoint(shared, Pace::Background) {
+            Ok(_) => true,
+            Err(error) => {
                 eprintln!("weft: rows do not leave memory, since a checkpoint failed: {error}");
-                stopping(shared, background::RETRY_PAUSE_MIN);
+                false
             }
-            return;
         }
-        shared.store.collect_garbage(COLLECT_STEPS);
     }
 }

@@ -140,6 +140,23 @@ impl Snapshots {
         (bytes, since.min().map_or(Duration::ZERO, |since| since.elapsed()))
     }
 
+    /// Says of the snapshots that no statement reads at the moment that nothing found in them is used.
+    pub(crate) fn forget_what_was_read(&self) {
+        let kept: Vec<Arc<Kept>> = {
+            let all = self.held.lock();
+            let kept = all.values().filter_map(|held| match held {
+                Held::Kept(kept) => Some(Arc::clone(kept)),
+                Held::Running(_) => None,
+            });
+            kept.collect()
+        };
+        for kept in kept {
+            if let Some(snapshot) = kept.snapshot.lock().as_mut() {
+                snapshot.forget_what_was_read();
+            }
+        }
+    }
+
     /// Gives up what is beyond the bounds, oldest first. Called after a batch.
     pub(crate) fn enforce_bounds(&self, store: &Store) {
         if self.count.load(Relaxed) == 0 {

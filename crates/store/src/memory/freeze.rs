@@ -122,6 +122,14 @@ impl SlotArena {
         Some(left)
     }
 
+    /// Whether a region may have rows in memory.
+    pub(crate) fn has_resident(&self, region: u64) -> bool {
+        self.region(region).is_some_and(|region| {
+            let frozen = region.frozen();
+            frozen.is_none_or(|frozen| frozen.slots().next().is_some())
+        })
+    }
+
     fn freeze_slots(&self, region: &Region, saved: BatchId, left: &mut LeftBehind) {
         let frozen = FrozenRegion::new(region.slots);
         for offset in 0..u64::from(region.slots) {

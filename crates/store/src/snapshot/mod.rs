@@ -53,6 +53,15 @@ impl Registration {
     }
 }
 
+impl Registration {
+    /// Registers the present epoch in place of an earlier one, for a reader that uses nothing at the moment.
+    fn renew_epoch(&self) {
+        if let Some(cell) = self.store.readers().cell_of(self.cell) {
+            self.store.published().renew_epoch(cell);
+        }
+    }
+}
+
 impl Drop for Registration {
     fn drop(&mut self) {
         self.store.readers().release(self.cell);
@@ -125,6 +134,17 @@ impl Snapshot {
         // SAFETY: the registration is held by `self` at `batch`, and was made when that was the boundary.
         let pin = unsafe { Pin::new(self.inner.batch.0) }.with_cold(&self.inner.cold);
         ReadView::new(&self.inner.schema, pin, self.inner.batch, self.inner.digest)
+    }
+
+    /// Says that nothing that was read before is used any more: what has left memory since need not be kept
+    /// for this snapshot. False if it has clones, whose users may use something.
+    pub fn forget_what_was_read(&mut self) -> bool {
+        // Whoever reads borrows the snapshot or a clone of it.
+        let Some(inner) = Arc::get_mut(&mut self.inner) else {
+            return false;
+        };
+        inner.registration.renew_epoch();
+        true
     }
 
     /// The boundary.

@@ -115,6 +115,14 @@ impl Published {
         replaced
     }
 
+    /// Registers the current epoch in `cell`, whose reader uses nothing that it has found, and keeps its
+    /// boundary.
+    pub(super) fn renew_epoch(&self, cell: &ReaderCell) {
+        cell.set_epoch(self.epoch());
+        // As after registering a boundary: what this reader finds from here on was not unlinked before.
+        fence(Ordering::SeqCst);
+    }
+
     /// Registers the current boundary and epoch in `cell`, which is idle, and returns the state that goes with
     /// the boundary.
     pub(super) fn pin(&self, cell: &ReaderCell) -> State {

@@ -1,5 +1,7 @@
-//! Columns beside the rows: a database that copies them answers as one that does not, whatever is written.
+//! Columns beside the rows: a database that copies them answers as one that does not, whatever is written. So
+//! does one whose rows leave memory whenever they can.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use weft::{Database, EngineConfig, Options};
@@ -11,6 +13,8 @@ const TABLE: &str = "create table t (id int primary key, b bool, si smallint, i 
                      n numeric(12,2), w numeric(30,5), u numeric, s text, v varchar(20), c char(5), y bytea, \
                      dt date, ts timestamp, tz timestamptz, tm time, uu uuid, iv interval, a int[])";
 const ROWS: usize = 6_000;
+/// Of databases whose rows are on disk: each scan reads them one by one.
+const COLD_ROWS: usize = 600;
 /// For a copy to be made at a quarter of the time of a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -25,6 +29,24 @@ fn databases() -> (Database, Database) {
     };
     let (one, other) = (SimDisk::new(1), SimDisk::new(2));
     (open_with(&one, options()), open_with(&other, without))
+}
+
+/// One whose rows leave memory whenever they can, and one without a bound. Neither copies columns.
+fn with_and_without_memory(dir: &Path) -> (Database, Database) {
+    let roomy = EngineConfig {
+        column_bytes_max: 0,
+        memory_bytes: 0,
+        ..options().engine
+    };
+    let narrow = EngineConfig {
+        memory_bytes: 1,
+        memory_pause: Duration::from_millis(10),
+        ..roomy.clone()
+    };
+    let with = |engine| Options { engine, ..options() };
+    // Many checkpoints are written, and a simulated disk keeps every file.
+    let one = Database::open(dir, with(narrow)).unwrap();
+    (one, open_with(&SimDisk::new(2), with(roomy)))
 }
 
 /// Rows with a value of each column made from their number, a tenth of them NULL, some of them odd.
@@ -101,34 +123,66 @@ fn compare(one: &mut Client, other: &mut Client) {
 
 #[test]
 fn answers_do_not_depend_on_columns() {
-    compare_while_written(TABLE);
+    compare_while_written((TABLE, ROWS), &databases(), wait_for_copies, |one, other| {
+        assert!(shown(one, "rows_from_columns") > 50_000);
+        assert_eq!(shown(other, "rows_from_columns"), 0);
+    });
 }
 
 #[test]
 fn nor_do_those_of_a_table_without_an_index() {
-    compare_while_written(&TABLE.replace(" primary key", ""));
+    let table = TABLE.replace(" primary key", "");
+    compare_while_written((&table, ROWS), &databases(), wait_for_copies, |_, _| ());
 }
 
-/// Compares the databases with and without columns while rows are inserted, changed and deleted.
-fn compare_while_written(table: &str) {
-    let (with, without) = databases();
-    let (mut one, mut other) = (Client::with(&with, table), Client::with(&without, table));
-    let (mut old, mut other_old) = (Client::new(&with), Client::new(&without));
+/// Rows that are read from disk, one by one as they are needed and in scans, are what they were.
+#[test]
+fn answers_do_not_depend_on_what_is_in_memory() {
+    let evicted = |one: &mut Client, other: &mut Client| {
+        wait_for_eviction(one);
+        one.ok("update t set i = i + 1 where id = 1");
+        assert!(shown(one, "cold_rows") > 0);
+        other.ok("update t set i = i + 1 where id = 1");
+        assert_eq!((shown(other, "missed_rows"), shown(other, "cold_rows")), (0, 0));
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let databases = with_and_without_memory(dir.path());
+    compare_while_written((TABLE, COLD_ROWS), &databases, wait_for_eviction, evicted);
+}
+
+fn wait_for_eviction(client: &mut Client) {
+    let begin = Instant::now();
+    while shown(client, "cold_rows") < COLD_ROWS as u64 / 4 {
+        assert!(begin.elapsed() < SOON, "rows stay in memory");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Compares two databases while rows are inserted, changed and deleted; `wait` is for what only the first one
+/// does, and `check` asks whether it did.
+fn compare_while_written(
+    (table, rows): (&str, usize),
+    (with, without): &(Database, Database),
+    wait: fn(&mut Client),
+    check: impl Fn(&mut Client, &mut Client),
+) {
+    let (mut one, mut other) = (Client::with(with, table), Client::with(without, table));
+    let (mut old, mut other_old) = (Client::new(with), Client::new(without));
     let both =
         |one: &mut Client, other: &mut Client, sql: &str| assert_eq!(one.ok(sql), other.ok(sql), "{sql}");
     for client in [&mut one, &mut other, &mut old, &mut other_old] {
         client.ok("set timezone to 'Europe/Zurich'");
     }
-    both(&mut one, &mut other, &insert(1, ROWS));
+    both(&mut one, &mut other, &insert(1, rows));
     compare(&mut one, &mut other);
-    wait_for_copies(&mut one);
+    wait(&mut one);
     compare(&mut one, &mut other);
     for client in [&mut old, &mut other_old] {
         client.ok("begin isolation level repeatable read; select count(*) from t");
     }
     let mut random = Prng::new(7);
     for round in 0..12 {
-        let id = random.below(ROWS as u64);
+        let id = random.below(rows as u64);
         for sql in [
             format!(
                 "update t set i = i + 1, s = s || '!', n = n + 1 where id between {id} and {}",
@@ -136,7 +190,7 @@ fn compare_while_written(table: &str) {
             ),
             format!("update t set id = -id where id between {id} and {}", id + 2),
             format!("delete from t where id % 1000 = {}", random.below(1000)),
-            insert(ROWS + round * 10 + 1, ROWS + round * 10 + 10),
+            insert(rows + round * 10 + 1, rows + round * 10 + 10),
         ] {
             both(&mut one, &mut other, &sql);
         }
@@ -157,11 +211,10 @@ fn compare_while_written(table: &str) {
             compare(&mut one, &mut other);
         }
     }
-    assert!(shown(&mut one, "rows_from_columns") > 50_000);
-    assert_eq!(shown(&mut other, "rows_from_columns"), 0);
+    check(&mut one, &mut other);
     // Snapshots that are older than copies to come.
     both(&mut one, &mut other, "update t set i = 1 where id % 2 = 0");
-    wait_for_copies(&mut one);
+    wait(&mut one);
     compare(&mut old, &mut other_old);
     compare(&mut one, &mut other);
     for client in [&mut old, &mut other_old] {
