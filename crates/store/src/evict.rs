@@ -1,8 +1,8 @@
 //! Eviction: rows leave memory, region by region, when they are in a checkpoint and nobody uses them.
 //!
-//! An [`Evictor`] goes round all regions of all tables like the hand of a clock. A region that it comes to for
-//! the first time is frozen: all its rows become cold that may (`memory/freeze.rs`). Of a frozen one it takes
-//! the rows that came back and that nobody has used since it was here last.
+//! An [`Evictor`] goes round all regions of all tables like the hand of a clock. A region that it comes to
+//! for the first time is frozen: all its rows become cold that may (`memory/freeze.rs`). Of a frozen one it
+//! takes the rows that came back and that nobody has used since it was here last.
 //!
 //! No batch is open while it freezes a region, which takes some 100 microseconds.
 

@@ -285,8 +285,8 @@ impl Garbage {
         {
             count += 1;
             match left {
-                // SAFETY: unlinked before that epoch began; every reader of an earlier one has left, and later
-                // ones, and batches, do not find it.
+                // SAFETY: unlinked before that epoch began; every reader of an earlier one has left, and
+                // later ones, and batches, do not find it.
                 Left::Slots(slots) => unsafe { slots.free(&self.memory) },
                 Left::Block(version) => {
                     // SAFETY: as above.

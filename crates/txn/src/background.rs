@@ -4,9 +4,10 @@
 //! collects garbage while there are no batches. Once enough log has been written, the checkpointer writes
 //! what changed up to a batch boundary, while batches go on, and then removes the log before it; in between
 //! it checks the rows for damage ([`Scrubber`]). The keeper copies columns that queries scan
-//! ([`weft_store::columns`]), the governor takes rows out of memory when it becomes too much ([`memory`]). The
-//! background sequencer takes over the sequencer's role from a caller that has served others for long. All end when the engine is dropped. If one of them panics,
-//! writing ends: its work would not be done any more, and the state that it left is unknown.
+//! ([`weft_store::columns`]), the governor takes rows out of memory when it becomes too much ([`memory`]).
+//! The background sequencer takes over the sequencer's role from a caller that has served others for long.
+//! All end when the engine is dropped. If one of them panics, writing ends: its work would not be done any
+//! more, and the state that it left is unknown.
 
 use crate::backlog::IdleCollector;
 use crate::engine::Shared;

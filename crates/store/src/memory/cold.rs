@@ -9,8 +9,8 @@
 //!
 //! A cold row has one version, and the newest checkpoint holds it. Its place says which row it is, so that it
 //! can be read from there ([`ColdRows`]), and what its seal was, so that nothing else is taken for it. A row
-//! that somebody needs becomes a slot again (it is *thawed*); whole tables are read without that. Slot numbers
-//! do not change, so no index does.
+//! that somebody needs becomes a slot again (it is *thawed*); whole tables are read without that. Slot
+//! numbers do not change, so no index does.
 //!
 //! A reader waits for the row. A member of a batch must not, since others wait for it: it notes the row, the
 //! batch is undone, the row is thawed, and the batch runs again. Either way, whoever reads must ask

@@ -107,8 +107,8 @@ impl Scratch {
 
 impl SlotArena {
     /// Takes the rows of a region out of memory that are neither newer than `saved`, the batch of a
-    /// checkpoint that holds them all, nor in use. `None` if there is no such region, or no checkpoint. No batch
-    /// is open.
+    /// checkpoint that holds them all, nor in use. `None` if there is no such region, or no checkpoint. No
+    /// batch is open.
     pub(crate) fn freeze(&self, region: u64, saved: BatchId) -> Option<LeftBehind> {
         self.memory().cold_rows()?;
         let region = self.region(region)?;

@@ -32,8 +32,8 @@ pub(super) struct Region {
     changed: AtomicPtr<ChangedSlots>,
     /// Chunks read in their slots while there was no copy.
     pub(super) reads: AtomicU32,
-    /// What takes the place of the slots once it is frozen; null before that. From then on nobody new looks at
-    /// `base`.
+    /// What takes the place of the slots once it is frozen; null before that. From then on nobody new looks
+    /// at `base`.
     frozen: AtomicPtr<FrozenRegion>,
 }
 

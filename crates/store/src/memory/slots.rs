@@ -213,8 +213,8 @@ impl<'s> Slot<'s> {
         self.newest_raw().is_null() && !self.inline().is_taken()
     }
 
-    /// Its live row, if that has one version and nothing else in the slot waits for readers to leave. No batch
-    /// is open, and nobody collects.
+    /// Its live row, if that has one version and nothing else in the slot waits for readers to leave. No
+    /// batch is open, and nobody collects.
     pub(super) fn only_version(self) -> Option<VersionRef<'s>> {
         // SAFETY: nobody frees a version meanwhile.
         let newest = unsafe { VersionRef::from_raw(self.newest_raw()) }?;
@@ -645,8 +645,8 @@ impl SlotArena {
 }
 
 impl Drop for SlotArena {
-    /// Nobody borrows the arena, so nobody uses a version. Unlinked ones in blocks are queued elsewhere, and so
-    /// are slots that a freezing left behind.
+    /// Nobody borrows the arena, so nobody uses a version. Unlinked ones in blocks are queued elsewhere, and
+    /// so are slots that a freezing left behind.
     fn drop(&mut self) {
         self.memory.subtract(*self.linked_bytes.get_mut());
         for slot in self.ids().filter_map(|id| self.resident(id)) {

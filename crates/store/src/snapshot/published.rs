@@ -123,8 +123,8 @@ impl Published {
         fence(Ordering::SeqCst);
     }
 
-    /// Registers the current boundary and epoch in `cell`, which is idle, and returns the state that goes with
-    /// the boundary.
+    /// Registers the current boundary and epoch in `cell`, which is idle, and returns the state that goes
+    /// with the boundary.
     pub(super) fn pin(&self, cell: &ReaderCell) -> State {
         cell.set_epoch(self.epoch());
         loop {
@@ -226,8 +226,8 @@ mod tests {
         assert_eq!(digest, boundary.wrapping_mul(7));
     }
 
-    /// What was unlinked is never freed while a reader that could have found it is pinned, though the boundary
-    /// does not move.
+    /// What was unlinked is never freed while a reader that could have found it is pinned, though the
+    /// boundary does not move.
     #[test]
     fn what_is_unlinked_outlives_the_readers_of_its_epoch() {
         let schema = Arc::new(Schema {

@@ -5,9 +5,9 @@
 //! the reader notices that it was late and retries. There is no latch and no shared counter: a thread first
 //! tries the cell it used last. The array grows by chunks that never move.
 //!
-//! Epochs are for what leaves memory while the boundary stays where it is ([`crate::Evictor`]). A reader writes
-//! the epoch into its cell before its boundary, so the same holds for it: either the collector sees its epoch,
-//! or the reader sees what was done before that epoch ended.
+//! Epochs are for what leaves memory while the boundary stays where it is ([`crate::Evictor`]). A reader
+//! writes the epoch into its cell before its boundary, so the same holds for it: either the collector sees
+//! its epoch, or the reader sees what was done before that epoch ended.
 
 use std::cell::Cell;
 use std::sync::OnceLock;

@@ -208,8 +208,8 @@ impl Run {
         }
     }
 
-    /// Everything up to `boundary` is there, nothing else, once, and the money adds up. Rows on a dead disk are
-    /// not looked at.
+    /// Everything up to `boundary` is there, nothing else, once, and the money adds up. Rows on a dead disk
+    /// are not looked at.
     fn check(&self, bank: &Bank, boundary: BatchId) -> Outcome {
         let snapshot = bank.engine.snapshot();
         let read = || -> Result<_, SqlError> {
