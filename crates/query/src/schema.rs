@@ -1,33 +1,19 @@
 //! SQL types as Arrow types: for storage only; the semantics are those of each column's SQL type.
 //!
-//! | SQL                               | Arrow                  | remark                                     
-//! |
-//!
+//! | SQL                               | Arrow                  | remark                                          |
 //! |-----------------------------------|------------------------|-------------------------------------------------|
-//! | boolean, int2/4/8                 | Boolean, Int16/32/64   |                                            
-//! |
-//! | float4/8                          | Float32/64             |                                            
-//! |
-//! | numeric(p,s) columns, 0<=s<=p<=38 | Decimal128(p,s)        | every value has s digits; NaN is
-//! [`DECIMAL_NAN`]|
-//! | every other numeric               | Binary                 | `Numeric::encode`: exact, own display scale
-//! |
-//! | text, varchar, char, name, "char" | Utf8                   | char(n) without trailing blanks            
-//! |
-//! | bytea                             | Binary                 |                                            
-//! |
-//! | date                              | Int32                  | days since 2000                            
-//! |
-//! | timestamp, timestamptz            | Int64                  | microseconds since 2000                    
-//! |
-//! | time                              | Int64                  | microseconds since midnight                
-//! |
-//! | uuid, interval                    | FixedSizeBinary(16)    | `Interval::to_bytes`                       
-//! |
-//! | oid, regclass, regtype, regproc   | UInt32                 |                                            
-//! |
-//! | arrays, records                   | Binary                 | `Value::encode`                            
-//! |
+//! | boolean, int2/4/8                 | Boolean, Int16/32/64   |                                                 |
+//! | float4/8                          | Float32/64             |                                                 |
+//! | numeric(p,s) columns, 0<=s<=p<=38 | Decimal128(p,s)        | every value has s digits; NaN is [`DECIMAL_NAN`]|
+//! | every other numeric               | Binary                 | `Numeric::encode`: exact, own display scale     |
+//! | text, varchar, char, name, "char" | Utf8                   | char(n) without trailing blanks                 |
+//! | bytea                             | Binary                 |                                                 |
+//! | date                              | Int32                  | days since 2000                                 |
+//! | timestamp, timestamptz            | Int64                  | microseconds since 2000                         |
+//! | time                              | Int64                  | microseconds since midnight                     |
+//! | uuid, interval                    | FixedSizeBinary(16)    | `Interval::to_bytes`                            |
+//! | oid, regclass, regtype, regproc   | UInt32                 |                                                 |
+//! | arrays, records                   | Binary                 | `Value::encode`                                 |
 //!
 //! NaN in a Decimal128 column is the greatest `i128`, which no number of 38 digits reaches. NaN equals NaN
 //! and is greater than every number, so code that only compares, hashes, sorts, groups or joins such columns

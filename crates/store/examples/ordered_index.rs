@@ -323,17 +323,14 @@ fn main() {
     }
     let time = (thread_cpu_nanos() - start) as f64 / rows as f64;
     println!("insert, std B-tree alone {time:5.0} ns");
-    store
-        .snapshot()
-        .view()
-        .scan(TABLE, |row| {
-            let id = table(&both).layout.fixed_u64(row.bytes, 0).unwrap();
-            tree.insert(key(id), row.slot);
-        })
-        .unwrap();
     let limit = Limit::new(rows);
     let snapshot = store.snapshot();
     let view = snapshot.view();
+    let scanned = view.scan(TABLE, |row| {
+        let id = table(&both).layout.fixed_u64(row.bytes, 0).unwrap();
+        tree.insert(key(id), row.slot);
+    });
+    scanned.unwrap();
     let at = |slot: &SlotId| view.get(TABLE, *slot).unwrap().unwrap().batch.0;
     let mut works: Vec<Work<'_>> = vec![
         (
