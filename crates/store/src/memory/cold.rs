@@ -151,7 +151,7 @@ const MARKS: usize = 7;
 /// Bits of a cold row's word that are its seal.
 const SEAL: usize = 0xffff_ff00;
 
-/// Where a row of a frozen region is.
+/// What a frozen region knows of a row.
 #[derive(Debug, Default)]
 struct Place {
     /// Nothing, a slot's address with [`USED`], or a cold row: seal, and 32 bits of a hash of its id.
@@ -173,6 +173,15 @@ impl ColdRow {
     pub(super) fn seal_bits(self) -> u32 {
         (self.word.addr() & SEAL) as u32
     }
+}
+
+/// Where a row of a frozen region is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Where {
+    /// There is no row.
+    Nowhere,
+    Slot(NonNull<u8>),
+    Cold(ColdRow),
 }
 
 /// What takes the place of a region's slots when it is frozen. It stays frozen.
@@ -206,13 +215,15 @@ impl FrozenRegion {
         Some(found)
     }
 
-    /// The row at an offset, if it is cold.
-    pub(super) fn cold(&self, offset: u64) -> Option<ColdRow> {
-        let place = self.places.get(offset as usize)?;
+    /// Where the row at an offset is, at one moment: it may be elsewhere at the next.
+    pub(super) fn find(&self, offset: u64) -> Where {
+        let Some(place) = self.places.get(offset as usize) else {
+            return Where::Nowhere;
+        };
         loop {
             let word = place.word.load(Ordering::Acquire);
             if word.addr() & COLD == 0 {
-                return None;
+                return slot_in(word).map_or(Where::Nowhere, Where::Slot);
             }
             let row_batch = place.row_batch.load(Ordering::Acquire);
             let row_place = place.row_place.load(Ordering::Acquire);
@@ -222,9 +233,15 @@ impl FrozenRegion {
                     member: (row_place >> 32) as u32,
                     ordinal: row_place as u32,
                 };
-                return Some(ColdRow { word, row_id });
+                return Where::Cold(ColdRow { word, row_id });
             }
         }
+    }
+
+    /// Whether the row at an offset is still cold, as it was found.
+    pub(super) fn is_still(&self, offset: u64, cold: ColdRow) -> bool {
+        let place = self.places.get(offset as usize);
+        place.is_some_and(|place| place.word.load(Ordering::Acquire) == cold.word)
     }
 
     /// Replaces a cold row by a slot; false if its place has changed meanwhile.

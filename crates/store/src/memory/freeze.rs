@@ -17,7 +17,7 @@ use weft_types::{SqlError, SqlState};
 
 use super::SlotId;
 use super::arena::Kind;
-use super::cold::{ColdRow, FrozenRegion};
+use super::cold::{ColdRow, FrozenRegion, Where};
 use super::regions::Region;
 use super::slab::RowMemory;
 use super::slots::{REGION_SLOTS, SLOT_OVERHEAD, Slot, SlotArena};
@@ -251,11 +251,17 @@ impl SlotArena {
         };
         let offset = slot.0 & (REGION_SLOTS - 1);
         let mut row = Vec::new();
-        while let Some(cold) = frozen.cold(offset) {
+        loop {
+            let cold = match frozen.find(offset) {
+                Where::Nowhere => return Ok(None),
+                // SAFETY: a slot of this region.
+                Where::Slot(start) => return Ok(Some(unsafe { region.slot_at(start) })),
+                Where::Cold(cold) => cold,
+            };
             let batch = match self.read(cold, &mut row) {
                 Ok(batch) => batch,
                 // It was read while the place changed.
-                Err(_) if frozen.cold(offset) != Some(cold) => continue,
+                Err(_) if !frozen.is_still(offset, cold) => continue,
                 Err(error) => return Err(error),
             };
             let start = self.empty_slot(region);
@@ -266,7 +272,7 @@ impl SlotArena {
             if frozen.thaw(offset, cold, start) {
                 self.linked(bytes as u64);
                 self.memory().cold_count.fetch_sub(1, Ordering::Relaxed);
-                break;
+                return Ok(Some(place));
             }
             // SAFETY: nobody has seen slot or version.
             unsafe {
@@ -278,7 +284,6 @@ impl SlotArena {
                 self.memory().deallocate(start, region.stride as usize);
             }
         }
-        Ok(self.resident(slot))
     }
 
     /// Shows the slot of a row, or one in `scratch` with the row in it if it is cold; `None` if there is no
@@ -292,21 +297,27 @@ impl SlotArena {
         scratch: &mut Scratch,
         see: impl FnOnce(Slot<'_>) -> R,
     ) -> Result<Option<R>, SqlError> {
+        if let Some(place) = self.resident(slot) {
+            return Ok(Some(see(place)));
+        }
+        let Some((region, frozen)) = self
+            .region_of(slot)
+            .and_then(|region| Some((region, region.frozen()?)))
+        else {
+            return Ok(None);
+        };
+        let offset = slot.0 & (REGION_SLOTS - 1);
         loop {
-            if let Some(place) = self.resident(slot) {
-                return Ok(Some(see(place)));
-            }
-            let frozen = self.region_of(slot).and_then(Region::frozen);
-            let offset = slot.0 & (REGION_SLOTS - 1);
-            let Some(cold) = frozen.and_then(|frozen| frozen.cold(offset)) else {
-                return Ok(self.resident(slot).map(see));
+            let cold = match frozen.find(offset) {
+                Where::Nowhere => return Ok(None),
+                // SAFETY: a slot of this region.
+                Where::Slot(start) => return Ok(Some(see(unsafe { region.slot_at(start) }))),
+                Where::Cold(cold) => cold,
             };
             match self.read(cold, &mut scratch.row) {
                 // Whatever has happened since, this is what the row was when its place was looked at.
                 Ok(batch) => return Ok(Some(see(scratch.slot(cold.row_id, batch, cold.seal_bits())))),
-                Err(error) if frozen.and_then(|frozen| frozen.cold(offset)) == Some(cold) => {
-                    return Err(error);
-                }
+                Err(error) if frozen.is_still(offset, cold) => return Err(error),
                 Err(_) => {}
             }
         }

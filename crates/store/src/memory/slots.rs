@@ -35,6 +35,7 @@ use weft_base::{BatchId, RowId, TableId};
 
 use super::SlotId;
 use super::arena::Kind;
+use super::cold::Where;
 use super::regions::{Region, Regions};
 use super::slab::{RowMemory, class_bytes, class_of};
 use super::version::{self, HEADER_BYTES, InlineSpace, Pin, Retired, Version, VersionRef};
@@ -626,10 +627,11 @@ impl SlotArena {
 
     #[cold]
     fn slot_of_cold<'s>(&'s self, region: &'s Region, slot: SlotId, pin: Pin<'s>) -> Option<Slot<'s>> {
-        match region.frozen()?.cold(slot.0 & (REGION_SLOTS - 1)) {
-            Some(_) => pin.cold().meet((self.table, slot), || self.thaw(slot)),
-            // There is no row, or it has come back.
-            None => region.slot(slot),
+        match region.frozen()?.find(slot.0 & (REGION_SLOTS - 1)) {
+            Where::Nowhere => None,
+            // SAFETY: a slot of this region; the caller has a pin.
+            Where::Slot(start) => Some(unsafe { region.slot_at(start) }),
+            Where::Cold(_) => pin.cold().meet((self.table, slot), || self.thaw(slot)),
         }
     }
 

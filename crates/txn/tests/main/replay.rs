@@ -167,7 +167,7 @@ fn replay_with_any_memory_gives_the_same_digests() {
         let (other, cold, left) = replay(bytes);
         assert_eq!(other, digests, "{bytes}");
         assert!(
-            0 < cold && cold < before && left < cold,
+            0 < cold && cold < before && left <= cold,
             "{bytes}: {cold} cold, {left} at the end"
         );
         assert!(bytes > 0 || left < cold, "none was needed");
