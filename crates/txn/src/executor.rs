@@ -141,9 +141,10 @@ pub fn run_wave_as(
     run_waves(execution, writer, run, members, &[members.len()], parallelism)
 }
 
-/// Opens a batch and runs it, until all rows that its members need are in memory: if they missed some, the
-/// batch is undone, the rows are read, and it runs again. Waits for the disk meanwhile, and so does whoever
-/// waits for the batch. Counts the rows that were missed.
+/// Opens a batch and runs it. If its members missed rows that are not in memory, the batch is undone, those are
+/// read, and it runs again; then members wait for further ones where they meet them. So a batch runs twice at
+/// most, however many rows it comes to. Whoever waits for the batch waits for the disk, too. Counts the rows
+/// that the first run missed.
 ///
 /// # Errors
 /// That of `run`, and that of reading rows: the batch is undone.
@@ -153,17 +154,20 @@ pub(crate) fn run_with_rows<'s, T>(
     missed_rows: &AtomicU64,
     mut run: impl FnMut(&mut BatchWriter<'s>) -> Result<T, SqlError>,
 ) -> Result<(BatchWriter<'s>, T), SqlError> {
-    loop {
-        let mut writer = store.begin_batch(batch);
-        let result = run(&mut writer);
-        let missed = writer.missed();
-        if missed.is_empty() {
-            return result.map(|done| (writer, done));
-        }
-        writer.abort();
-        missed_rows.fetch_add(missed.len() as u64, Ordering::Relaxed);
-        store.thaw(&missed)?;
+    let mut writer = store.begin_batch(batch);
+    let result = run(&mut writer);
+    let missed = writer.missed();
+    if missed.is_empty() {
+        return result.map(|done| (writer, done));
     }
+    writer.abort();
+    missed_rows.fetch_add(missed.len() as u64, Ordering::Relaxed);
+    store.thaw(&missed)?;
+    let mut writer = store.begin_batch(batch);
+    writer.wait_for_rows();
+    let result = run(&mut writer);
+    writer.check_rows()?;
+    result.map(|done| (writer, done))
 }
 
 /// An open batch, and what each of its programs may spend.

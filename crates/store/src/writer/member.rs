@@ -354,13 +354,18 @@ impl<'b> MemberWriter<'b> {
         slot: SlotId,
     ) -> Result<(Slot<'b>, VersionRef<'b>), SqlError> {
         let newest = self.batch.pin(Pin::EVERYTHING);
-        // Who has found the row has brought it into memory.
-        let place = data.core.slots.slot_to_write(slot);
+        let place = match data.core.slots.slot_to_write(slot) {
+            Some(place) => Some(place),
+            // Who has found the row has brought it into memory.
+            None => {
+                data.core.slots.slot(slot, newest);
+                data.core.slots.slot_to_write(slot)
+            }
+        };
         let found = place.and_then(|place| Some((place, place.at(newest)?)));
         match found.filter(|(_, version)| version.is_live()) {
             Some(found) => Ok(found),
             None => {
-                data.core.slots.slot(slot, newest);
                 newest.cold().check()?;
                 Err(violation::no_row(&data.def.name))
             }

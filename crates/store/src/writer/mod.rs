@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use weft_base::{BatchId, RowId, TableId};
+use weft_types::SqlError;
 
 use crate::catalog::Catalog;
 use crate::garbage::RowPlace;
@@ -123,6 +124,17 @@ impl<'s> BatchWriter<'s> {
     /// to run again.
     pub fn missed(&self) -> Vec<(TableId, SlotId)> {
         self.cold.missed()
+    }
+
+    /// From here on members read the rows that are not in memory, and wait for them. Whether all could be read
+    /// is to be asked before the batch is finished ([`BatchWriter::check_rows`]).
+    pub fn wait_for_rows(&mut self) {
+        self.cold = ColdAccess::thawing();
+    }
+
+    /// Fails if a row was missed or could not be read: then the batch is to be undone.
+    pub fn check_rows(&self) -> Result<(), SqlError> {
+        self.cold.check()
     }
 
     /// Closes the batch and returns the new state digest; [`Store::publish`] makes it visible. Do not publish
