@@ -141,10 +141,10 @@ pub fn run_wave_as(
     run_waves(execution, writer, run, members, &[members.len()], parallelism)
 }
 
-/// Opens a batch and runs it. If its members missed rows that are not in memory, the batch is undone, those are
-/// read, and it runs again; then members wait for further ones where they meet them. So a batch runs twice at
-/// most, however many rows it comes to. Whoever waits for the batch waits for the disk, too. Counts the rows
-/// that the first run missed.
+/// Opens a batch and runs it. If its members missed rows that are not in memory, the batch is undone, those
+/// are read, and it runs again; then members wait for further ones where they meet them. So a batch runs
+/// twice at most, however many rows it comes to. Whoever waits for the batch waits for the disk, too. Counts
+/// the rows that the first run missed.
 ///
 /// # Errors
 /// That of `run`, and that of reading rows: the batch is undone.

@@ -126,8 +126,8 @@ impl<'s> BatchWriter<'s> {
         self.cold.missed()
     }
 
-    /// From here on members read the rows that are not in memory, and wait for them. Whether all could be read
-    /// is to be asked before the batch is finished ([`BatchWriter::check_rows`]).
+    /// From here on members read the rows that are not in memory, and wait for them. Whether all could be
+    /// read is to be asked before the batch is finished ([`BatchWriter::check_rows`]).
     pub fn wait_for_rows(&mut self) {
         self.cold = ColdAccess::thawing();
     }
