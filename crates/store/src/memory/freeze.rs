@@ -314,11 +314,12 @@ impl SlotArena {
                 Where::Slot(start) => return Ok(Some(see(unsafe { region.slot_at(start) }))),
                 Where::Cold(cold) => cold,
             };
-            match self.read(cold, &mut scratch.row) {
-                // Whatever has happened since, this is what the row was when its place was looked at.
-                Ok(batch) => return Ok(Some(see(scratch.slot(cold.row_id, batch, cold.seal_bits())))),
-                Err(error) if frozen.is_still(offset, cold) => return Err(error),
-                Err(_) => {}
+            let read = self.read(cold, &mut scratch.row);
+            // The disk may have a newer version, with the same seal if the bytes are the same: the one of a
+            // reader's time is then in a slot, and stays there as long as the reader is registered.
+            if frozen.is_still(offset, cold) {
+                let batch = read?;
+                return Ok(Some(see(scratch.slot(cold.row_id, batch, cold.seal_bits()))));
             }
         }
     }
@@ -361,12 +362,28 @@ mod tests {
     use super::*;
     use crate::memory::{ColdAccess, ColdRows, VersionRef};
 
+    /// What happens while a row is read, once.
+    type Meanwhile = Box<dyn FnOnce() + Send>;
+
     /// Rows as a checkpoint would hold them.
-    #[derive(Debug, Default)]
-    struct Stored(Mutex<HashMap<RowId, (BatchId, Vec<u8>)>>);
+    #[derive(Default)]
+    struct Stored(
+        Mutex<HashMap<RowId, (BatchId, Vec<u8>)>>,
+        Mutex<Option<Meanwhile>>,
+    );
+
+    impl std::fmt::Debug for Stored {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("Stored")
+        }
+    }
 
     impl ColdRows for Stored {
         fn read(&self, _table: TableId, row_id: RowId, row: &mut Vec<u8>) -> Result<BatchId, SqlError> {
+            let meanwhile = self.1.lock().take();
+            if let Some(meanwhile) = meanwhile {
+                meanwhile();
+            }
             let stored = self.0.lock();
             let (batch, bytes) = stored.get(&row_id).ok_or_else(|| SqlError::internal("none"))?;
             row.clear();
@@ -558,6 +575,28 @@ mod tests {
             (arena.memory().version_bytes(), arena.memory().block_bytes()),
             (0, 0)
         );
+    }
+
+    /// A row that is rewritten as it was while an older reader reads it, and is in the next checkpoint by the
+    /// time it is found: the reader sees the version of its time.
+    #[test]
+    fn a_row_that_is_rewritten_meanwhile_does_not_vanish() {
+        let (arena, stored) = arena();
+        let arena = Arc::new(arena);
+        let slot = row(&arena, 1, &[Some(b"same")]);
+        stored.0.lock().insert(id(1), (BatchId(1), b"same".to_vec()));
+        free(&arena, arena.freeze(0, BatchId(1)).unwrap());
+        let (others, rows) = (Arc::clone(&arena), Arc::clone(&stored));
+        let rewrite = move || {
+            let place = others.thaw(slot).unwrap().unwrap();
+            let version = place.push(pin(Pin::EVERYTHING), BatchId(2), Some(b"same"), others.memory());
+            version.seal(row_hasher(TABLE.0, id(1).encode()).hash(b"same"), true);
+            others.linked(version.size_bytes() as u64);
+            rows.0.lock().insert(id(1), (BatchId(2), b"same".to_vec()));
+        };
+        *stored.1.lock() = Some(Box::new(rewrite));
+        let found = arena.visit(slot, &mut Scratch::default(), |place| seen(place, 1));
+        assert_eq!(found.unwrap().unwrap(), Some((1, true, b"same".to_vec())));
     }
 
     /// Threads that need the same rows get the same slots.
