@@ -24,7 +24,7 @@ use weft_base::memory::prefetch;
 use weft_base::{BatchId, TableId};
 
 use crate::chunk_queue::ChunkQueue;
-use crate::memory::{LeftBehind, OldSlots, Pin, Retired, RowMemory, Slot, SlotId};
+use crate::memory::{LeftBehind, OldSlots, Pin, Retired, RowMemory, Slot, SlotId, free_left_block};
 use crate::table::{Schema, TableCore, TableData};
 
 /// A row's place, to be looked up again later: the table may be gone by then.
@@ -51,7 +51,7 @@ impl RowPlace {
         if table.core.id != self.core {
             return None;
         }
-        let place = table.core.slots.resident(self.slot)?;
+        let place = table.core.slots.peek(self.slot)?;
         Some(Row {
             table,
             slot: self.slot,
@@ -290,7 +290,7 @@ impl Garbage {
                 Left::Slots(slots) => unsafe { slots.free(&self.memory) },
                 Left::Block(version) => {
                     // SAFETY: as above.
-                    done.freed_bytes += unsafe { version.free(&self.memory) } as u64;
+                    done.freed_bytes += unsafe { free_left_block(version, &self.memory) } as u64;
                 }
             }
         }

@@ -48,6 +48,7 @@ mod memory;
 mod prefetch;
 mod probe;
 mod read;
+mod region_walk;
 mod scrub;
 mod snapshot;
 mod store;
@@ -71,6 +72,6 @@ pub use scrub::Scrubber;
 pub use snapshot::{Pinned, Reader, Snapshot};
 #[cfg(any(test, feature = "faults"))]
 pub use store::PanicAt;
-pub use store::{MemoryStats, Store};
+pub use store::{MemoryStats, RowMemoryUse, Store};
 pub use table::SCAN_CHUNK_SLOTS;
 pub use writer::{BatchWriter, MemberWriter};

@@ -139,7 +139,7 @@ impl<'s> ReadView<'s> {
     /// Fails if a row was needed that could not be read from disk: what was read through this view, or the
     /// snapshot that it belongs to, may not be all there is. Every method that can fail has asked.
     pub fn check(&self) -> Result<(), SqlError> {
-        self.pin.cold().check()
+        self.pin.check()
     }
 
     /// Begins to prefetch what a lookup of `key` will access. A hint: it does not wait and never fails. See
@@ -204,7 +204,10 @@ impl<'s> ReadView<'s> {
         let table_data = self.schema.table(table)?;
         let index_data = table_data.index(index)?;
         if index_data.def.unique
-            && let Some(row) = lookup_slot(table_data, index_data, self.pin, key, hint)
+            // A hint is not worth a read from disk.
+            && let Some(place) = table_data.core.slots.resident(hint)
+            && let Some(row) = row_in(place, hint, self.pin)
+            && index_data.data.carries(table_data.layout(), row.bytes, key)
         {
             return Ok(Some(row));
         }
@@ -223,7 +226,7 @@ impl<'s> ReadView<'s> {
     fn found<T>(&self, found: Option<T>) -> Result<Option<T>, SqlError> {
         match found {
             Some(found) => Ok(Some(found)),
-            None => self.pin.cold().check().map(|()| None),
+            None => self.pin.check().map(|()| None),
         }
     }
 
@@ -311,12 +314,12 @@ impl<'s> ReadView<'s> {
                 }
                 // Many entries lead to no row of this view.
                 most = usize::MAX;
-                if self.pin.cold().check().is_err() {
+                if self.pin.check().is_err() {
                     return;
                 }
             }
         });
-        self.pin.cold().check()
+        self.pin.check()
     }
 
     /// Since when the row in a slot is removed, if it is and that will not be undone.
@@ -468,7 +471,7 @@ impl<'s> ReadView<'s> {
             return false;
         };
         let core = &table.core;
-        let live = core.slots.ids().filter_map(|slot| core.resident(slot, self.pin));
+        let live = core.slots.ids().filter_map(|slot| core.peek(slot, self.pin));
         let Some((_, version)) = live.into_iter().nth(nth) else {
             return false;
         };
@@ -538,7 +541,7 @@ pub(crate) fn lookup_in<'s>(
             break;
         }
     }
-    pin.cold().check()
+    pin.check()
 }
 
 /// The row in a candidate's slot, if it carries the key.

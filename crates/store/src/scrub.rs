@@ -9,45 +9,28 @@
 
 use std::sync::Arc;
 
-use weft_base::TableId;
-
 use crate::Store;
+use crate::region_walk::RegionWalk;
 
-/// How far it has come: the next region to be looked at.
+/// How far it has come.
 #[derive(Debug, Default)]
-pub struct Scrubber {
-    table: TableId,
-    region: u64,
-}
+pub struct Scrubber(RegionWalk);
 
 impl Scrubber {
-    /// Looks at the live rows of one region. Whether it was the last one of all: the next one is the first.
+    /// Looks at the live rows of one region. Whether there was no further one: the next one is the first.
     pub fn step(&mut self, store: &Arc<Store>) -> bool {
         let snapshot = store.snapshot();
-        let next = snapshot
-            .tables()
-            .filter(|(id, _)| *id >= self.table)
-            .min_by_key(|(id, _)| *id);
-        let Some((id, core)) = next else {
-            *self = Scrubber::default();
+        let Some((core, region)) = self.0.next(&snapshot) else {
             return true;
         };
-        if id != self.table {
-            (self.table, self.region) = (id, 0);
-        }
-        if self.region >= core.slots.region_count() {
-            (self.table, self.region) = (TableId(id.0.saturating_add(1)), 0);
-            return false;
-        }
         let pin = snapshot.view().pin();
-        for slot in core.slots.ids_in(self.region) {
-            if let Some((place, version)) = core.resident(slot, pin)
+        for slot in core.slots.ids_in(region) {
+            if let Some((place, version)) = core.peek(slot, pin)
                 && !version.is_sealed_with(core.term(place, version))
             {
                 store.note_damage();
             }
         }
-        self.region += 1;
         false
     }
 }

@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use weft_base::{BatchId, TableId};
+use weft_base::BatchId;
 use weft_types::SqlError;
 
 use crate::catalog::Catalog;
 use crate::columns::{ColumnStats, Counters};
 use crate::garbage::{Garbage, Moment, RowPlace};
-use crate::memory::{ColdRows, PrefaultedPages, RowMemory, SlotId};
+use crate::memory::{ColdRows, PrefaultedPages, RowMemory};
 use crate::snapshot::{Published, ReaderRegistry, Snapshot};
 use crate::table::Schema;
 use crate::writer::BatchWriter;
@@ -51,11 +51,6 @@ pub struct MemoryStats {
     pub slot_bytes: u64,
     /// Bytes of the blocks that versions outside their slot take, and slots of rows that came back.
     pub block_bytes: u64,
-    /// Bytes that rows take: slots, blocks, and 24 for each row that is not in memory. What is free again but
-    /// kept for later does not count.
-    pub row_bytes: u64,
-    /// Rows that are not in memory.
-    pub cold_rows: u64,
     /// Address space taken from the system in huge pages, for rows and indexes; takes memory as it is
     /// used.
     pub huge_page_bytes: u64,
@@ -75,6 +70,22 @@ pub struct MemoryStats {
     pub ordered_index_bytes: u64,
     /// Entries of all ordered indexes.
     pub ordered_entries: u64,
+}
+
+/// What rows take in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowMemoryUse {
+    /// Bytes of slots, blocks and the places of cold rows; what is free again but kept for later does not
+    /// count.
+    pub kept_bytes: u64,
+    /// Bytes that are only there for readers of the time before rows left memory.
+    pub left_bytes: u64,
+    /// Bytes of all row versions with their headers.
+    pub version_bytes: u64,
+    /// Rows that are not in memory.
+    pub cold_rows: u64,
+    /// Rows that came back into memory since the store was made.
+    pub thawed_rows: u64,
 }
 
 /// All tables of a database.
@@ -252,17 +263,6 @@ impl Store {
         snapshot.verify_digest()
     }
 
-    /// Brings rows into memory. Waits for the disk. Errors: one could not be read.
-    pub fn thaw(self: &Arc<Self>, rows: &[(TableId, SlotId)]) -> Result<(), SqlError> {
-        let snapshot = self.snapshot();
-        for (table, slot) in rows {
-            if let Some((_, core)) = snapshot.tables().find(|(id, _)| id == table) {
-                core.slots.thaw(*slot)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Sizes of everything kept.
     pub fn memory_stats(self: &Arc<Self>) -> MemoryStats {
         let (superseded_rows, unlinked_versions) = self.garbage.lock().waiting();
@@ -273,8 +273,6 @@ impl Store {
             version_bytes: self.memory.version_bytes(),
             slot_bytes: self.snapshot().view().slot_bytes(),
             block_bytes: self.memory.block_bytes(),
-            row_bytes: self.memory.row_bytes(),
-            cold_rows: self.memory.cold_count(),
             huge_page_bytes: arena.huge_bytes,
             ordinary_page_bytes: arena.ordinary_bytes,
             prefaulted_pages: self.memory.prefaulted_pages(),
@@ -290,7 +288,7 @@ impl Store {
     /// Flips one bit of the nth row of a table, as a memory fault does; returns false if there is no such
     /// row. There must be no reader and no batch.
     #[cfg(any(test, feature = "faults"))]
-    pub fn corrupt_row_for_test(self: &Arc<Self>, table: TableId, nth: usize, bit: usize) -> bool {
+    pub fn corrupt_row_for_test(self: &Arc<Self>, table: weft_base::TableId, nth: usize, bit: usize) -> bool {
         let snapshot = self.snapshot();
         snapshot.view().flip_bit(table, nth, bit)
     }
@@ -381,15 +379,22 @@ impl Store {
         None
     }
 
-    /// Bytes that rows take in memory ([`MemoryStats::row_bytes`]), and how many of them are only there for
-    /// readers of the time before rows left.
-    pub fn row_bytes(&self) -> (u64, u64) {
-        (self.memory.row_bytes(), self.memory.left_bytes())
+    /// What rows take in memory: cheaper than [`Store::memory_stats`].
+    pub fn row_memory(&self) -> RowMemoryUse {
+        let left_bytes = self.memory.left_bytes();
+        RowMemoryUse {
+            kept_bytes: self.memory.row_bytes().saturating_sub(left_bytes),
+            left_bytes,
+            version_bytes: self.memory.version_bytes(),
+            cold_rows: self.memory.cold_count(),
+            thawed_rows: self.memory.thawed_count(),
+        }
     }
 
-    /// Rows that are not in memory.
-    pub fn cold_rows(&self) -> u64 {
-        self.memory.cold_count()
+    /// What all indexes take in memory.
+    pub fn index_bytes(self: &Arc<Self>) -> u64 {
+        let (hashed, ordered, _) = self.snapshot().view().index_sizes();
+        hashed + ordered
     }
 
     /// Counts of the columns beside the rows.

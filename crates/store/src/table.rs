@@ -71,9 +71,9 @@ impl TableCore {
         live_in(self.slots.slot(slot, pin)?, pin)
     }
 
-    /// The same, if the row is in memory.
-    pub(crate) fn resident<'s>(&'s self, slot: SlotId, pin: Pin<'s>) -> Option<(Slot<'s>, VersionRef<'s>)> {
-        live_in(self.slots.resident(slot)?, pin)
+    /// The same, if the row is in memory, for those who do not use it ([`SlotArena::peek`]).
+    pub(crate) fn peek<'s>(&'s self, slot: SlotId, pin: Pin<'s>) -> Option<(Slot<'s>, VersionRef<'s>)> {
+        live_in(self.slots.peek(slot)?, pin)
     }
 
     /// Shows the live row in a slot, if the pin sees one. A cold one is read for this, and not kept.

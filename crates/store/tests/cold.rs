@@ -32,26 +32,6 @@ pub fn evict_all(store: &Arc<Store>) -> usize {
     }
 }
 
-/// One batch, which runs again as long as its member misses rows.
-fn member_with_rows(store: &Arc<Store>, mut work: impl FnMut(&mut MemberWriter<'_>) -> Result<(), SqlError>) {
-    let id = BatchId(store.boundary().0 + 1);
-    loop {
-        let batch = store.begin_batch(id);
-        let mut member = batch.member(0);
-        let done = work(&mut member);
-        member.commit();
-        let missed = batch.missed();
-        if missed.is_empty() {
-            done.unwrap();
-            batch.finish();
-            store.publish(id);
-            return;
-        }
-        batch.abort();
-        store.thaw(&missed).unwrap();
-    }
-}
-
 fn slot_of(member: &MemberWriter<'_>, id: i64) -> Result<SlotId, SqlError> {
     let found = member.locate(ITEMS, &Locator::Key(fixture::id_key(id)))?;
     Ok(found.expect("the row is there"))
@@ -81,19 +61,22 @@ fn rows_leave_memory_and_every_reader_finds_them() {
     fixture::settle(&resident);
     let (_disk, _checkpoints, store) = cold(3_000);
     let rows = count(&store, ITEMS) + count(&store, NOTES);
-    let stats = store.memory_stats();
-    assert_eq!((stats.cold_rows, stats.version_bytes), (rows, 0), "{stats:?}");
-    let before = resident.memory_stats();
-    assert!(stats.row_bytes < before.row_bytes / 2, "{stats:?} {before:?}");
+    let (used, stats) = (store.row_memory(), store.memory_stats());
+    assert_eq!(
+        (used.cold_rows, used.version_bytes, used.left_bytes),
+        (rows, 0, 0)
+    );
+    let before = resident.row_memory();
+    assert!(used.kept_bytes < before.kept_bytes / 2, "{used:?} {before:?}");
     assert_eq!(
         (stats.slot_bytes, stats.unlinked_versions),
-        (stats.row_bytes, 0),
+        (used.kept_bytes, 0),
         "only the places are left"
     );
     // Scans, digests and columns read without bringing rows back.
     let snapshot = store.snapshot();
     assert_eq!(snapshot.verify_digest().unwrap(), snapshot.digest());
-    assert_eq!(store.memory_stats().cold_rows, rows);
+    assert_eq!(store.row_memory().cold_rows, rows);
     let fill = (-1, Some(-1), Some("not asked for".to_owned()));
     let expected = fixture::read_columns(&resident.snapshot(), &[0, 1, 2], &fill);
     for _ in 0..3 {
@@ -101,7 +84,7 @@ fn rows_leave_memory_and_every_reader_finds_them() {
         ColumnKeeper::new(u64::MAX, fixture::EAGER).keep(&store, &mut || true);
     }
     assert!(store.column_stats().rows_from_columns > 0);
-    assert_eq!(store.memory_stats().cold_rows, rows);
+    assert_eq!(store.row_memory().cold_rows, rows);
     // Lookups and ranges bring back what they find, and the same rows.
     let model = resident.snapshot();
     for id in [1, 4, 5, 1_001, 2_999] {
@@ -112,7 +95,7 @@ fn rows_leave_memory_and_every_reader_finds_them() {
         let comparable = |row: weft_store::RowVersion<'_>| (row.row_id, row.batch, row.bytes.to_vec());
         assert_eq!(found.map(comparable), expected.map(comparable), "{id}");
     }
-    assert_eq!(store.memory_stats().cold_rows, rows - 5);
+    assert_eq!(store.row_memory().cold_rows, rows - 5);
     let key = fixture::key(&[Value::Int4(3)]);
     let bound = Bound::Included(key.as_slice());
     let range = |view: &weft_store::Snapshot| {
@@ -123,48 +106,42 @@ fn rows_leave_memory_and_every_reader_finds_them() {
     range(&snapshot)
         .iter()
         .for_each(|item| assert!(expected.contains(item)));
-    assert!(store.memory_stats().cold_rows < rows - 40);
+    assert!(store.row_memory().cold_rows < rows - 40);
     drop(snapshot);
     // And they leave again.
     evict_all(&store);
     fixture::settle(&store);
-    let again = store.memory_stats();
-    assert_eq!((again.cold_rows, again.row_bytes), (rows, stats.row_bytes));
+    let again = store.row_memory();
+    assert_eq!((again.cold_rows, again.kept_bytes), (rows, used.kept_bytes));
+    assert!(again.thawed_rows > 40);
 }
 
 #[test]
-fn a_batch_that_misses_rows_runs_again() {
+fn a_batch_reads_the_rows_that_it_needs() {
     let (disk, mut checkpoints, store) = cold(300);
     let resident = filled(300);
     fixture::settle(&resident);
     fixture::settle(&resident);
     let old = store.snapshot();
-    let change = |member: &mut MemberWriter<'_>| -> Result<(), SqlError> {
+    let change = |member: &mut MemberWriter<'_>| {
         for id in (1..300).step_by(50) {
-            let slot = slot_of(member, id)?;
-            member.update(ITEMS, slot, &fixture::item(id, Some(77), None))?;
+            let slot = slot_of(member, id).unwrap();
+            member
+                .update(ITEMS, slot, &fixture::item(id, Some(77), None))
+                .unwrap();
         }
-        let slot = slot_of(member, 5)?;
-        member.remove(ITEMS, slot)?;
+        let slot = slot_of(member, 5).unwrap();
+        member.remove(ITEMS, slot).unwrap();
         // Its name is that of a cold row.
         let taken = fixture::item(9_000, None, Some("item 10"));
-        let error = member.insert(ITEMS, &taken).unwrap_err();
-        assert!(["23505", "XX000"].contains(&error.state.code()), "{error}");
-        member.insert(ITEMS, &fixture::item(9_000, Some(1), Some("new")))?;
-        Ok(())
+        assert_eq!(member.insert(ITEMS, &taken).unwrap_err().state.code(), "23505");
+        member
+            .insert(ITEMS, &fixture::item(9_000, Some(1), Some("new")))
+            .unwrap();
     };
-    // A batch with misses is not the batch: what it did must not be kept.
-    let first = store.begin_batch(BatchId(store.boundary().0 + 1));
-    let mut member = first.member(0);
-    assert_eq!(change(&mut member).unwrap_err().state.code(), "XX000");
-    member.commit();
-    assert!(!first.missed().is_empty());
-    first.abort();
-    let boundary = store.boundary();
-    member_with_rows(&store, change);
-    assert_eq!(store.boundary(), BatchId(boundary.0 + 1));
-    assert_eq!(resident.boundary(), boundary);
-    member_with_rows(&resident, change);
+    assert_eq!(resident.boundary(), store.boundary());
+    fixture::member(&store, change);
+    fixture::member(&resident, change);
     assert_eq!(store.state_digest(), resident.state_digest());
     assert_eq!(store.snapshot().verify_digest().unwrap(), store.state_digest());
     // The old snapshot sees what was there, of rows that have changed and of rows that are still cold.
@@ -180,9 +157,9 @@ fn a_batch_that_misses_rows_runs_again() {
     fixture::settle(&store);
     evict_all(&store);
     fixture::settle(&store);
-    let stats = store.memory_stats();
+    let used = store.row_memory();
     let rows = count(&store, ITEMS) + count(&store, NOTES);
-    assert_eq!((stats.cold_rows, stats.version_bytes), (rows, 0));
+    assert_eq!((used.cold_rows, used.version_bytes), (rows, 0));
     write(&mut checkpoints, &store).unwrap();
     assert_eq!(store.snapshot().verify_digest().unwrap(), store.state_digest());
     let digest = store.state_digest();
@@ -199,7 +176,7 @@ fn a_batch_that_misses_rows_runs_again() {
 #[test]
 fn a_row_that_was_used_is_spared_once() {
     let (_disk, _checkpoints, store) = cold(300);
-    let all = store.memory_stats().cold_rows;
+    let all = store.row_memory().cold_rows;
     let snapshot = store.snapshot();
     snapshot
         .lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(7))
@@ -208,14 +185,14 @@ fn a_row_that_was_used_is_spared_once() {
     let mut evictor = Evictor::default();
     let mut round = || while !evictor.step(&store, true).unwrap().is_round {};
     round();
-    assert_eq!(store.memory_stats().cold_rows, all - 1, "it was used");
+    assert_eq!(store.row_memory().cold_rows, all - 1, "it was used");
     let found = snapshot
         .lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(7))
         .unwrap();
     round();
-    assert_eq!(store.memory_stats().cold_rows, all - 1, "it was used again");
+    assert_eq!(store.row_memory().cold_rows, all - 1, "it was used again");
     round();
-    assert_eq!(store.memory_stats().cold_rows, all);
+    assert_eq!(store.row_memory().cold_rows, all);
     // Who has found it may still look at it.
     assert_eq!(fixture::decode(&found.unwrap()).0, 7);
     assert!(store.memory_stats().unlinked_versions > 0, "its slot");
@@ -228,20 +205,17 @@ fn a_row_that_was_used_is_spared_once() {
 #[test]
 fn slots_of_frozen_regions_are_used_again() {
     let (_disk, mut checkpoints, store) = cold(300);
-    member_with_rows(&store, |member| {
+    fixture::member(&store, |member| {
         for id in [1, 2, 3] {
-            let slot = slot_of(member, id)?;
-            member.remove(ITEMS, slot)?;
+            let slot = slot_of(member, id).unwrap();
+            member.remove(ITEMS, slot).unwrap();
         }
-        Ok(())
     });
     fixture::settle(&store);
     let mut slots = Vec::new();
-    member_with_rows(&store, |member| {
-        slots = (0..500)
-            .map(|id| member.insert(ITEMS, &fixture::item(10_000 + id, Some(9), None)))
-            .collect::<Result<_, _>>()?;
-        Ok(())
+    fixture::member(&store, |member| {
+        let insert = |id: i64| member.insert(ITEMS, &fixture::item(10_000 + id, Some(9), None));
+        slots = (0..500).map(insert).collect::<Result<_, _>>().unwrap();
     });
     assert!(slots.iter().filter(|slot| slot.0 < 256).count() >= 3, "{slots:?}");
     write(&mut checkpoints, &store).unwrap();
@@ -312,7 +286,7 @@ fn a_disk_that_fails_is_an_error_and_not_a_missing_row() {
         assert_eq!(error.state.code(), "58030", "{error}");
         assert!(error.message.contains("row "), "{error}");
     };
-    let snapshot = store.snapshot();
+    let mut snapshot = store.snapshot();
     failed(snapshot.lookup_one(ITEMS, ITEMS_PKEY, &key).unwrap_err());
     failed(store.snapshot().verify_digest().unwrap_err());
     let all = (Bound::Unbounded, Bound::Unbounded);
@@ -329,14 +303,25 @@ fn a_disk_that_fails_is_an_error_and_not_a_missing_row() {
     failed(pinned.view().lookup_one(ITEMS, ITEMS_PKEY, &key).unwrap_err());
     failed(pinned.view().check().unwrap_err());
     drop(pinned);
-    // A batch cannot have its rows.
-    let batch = store.begin_batch(BatchId(store.boundary().0 + 1));
-    let member = batch.member(0);
-    assert_eq!(slot_of(&member, 7).unwrap_err().state.code(), "XX000");
-    drop(member);
-    let missed = batch.missed();
+    // A batch cannot have its rows: it is undone.
+    let (digest, batch) = (
+        store.state_digest(),
+        store.begin_batch(BatchId(store.boundary().0 + 1)),
+    );
+    let mut member = batch.member(0);
+    member.insert(ITEMS, &fixture::item(7_777, None, None)).unwrap();
+    failed(slot_of(&member, 7).unwrap_err());
+    member.commit();
+    failed(batch.check_rows().unwrap_err());
     batch.abort();
-    failed(store.thaw(&missed).unwrap_err());
+    assert_eq!(store.state_digest(), digest);
+    // A hint that leads to a cold row is not followed, and damages nothing.
+    let hinted = store.snapshot();
+    let absent = fixture::id_key(123_456);
+    let found = hinted
+        .view()
+        .lookup_hinted((ITEMS, ITEMS_PKEY), &absent, SlotId(1));
+    assert_eq!(found, Ok(None));
     disk.fail_reads(false);
     let row = reader
         .pin()
@@ -350,6 +335,17 @@ fn a_disk_that_fails_is_an_error_and_not_a_missing_row() {
             .is_err(),
         "it has missed a row"
     );
+    let clone = snapshot.clone();
+    assert!(
+        !snapshot.forget_what_was_read(),
+        "somebody else may use something"
+    );
+    drop(clone);
+    assert!(snapshot.forget_what_was_read());
+    let again = snapshot
+        .lookup_one(ITEMS, ITEMS_PKEY, &fixture::id_key(9))
+        .unwrap();
+    assert!(again.is_some());
     assert_eq!(store.snapshot().verify_digest().unwrap(), store.state_digest());
 }
 
@@ -374,4 +370,45 @@ fn damaged_files_are_told_with_table_and_row() {
     }
     assert!(damaged > 0, "no row lay there");
     assert!(damaged < 250, "the rest stays readable");
+}
+
+/// What is left behind counts, rows in blocks too, until its readers have left; and slots whose rows were
+/// removed are given back.
+#[test]
+fn memory_is_free_when_its_readers_have_left() {
+    let (_disk, mut checkpoints, store) = cold(300);
+    // Longer than a slot.
+    let long = |id| fixture::item(id, None, Some(&format!("{id} ").repeat(1_000)));
+    fixture::member(&store, |member| {
+        for id in 20_000..20_050 {
+            member.insert(ITEMS, &long(id)).unwrap();
+        }
+    });
+    write(&mut checkpoints, &store).unwrap();
+    let (reader, before) = (store.snapshot(), store.row_memory());
+    evict_all(&store);
+    let left = store.row_memory();
+    assert!(left.left_bytes > 50 * 5_000, "{left:?}");
+    assert!(
+        left.kept_bytes + 50 * 5_000 < before.kept_bytes,
+        "{left:?} {before:?}"
+    );
+    drop(reader);
+    fixture::settle(&store);
+    let used = store.row_memory();
+    assert_eq!((used.left_bytes, used.kept_bytes), (0, left.kept_bytes));
+    fixture::member(&store, |member| {
+        let mut slots = Vec::new();
+        member.scan(ITEMS, |row| slots.push(row.slot)).unwrap();
+        assert!(slots.len() > 300);
+        for slot in slots {
+            member.remove(ITEMS, slot).unwrap();
+        }
+    });
+    fixture::settle(&store);
+    evict_all(&store);
+    fixture::settle(&store);
+    let (used, stats) = (store.row_memory(), store.memory_stats());
+    assert_eq!((used.version_bytes, used.cold_rows), (0, 2), "the notes");
+    assert_eq!(used.kept_bytes, stats.slot_bytes, "only the places are left");
 }

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use weft_base::BatchId;
 use weft_program::{AccessKeys, Budget, Outcome, Program};
-use weft_store::{BatchWriter, ReadView, Store};
+use weft_store::{BatchWriter, ReadView};
 use weft_types::{SqlError, SqlState};
 
 /// Members that a worker claims at once: a few groups.
@@ -139,35 +139,6 @@ pub fn run_wave_as(
     let parallelism = Parallelism { workers, split_at };
     let run = BatchRun::from(batch);
     run_waves(execution, writer, run, members, &[members.len()], parallelism)
-}
-
-/// Opens a batch and runs it. If its members missed rows that are not in memory, the batch is undone, those
-/// are read, and it runs again; then members wait for further ones where they meet them. So a batch runs
-/// twice at most, however many rows it comes to. Whoever waits for the batch waits for the disk, too. Counts
-/// the rows that the first run missed.
-///
-/// # Errors
-/// That of `run`, and that of reading rows: the batch is undone.
-pub(crate) fn run_with_rows<'s, T>(
-    store: &'s Arc<Store>,
-    batch: BatchId,
-    missed_rows: &AtomicU64,
-    mut run: impl FnMut(&mut BatchWriter<'s>) -> Result<T, SqlError>,
-) -> Result<(BatchWriter<'s>, T), SqlError> {
-    let mut writer = store.begin_batch(batch);
-    let result = run(&mut writer);
-    let missed = writer.missed();
-    if missed.is_empty() {
-        return result.map(|done| (writer, done));
-    }
-    writer.abort();
-    missed_rows.fetch_add(missed.len() as u64, Ordering::Relaxed);
-    store.thaw(&missed)?;
-    let mut writer = store.begin_batch(batch);
-    writer.wait_for_rows();
-    let result = run(&mut writer);
-    writer.check_rows()?;
-    result.map(|done| (writer, done))
 }
 
 /// An open batch, and what each of its programs may spend.
@@ -429,7 +400,7 @@ mod tests {
     use weft_base::{IndexId, TableId};
     use weft_program::{Access, AccessKind, KeyPart, ProgramBuilder, Progress};
     use weft_store::{
-        CatalogOp, ColumnDef, IndexDef, IndexMethod, LookupPlan, PlannedLookups, Probe, TableDef,
+        CatalogOp, ColumnDef, IndexDef, IndexMethod, LookupPlan, PlannedLookups, Probe, Store, TableDef,
     };
     use weft_types::{SqlType, Value};
 

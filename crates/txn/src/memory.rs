@@ -33,7 +33,9 @@ pub(crate) fn govern(shared: &Shared) {
     // Where nothing can leave, it is not tried all the time.
     let mut in_vain = 0;
     while !stopping(shared, shared.config.memory_pause * (1 << in_vain)) {
-        let is_in_vain = governor.excess(shared) > 0 && !governor.shrink(shared);
+        let used = Use::of(shared);
+        let is_too_much = used.rows + used.rest > shared.config.memory_bytes;
+        let is_in_vain = is_too_much && !governor.shrink(shared, used);
         in_vain = if is_in_vain {
             (in_vain + 1).min(PAUSE_DOUBLINGS_MAX)
         } else {
@@ -47,35 +49,42 @@ struct Governor {
     evictor: Evictor,
 }
 
-impl Governor {
-    /// Bytes beyond the bound, of what is in use and will stay so.
-    fn excess(&self, shared: &Shared) -> u64 {
-        let memory = shared.store.memory_stats();
-        let columns = shared.store.column_stats().bytes;
-        let (rows, left) = shared.store.row_bytes();
-        let used = rows.saturating_sub(left) + memory.hash_index_bytes + memory.ordered_index_bytes + columns;
-        used.saturating_sub(shared.config.memory_bytes)
-    }
+/// What the governor counts.
+#[derive(Clone, Copy)]
+struct Use {
+    /// Rows that are in memory and will stay so if nothing is done, and the places of the others.
+    rows: u64,
+    /// Indexes and columns: these do not leave.
+    rest: u64,
+}
 
-    /// Takes rows out of memory until it is small enough, or none can leave. Whether anything was done.
-    fn shrink(&mut self, shared: &Shared) -> bool {
+impl Use {
+    fn of(shared: &Shared) -> Use {
+        Use {
+            rows: shared.store.row_memory().kept_bytes,
+            rest: shared.store.index_bytes() + shared.store.column_stats().bytes,
+        }
+    }
+}
+
+impl Governor {
+    /// Takes rows out of memory until it is small enough, or none can leave. Whether it is worth trying again
+    /// soon.
+    fn shrink(&mut self, shared: &Shared, used: Use) -> bool {
         let bound = shared.config.memory_bytes;
         // What statements that run for long keep is not free before they end, so that more of it is no gain.
         let left_max = (bound / LEFT_PART).max(LEFT_BYTES_MIN);
         shared.snapshots.forget_what_was_read();
         while shared.store.collect_garbage(COLLECT_STEPS) >= COLLECT_STEPS {}
-        if shared.store.row_bytes().1 > left_max {
-            return false;
-        }
-        let in_use = || {
-            let (rows, left) = shared.store.row_bytes();
-            rows.saturating_sub(left)
+        let aim = bound.saturating_sub(used.rest).saturating_sub(bound / FREE_PART);
+        let is_enough = || {
+            let rows = shared.store.row_memory();
+            rows.kept_bytes <= aim || rows.left_bytes > left_max
         };
-        let aim = in_use().saturating_sub(self.excess(shared) + bound / FREE_PART);
         let mut pacer = Pacer::new();
         let (mut idle_rounds, mut in_round, mut all) = (0, 0, 0);
         // A round may only find rows that were used, and spare them.
-        while in_use() > aim && idle_rounds < 3 && shared.store.row_bytes().1 <= left_max {
+        while !is_enough() && idle_rounds < 3 {
             // Where new rows are put comes last.
             let Some(step) = self.evictor.step(&shared.store, idle_rounds > 0) else {
                 return false;
@@ -86,23 +95,24 @@ impl Governor {
                 idle_rounds = if in_round == 0 { idle_rounds + 1 } else { 0 };
                 in_round = 0;
             }
-            let is_large = in_use().saturating_sub(aim) > bound / LARGE_PART;
-            pacer.pause(if is_large { 1.0 } else { SHARE });
+            let beyond = shared.store.row_memory().kept_bytes.saturating_sub(aim);
+            pacer.pause(if beyond > bound / LARGE_PART { 1.0 } else { SHARE });
             if *shared.stopping.lock() {
-                return true;
+                return false;
             }
         }
+        // Where what cannot leave exceeds the bound by itself, rows come and go for nothing.
+        let is_hopeful = aim > 0;
         // What is still in memory may be newer than the checkpoint.
-        let is_worth_it = shared.store.memory_stats().version_bytes > bound / FREE_PART;
-        if in_use() <= aim || !is_worth_it || shared.store.boundary() == shared.store.saved() {
-            return all > 0;
+        let is_new = shared.store.row_memory().version_bytes > bound / FREE_PART
+            && shared.store.boundary() > shared.store.saved();
+        if is_enough() || !is_new {
+            return is_hopeful && all > 0;
         }
-        match background::checkpoint(shared, Pace::Background) {
-            Ok(_) => true,
-            Err(error) => {
-                eprintln!("weft: rows do not leave memory, since a checkpoint failed: {error}");
-                false
-            }
+        let written = background::checkpoint(shared, Pace::Background);
+        if let Err(error) = &written {
+            eprintln!("weft: rows do not leave memory, since a checkpoint failed: {error}");
         }
+        is_hopeful && written.is_ok()
     }
 }

@@ -19,13 +19,12 @@ use crate::record::{BatchRecord, MemberRecord};
 use hashbrown::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use weft_base::codec::ByteReader;
 use weft_base::disk::read_file;
 use weft_base::{BatchId, DirLock, Disk, OpenMode, Progress, RealDisk, SyncSite};
 use weft_program::{Program, ProgramHash};
 use weft_store::checkpoint::Checkpoints;
-use weft_store::{BatchWriter, CatalogOp, Store};
+use weft_store::{CatalogOp, Store};
 use weft_wal::{Log, LogConfig, LogRecord};
 
 pub(crate) const MARKER_NAME: &str = "WEFT";
@@ -280,32 +279,29 @@ impl Replay {
                 }
             }
         }
-        let catalog_ops: Result<Vec<CatalogOp>, _> = catalog_ops
-            .into_iter()
-            .map(|op| CatalogOp::decode(&mut ByteReader::new(op)))
-            .collect();
-        let catalog_ops = catalog_ops.map_err(|e| wrong(format!("catalog operation: {e}")))?;
-        let run = |writer: &mut BatchWriter<'_>| {
-            for op in &catalog_ops {
-                writer.apply_catalog(op)?;
-            }
-            executor::run_waves(
-                Execution::default(),
-                writer,
-                BatchRun {
-                    batch,
-                    budget: record.budget,
-                },
-                &work,
-                &record.wave_ends,
-                Parallelism {
-                    workers: self.workers,
-                    split_at: self.split_batch_at,
-                },
-            )
-        };
-        let ran = executor::run_with_rows(&self.store, batch, &AtomicU64::default(), run);
-        let (writer, _) = ran.map_err(|e| wrong(e.to_string()))?;
+        let mut writer = self.store.begin_batch(batch);
+        for op in catalog_ops {
+            let op = CatalogOp::decode(&mut ByteReader::new(op))
+                .map_err(|e| wrong(format!("catalog operation: {e}")))?;
+            writer
+                .apply_catalog(&op)
+                .map_err(|e| wrong(format!("catalog operation: {e}")))?;
+        }
+        let ran = executor::run_waves(
+            Execution::default(),
+            &writer,
+            BatchRun {
+                batch,
+                budget: record.budget,
+            },
+            &work,
+            &record.wave_ends,
+            Parallelism {
+                workers: self.workers,
+                split_at: self.split_batch_at,
+            },
+        );
+        writer.check_rows().and(ran).map_err(|e| wrong(e.to_string()))?;
         let digest = writer.finish();
         if digest != record.digest {
             return Err(EngineError::DigestMismatch {

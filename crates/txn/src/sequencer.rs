@@ -345,18 +345,19 @@ impl Sequencer {
             let refused = Refused::early(shared.no_space(&error));
             return self.refuse(batch, &refused);
         }
-        let run = |writer: &mut BatchWriter<'_>| run_members(shared, writer, batch_id, &batch);
-        let (writer, answers) =
-            match executor::run_with_rows(&shared.store, batch_id, &shared.stats.missed_rows, run) {
-                Ok(done) => done,
-                Err(error) => {
-                    // The batch is undone: it was a catalog change alone that was refused, or the executor
-                    // failed, or rows could not be read from disk.
-                    shared.log.release();
-                    let observed = shared.store.boundary();
-                    return self.refuse(batch, &Refused { error, observed });
-                }
-            };
+        let mut writer = shared.store.begin_batch(batch_id);
+        let ran = run_members(shared, &mut writer, batch_id, &batch);
+        let answers = match writer.check_rows().and(ran) {
+            Ok(answers) => answers,
+            Err(error) => {
+                // The batch is undone. It was only a catalog change that was refused, or the executor failed,
+                // or a row could not be read from disk.
+                writer.abort();
+                shared.log.release();
+                let observed = shared.store.boundary();
+                return self.refuse(batch, &Refused { error, observed });
+            }
+        };
         let digest = writer.finish();
         if shared.store.is_damaged() {
             // A replay would read the row as it was written and end with another digest, and so would every

@@ -203,12 +203,16 @@ impl Drop for Place {
 }
 
 impl KeptSnapshot {
-    /// The snapshot.
+    /// The snapshot, for a statement: what an earlier one could not read is tried again.
     ///
     /// # Errors
     /// It was taken away (72000).
     pub(crate) fn get(&self) -> Result<Snapshot, SqlError> {
-        self.kept.snapshot.lock().clone().ok_or_else(snapshot_too_old)
+        let mut kept = self.kept.snapshot.lock();
+        if let Some(snapshot) = kept.as_mut() {
+            snapshot.forget_what_was_read();
+        }
+        kept.clone().ok_or_else(snapshot_too_old)
     }
 
     /// Its boundary.

@@ -3,6 +3,7 @@
 use crate::batch::Batch;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+use weft_store::RowMemoryUse;
 use weft_store::checkpoint::UnitStats;
 use weft_store::columns::ColumnStats;
 
@@ -19,7 +20,6 @@ pub(crate) struct Counters {
     pub deadlocks: AtomicU64,
     pub checkpoints: AtomicU64,
     pub checkpoint_batch: AtomicU64,
-    pub missed_rows: AtomicU64,
 }
 
 impl Counters {
@@ -57,12 +57,8 @@ pub struct EngineStats {
     pub checkpoints: u64,
     /// The batch of the newest finished checkpoint.
     pub checkpoint_batch: u64,
-    /// Rows that are not in memory.
-    pub cold_rows: u64,
-    /// Rows that were not in memory when a batch needed them: the batch was undone and ran again.
-    pub missed_rows: u64,
-    /// Bytes that rows take in memory.
-    pub row_bytes: u64,
+    /// What rows take in memory.
+    pub rows: RowMemoryUse,
     /// Times the log was synced.
     pub log_syncs: u64,
     /// Time spent writing and syncing the log, in nanoseconds.

@@ -73,16 +73,14 @@ impl Checkpoints {
             return Err(CheckpointError::DamagedMemory { found });
         }
         let mut ingest = self.lsm.ingest()?;
+        let mut replaced = Vec::new();
         if let Some(before) = &self.written {
             for (table, core) in &before.cores {
                 let is_there = |table: &TableChanges| std::ptr::eq(Arc::as_ptr(&table.core), core.as_ptr());
-                if changes.tables().iter().any(is_there) {
-                    continue;
+                if !changes.tables().iter().any(is_there) {
+                    ingest.delete_family(family(*table))?;
+                    replaced.extend(core.upgrade());
                 }
-                if let Some(core) = core.upgrade() {
-                    core.slots.set_replaced();
-                }
-                ingest.delete_family(family(*table))?;
             }
         }
         let mut rows = RowsWriter {
@@ -117,6 +115,7 @@ impl Checkpoints {
         // Last, and so in a file of its own: it changes with every checkpoint.
         let header = Header::encode(batch, expected, changes.catalog());
         ingest.put(HEADER_FAMILY, HEADER_KEY, &header)?;
+        replaced.iter().for_each(|core| core.slots.set_replaced());
         written.bytes = ingest.finish()?;
         Ok(written)
     }
@@ -163,7 +162,7 @@ impl RowsWriter<'_, '_> {
     /// Takes the row in a slot if it was written after `since`. A cold row was not.
     fn slot(&mut self, changes: &TableChanges, slot: SlotId, since: BatchId) -> Result<(), CheckpointError> {
         self.step()?;
-        if let Some((place, version)) = changes.core.resident(slot, self.pin)
+        if let Some((place, version)) = changes.core.peek(slot, self.pin)
             && version.batch() > since
         {
             self.run.push((place.row_id(), Some(slot)));
@@ -189,7 +188,7 @@ impl RowsWriter<'_, '_> {
             let key = row_key(row_id);
             match slot {
                 Some(slot) => {
-                    if let Some((place, version)) = changes.core.resident(slot, self.pin) {
+                    if let Some((place, version)) = changes.core.peek(slot, self.pin) {
                         let term = changes.core.term(place, version);
                         if !version.is_sealed_with(term) {
                             let table = changes.table;

@@ -12,8 +12,7 @@
 //! that somebody needs becomes a slot again (it is *thawed*); whole tables are read without that. Slot
 //! numbers do not change, so no index does.
 //!
-//! A reader waits for the row. A member of a batch must not, since others wait for it: it notes the row, the
-//! batch is undone, the row is thawed, and the batch runs again. Either way, whoever reads must ask
+//! Whoever needs the row waits for it, members of a batch included. Whoever reads must ask
 //! [`ColdAccess::check`] before it uses what it found: a row that could not be read is not a row that is not
 //! there.
 //!
@@ -21,15 +20,14 @@
 
 use std::fmt;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use weft_base::{BatchId, RowId, TableId};
 use weft_ops::hash64;
-use weft_types::{SqlError, SqlState};
+use weft_types::SqlError;
 
-use super::SlotId;
-use super::slots::Slot;
+use super::slot::Slot;
 
 /// Where cold rows are read from.
 pub(crate) trait ColdRows: fmt::Debug + Send + Sync {
@@ -40,105 +38,30 @@ pub(crate) trait ColdRows: fmt::Debug + Send + Sync {
     fn read(&self, table: TableId, row_id: RowId, row: &mut Vec<u8>) -> Result<BatchId, SqlError>;
 }
 
-/// What a reader does when it meets a cold row, and what came of it.
-#[derive(Debug)]
-pub(crate) struct ColdAccess {
-    policy: Policy,
-    has_notes: AtomicBool,
-    notes: Mutex<Notes>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Policy {
-    /// Reads it, and waits for that.
-    Thaw,
-    /// Notes it.
-    Note,
-    /// Passes over it: it has nothing to do with cold rows.
-    PassOver,
-}
-
-#[derive(Debug)]
-struct Notes {
-    missed: Vec<(TableId, SlotId)>,
-    failure: Option<SqlError>,
-}
+/// For those who need cold rows: why the first one that could not be read was not.
+#[derive(Debug, Default)]
+pub(crate) struct ColdAccess(OnceLock<SqlError>);
 
 impl ColdAccess {
-    const fn new(policy: Policy) -> Self {
-        ColdAccess {
-            policy,
-            has_notes: AtomicBool::new(false),
-            notes: Mutex::new(Notes {
-                missed: Vec::new(),
-                failure: None,
-            }),
-        }
-    }
-
-    /// For readers of a snapshot.
-    pub(crate) fn thawing() -> Self {
-        ColdAccess::new(Policy::Thaw)
-    }
-
-    /// For the members of a batch.
-    pub(crate) fn noting() -> Self {
-        ColdAccess::new(Policy::Note)
-    }
-
-    /// For those who look only at what is in memory.
-    pub(crate) fn passing_over() -> &'static Self {
-        static PASSING_OVER: ColdAccess = ColdAccess::new(Policy::PassOver);
-        &PASSING_OVER
-    }
-
-    /// Fails if a row was needed that could not be read, or not yet: then what was found is not all there is.
+    /// Fails if a row was needed that could not be read: then what was found is not all there is.
     ///
     /// # Errors
-    /// Why it was not read; that it is cold (XX000), if it was noted.
+    /// Why it was not read.
     #[inline]
     pub(crate) fn check(&self) -> Result<(), SqlError> {
-        match self.has_notes.load(Ordering::Relaxed) {
-            false => Ok(()),
-            true => Err(self.error()),
+        match self.0.get() {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
         }
     }
 
-    #[cold]
-    fn error(&self) -> SqlError {
-        let failure = self.notes.lock().failure.clone();
-        failure.unwrap_or_else(|| SqlError::new(SqlState::INTERNAL_ERROR, "a row is not in memory"))
-    }
-
-    /// The rows that were noted.
-    pub(crate) fn missed(&self) -> Vec<(TableId, SlotId)> {
-        self.notes.lock().missed.clone()
-    }
-
-    /// Forgets everything.
-    pub(crate) fn clear(&mut self) {
-        if *self.has_notes.get_mut() {
-            *self = ColdAccess::new(self.policy);
-        }
-    }
-
-    /// Does what is to be done about a cold row; returns its slot if it is in memory now.
-    #[cold]
-    pub(super) fn meet<'s>(
-        &self,
-        row: (TableId, SlotId),
-        thaw: impl FnOnce() -> Result<Option<Slot<'s>>, SqlError>,
-    ) -> Option<Slot<'s>> {
-        match self.policy {
-            Policy::PassOver => return None,
-            Policy::Note => self.notes.lock().missed.push(row),
-            Policy::Thaw => match thaw() {
-                Ok(found) => return found,
-                Err(error) => self.notes.lock().failure = Some(error),
-            },
-        }
-        self.has_notes.store(true, Ordering::Relaxed);
-        None
+    /// The slot of a row that was to be read; notes if it could not be.
+    pub(super) fn note<'s>(&self, read: Result<Option<Slot<'s>>, SqlError>) -> Option<Slot<'s>> {
+        read.unwrap_or_else(|error| {
+            // The first one tells why.
+            let _ = self.0.set(error);
+            None
+        })
     }
 }
 
@@ -203,7 +126,7 @@ impl FrozenRegion {
         size_of_val::<[Place]>(&self.places) as u64
     }
 
-    /// The slot at an offset, if its row is in memory.
+    /// The slot at an offset, if its row is in memory: for somebody who uses the row.
     #[inline]
     pub(super) fn slot(&self, offset: u64) -> Option<NonNull<u8>> {
         let place = self.places.get(offset as usize)?;
@@ -254,6 +177,13 @@ impl FrozenRegion {
     pub(super) fn set_slot(&self, offset: u64, slot: NonNull<u8>) {
         if let Some(place) = self.places.get(offset as usize) {
             place.word.store(used(slot), Ordering::Release);
+        }
+    }
+
+    /// Takes the slot away at an offset. No batch is open.
+    pub(super) fn set_nothing(&self, offset: u64) {
+        if let Some(place) = self.places.get(offset as usize) {
+            place.word.store(ptr::null_mut(), Ordering::Release);
         }
     }
 

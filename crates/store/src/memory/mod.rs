@@ -10,8 +10,8 @@
 //! ```
 //!
 //! - `arena`: blocks of huge pages. `prefault`: populating pages in advance. `slab`: size classes. `version`:
-//!   one version. `slots`: where rows are stored. `regions`: where slots are. `cold`: rows that are not in
-//!   memory. `freeze`: how they leave it and come back.
+//!   one version. `slot`: one row's place. `slots`: those of a table. `regions`: where slots are. `cold`:
+//!   rows that are not in memory. `freeze`: how they leave it and come back.
 //!
 //! Invariants:
 //! 1. Who has found a slot may use it until it gives up its pin: a slot that was moved or whose row has
@@ -31,14 +31,16 @@ mod freeze;
 mod prefault;
 mod regions;
 mod slab;
+mod slot;
 mod slots;
 mod version;
 
 pub(crate) use cold::{ColdAccess, ColdRows};
-pub(crate) use freeze::{LeftBehind, OldSlots, Scratch};
+pub(crate) use freeze::{LeftBehind, OldSlots, Scratch, free_left_block};
 pub use prefault::PrefaultedPages;
 pub(crate) use slab::RowMemory;
-pub(crate) use slots::{REGION_SLOTS, SLOT_OVERHEAD, Slot, SlotArena};
+pub(crate) use slot::{SLOT_OVERHEAD, Slot};
+pub(crate) use slots::{REGION_SLOTS, SlotArena};
 pub(crate) use version::{Pin, Retired, VersionRef};
 
 /// Names a row's place in its table's memory. Not the row's identity (that is its row id): addresses and

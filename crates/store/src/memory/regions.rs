@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::SlotId;
-use super::cold::FrozenRegion;
-use super::slots::{REGION_SLOTS, SLOT_OVERHEAD, Slot};
+use super::cold::{FrozenRegion, Where};
+use super::slot::{SLOT_OVERHEAD, Slot};
+use super::slots::REGION_SLOTS;
 use crate::columns::{ChangedSlots, RegionColumns};
 
 /// Regions that a table's first directory has room for.
@@ -116,9 +117,27 @@ impl Region {
         }
     }
 
-    /// The slot with this number, in this region or a later one, if it is in memory.
+    /// The slot with this number, in this region or a later one, if it is in memory: for somebody who uses
+    /// its row.
     #[inline(always)]
     pub(super) fn slot(&self, slot: SlotId) -> Option<Slot<'_>> {
+        self.slot_by(slot, FrozenRegion::slot)
+    }
+
+    /// The same for somebody who only looks.
+    pub(super) fn peek(&self, slot: SlotId) -> Option<Slot<'_>> {
+        self.slot_by(slot, |frozen, offset| match frozen.find(offset) {
+            Where::Slot(start) => Some(start),
+            Where::Nowhere | Where::Cold(_) => None,
+        })
+    }
+
+    #[inline(always)]
+    fn slot_by(
+        &self,
+        slot: SlotId,
+        find: impl FnOnce(&FrozenRegion, u64) -> Option<NonNull<u8>>,
+    ) -> Option<Slot<'_>> {
         let offset = slot.0 & (REGION_SLOTS - 1);
         if offset >= u64::from(self.slots) {
             return None;
@@ -127,7 +146,7 @@ impl Region {
             // SAFETY: inside the region. Its slots were all zero, and are there until nobody is left who
             // could have looked before it was frozen.
             None => unsafe { self.base.add(offset as usize * self.stride as usize) },
-            Some(frozen) => frozen.slot(offset)?,
+            Some(frozen) => find(frozen, offset)?,
         };
         // SAFETY: a slot of this region; who finds it has a pin.
         Some(unsafe { self.slot_at(start) })

@@ -78,6 +78,8 @@ pub(crate) struct RowMemory {
     left_bytes: AtomicU64,
     /// Rows that are not in memory.
     pub(super) cold_count: AtomicU64,
+    /// Rows that came back, since the beginning.
+    thawed_count: AtomicU64,
     /// Where they are read from.
     cold_rows: OnceLock<Arc<dyn ColdRows>>,
 }
@@ -109,6 +111,7 @@ impl Default for RowMemory {
             region_bytes: AtomicU64::new(0),
             left_bytes: AtomicU64::new(0),
             cold_count: AtomicU64::new(0),
+            thawed_count: AtomicU64::new(0),
             cold_rows: OnceLock::new(),
         }
     }
@@ -214,6 +217,17 @@ impl RowMemory {
     /// Rows that are not in memory.
     pub(crate) fn cold_count(&self) -> u64 {
         self.cold_count.load(Ordering::Relaxed)
+    }
+
+    /// Counts a row that comes back.
+    pub(super) fn row_is_thawed(&self) {
+        self.cold_count.fetch_sub(1, Ordering::Relaxed);
+        self.thawed_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Rows that came back.
+    pub(crate) fn thawed_count(&self) -> u64 {
+        self.thawed_count.load(Ordering::Relaxed)
     }
 
     /// Where cold rows are read from.

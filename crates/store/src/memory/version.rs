@@ -11,6 +11,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use weft_base::BatchId;
+use weft_types::SqlError;
 
 use super::cold::ColdAccess;
 use super::slab::{RowMemory, block_bytes};
@@ -45,7 +46,9 @@ const _: () = assert!(HEADER_BYTES == 24 && align_of::<Version>() == 8);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pin<'s> {
     horizon: u64,
-    cold: &'s ColdAccess,
+    /// `None`: it passes over cold rows.
+    cold: Option<&'s ColdAccess>,
+    lifetime: PhantomData<&'s ()>,
 }
 
 impl<'s> Pin<'s> {
@@ -58,19 +61,28 @@ impl<'s> Pin<'s> {
     pub(crate) unsafe fn new(horizon: u64) -> Self {
         Pin {
             horizon,
-            cold: ColdAccess::passing_over(),
+            cold: None,
+            lifetime: PhantomData,
         }
     }
 
     /// The same, for somebody who needs cold rows.
     pub(crate) fn with_cold(self, cold: &'s ColdAccess) -> Self {
-        Pin { cold, ..self }
+        Pin {
+            cold: Some(cold),
+            ..self
+        }
     }
 
-    /// What to do about cold rows.
-    #[inline(always)]
-    pub(crate) fn cold(self) -> &'s ColdAccess {
+    /// For somebody who needs cold rows.
+    pub(super) fn cold(self) -> Option<&'s ColdAccess> {
         self.cold
+    }
+
+    /// See [`ColdAccess::check`].
+    #[inline]
+    pub(crate) fn check(self) -> Result<(), SqlError> {
+        self.cold.map_or(Ok(()), ColdAccess::check)
     }
 
     /// The newest batch that is visible.

@@ -51,9 +51,7 @@ impl Registration {
             .cell_of(self.cell)
             .map(|cell| self.store.published().pin(cell))
     }
-}
 
-impl Registration {
     /// Registers the present epoch in place of an earlier one, for a reader that uses nothing at the moment.
     fn renew_epoch(&self) {
         if let Some(cell) = self.store.readers().cell_of(self.cell) {
@@ -98,7 +96,7 @@ impl Store {
                         schema,
                         batch,
                         digest: state.digest,
-                        cold: ColdAccess::thawing(),
+                        cold: ColdAccess::default(),
                         registration,
                     }),
                 };
@@ -110,7 +108,7 @@ impl Store {
     pub fn reader(self: &Arc<Self>) -> Reader {
         Reader {
             registration: Registration::new(self),
-            cold: ColdAccess::thawing(),
+            cold: ColdAccess::default(),
         }
     }
 
@@ -137,12 +135,14 @@ impl Snapshot {
     }
 
     /// Says that nothing that was read before is used any more: what has left memory since need not be kept
-    /// for this snapshot. False if it has clones, whose users may use something.
+    /// for this snapshot, and a row that could not be read then may be readable now. False if it has clones,
+    /// whose users may use something.
     pub fn forget_what_was_read(&mut self) -> bool {
         // Whoever reads borrows the snapshot or a clone of it.
         let Some(inner) = Arc::get_mut(&mut self.inner) else {
             return false;
         };
+        inner.cold = ColdAccess::default();
         inner.registration.renew_epoch();
         true
     }
@@ -289,7 +289,7 @@ pub struct Reader {
 impl Reader {
     /// Registers at the newest boundary until the guard is dropped.
     pub fn pin(&mut self) -> Pinned<'_> {
-        self.cold.clear();
+        self.cold = ColdAccess::default();
         loop {
             // The cell exists: it is claimed as long as `self` lives.
             if let Some(state) = self.registration.pin() {

@@ -37,7 +37,7 @@ impl ReaderCell {
 
     /// Sets the epoch of the boundary that is registered next.
     pub(super) fn set_epoch(&self, epoch: u64) {
-        self.epoch.store(epoch, Ordering::Relaxed);
+        self.epoch.store(epoch, Ordering::Release);
     }
 }
 

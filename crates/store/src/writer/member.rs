@@ -366,7 +366,7 @@ impl<'b> MemberWriter<'b> {
         match found.filter(|(_, version)| version.is_live()) {
             Some(found) => Ok(found),
             None => {
-                newest.cold().check()?;
+                newest.check()?;
                 Err(violation::no_row(&data.def.name))
             }
         }

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use weft_base::{BatchId, RowId, TableId};
+use weft_base::{BatchId, RowId};
 use weft_types::SqlError;
 
 use crate::catalog::Catalog;
@@ -72,7 +72,7 @@ pub struct BatchWriter<'s> {
     before: Arc<Schema>,
     schema: Arc<Schema>,
     committed: Mutex<Vec<MemberWrites>>,
-    /// The cold rows that its members met.
+    /// Whether all cold rows that its members needed could be read.
     cold: ColdAccess,
     is_finished: bool,
     /// Dropped last, when the batch is finished or undone.
@@ -87,7 +87,7 @@ impl<'s> BatchWriter<'s> {
             before: Arc::clone(&schema),
             schema,
             committed: Mutex::new(Vec::new()),
-            cold: ColdAccess::noting(),
+            cold: ColdAccess::default(),
             is_finished: false,
             _gate: gate,
         }
@@ -119,20 +119,9 @@ impl<'s> BatchWriter<'s> {
         MemberWriter::new(self, member)
     }
 
-    /// The rows that members needed and that are not in memory. If there are any, what the members did is not
-    /// what they should have done: the batch is to be undone, [`Store::thaw`] brings the rows, and then it is
-    /// to run again.
-    pub fn missed(&self) -> Vec<(TableId, SlotId)> {
-        self.cold.missed()
-    }
-
-    /// From here on members read the rows that are not in memory, and wait for them. Whether all could be
-    /// read is to be asked before the batch is finished ([`BatchWriter::check_rows`]).
-    pub fn wait_for_rows(&mut self) {
-        self.cold = ColdAccess::thawing();
-    }
-
-    /// Fails if a row was missed or could not be read: then the batch is to be undone.
+    /// Fails if a row that a member needed could not be read from disk. What the members did is then not
+    /// what they should have done: the batch is to be undone. Members wait for such rows, and so does whoever
+    /// waits for the batch.
     pub fn check_rows(&self) -> Result<(), SqlError> {
         self.cold.check()
     }
@@ -140,11 +129,11 @@ impl<'s> BatchWriter<'s> {
     /// Closes the batch and returns the new state digest; [`Store::publish`] makes it visible. Do not publish
     /// it if [`Store::is_damaged`] says that a row it replaced was not what had been written.
     ///
-    /// Panics if members [`missed`](BatchWriter::missed) rows: a bug of the caller.
+    /// Panics if [`BatchWriter::check_rows`] fails: a bug of the caller.
     pub fn finish(mut self) -> u64 {
         assert!(
-            self.cold.check().is_ok(),
-            "a batch whose members missed rows is undone"
+            self.check_rows().is_ok(),
+            "a batch that could not read a row is undone"
         );
         self.is_finished = true;
         #[cfg(any(test, feature = "faults"))]
@@ -320,7 +309,7 @@ mod tests {
     use super::*;
     use crate::catalog::{CatalogOp, ColumnDef, TableDef};
     use crate::checkpoint::{Changes, CheckpointConfig, CheckpointError, Checkpoints};
-    use weft_base::IndexId;
+    use weft_base::{IndexId, TableId};
 
     const TABLE: TableId = TableId(crate::FIRST_OBJECT_ID);
 

@@ -68,8 +68,8 @@ struct Run {
     known: Known,
     next_txid: i64,
     config: EngineConfig,
-    /// Rows that batches missed.
-    missed: u64,
+    /// Rows that came back into memory.
+    thawed: u64,
 }
 
 type Outcome = Result<(), String>;
@@ -95,7 +95,7 @@ impl Run {
             known: Known::default(),
             next_txid: 1,
             config,
-            missed: 0,
+            thawed: 0,
         }
     }
 
@@ -268,9 +268,10 @@ impl Run {
         }
     }
 
-    /// The log has no gap, the part before the checkpoint included, which recovery does not read.
+    /// The log has no gap, the part before the checkpoint included, which recovery does not read. Read from a
+    /// copy of the disk, since a checkpoint of the governor may retire segments at any moment.
     fn read_log(&self) -> Outcome {
-        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.fork(0));
         for record in LogReader::open(disk, Path::new(DIR)).map_err(|error| error.to_string())? {
             record.map_err(|error| format!("reading the log: {error}"))?;
         }
@@ -300,13 +301,17 @@ impl Run {
                 self.set_fault(60);
             }
             self.work(&mut bank)?;
-            self.missed += bank.engine.stats().missed_rows;
+            self.thawed += bank.engine.stats().rows.thawed_rows;
             match self.prng.below(4) {
                 // The process ends in order, or is killed (the disk keeps all that was written), or the
-                // power goes.
+                // power goes. Threads of the old process, which end later, have the old disk: what they
+                // still remove by its name is not missing on the new one.
                 0 => drop(bank),
                 1 => self.disk = self.disk.fork(self.prng.next_u64()),
-                _ => self.disk.crash(),
+                _ => {
+                    self.disk = self.disk.fork(self.prng.next_u64());
+                    self.disk.crash();
+                }
             }
             // A fault that did not strike is void; the next round sets its own.
             self.disk.cut_power_at(u64::MAX);
@@ -337,15 +342,15 @@ fn every_crash_keeps_what_was_acknowledged() {
 /// Checkpoints, freezing and eviction are under way at every cut.
 #[test]
 fn every_crash_keeps_what_was_acknowledged_while_rows_leave_memory() {
-    let mut missed = 0;
+    let mut thawed = 0;
     for seed in 0..seed_count(40) {
         let mut run = Run::with(seed, None, without_memory());
         if let Err(reason) = run.all() {
             panic!("seed {seed}: {reason}");
         }
-        missed += run.missed;
+        thawed += run.thawed;
     }
-    assert!(missed > 0, "all rows were in memory when they were needed");
+    assert!(thawed > 0, "all rows were in memory when they were needed");
 }
 
 #[test]

@@ -148,13 +148,13 @@ fn replay_with_any_memory_gives_the_same_digests() {
         config.checkpoint.loaded_bytes_max = bytes;
         let disk = Arc::new(disk.fork(1));
         let mut replay = Replay::open(disk, Path::new(DIR), &config, &Progress::default()).unwrap();
-        let (mut digests, cold) = (Vec::new(), replay.store().cold_rows());
+        let (mut digests, cold) = (Vec::new(), replay.store().row_memory().cold_rows);
         while let Some(batch) = replay.step().unwrap() {
             digests.push(batch.digest);
         }
         let (store, snapshot) = (replay.store(), replay.store().snapshot());
         assert_eq!(store.verify_digest(&snapshot).unwrap(), snapshot.digest());
-        (digests, cold, store.cold_rows())
+        (digests, cold, store.row_memory().cold_rows)
     };
     let (digests, cold, _) = replay(u64::MAX);
     assert!(
