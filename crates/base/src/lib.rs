@@ -36,8 +36,8 @@ pub use budget::{Budget, Exceeded, Reservation};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use codec::{ByteReader, ByteWriter, CodecError};
 pub use disk::{
-    AlignedBuffer, DIRECT_ALIGN, DirLock, DirectWriter, Disk, DiskFile, FaultKind, OpenMode, RealDisk,
-    SimDisk, SyncSite, is_refusal, range_around, read_around,
+    AlignedBuffer, DIRECT_ALIGN, DelayedCall, DelayedDisk, DirLock, DirectWriter, Disk, DiskFile, FaultKind,
+    OpenMode, RealDisk, SimDisk, SyncSite, is_refusal, range_around, read_around,
 };
 pub use ids::{BatchId, CatalogVersion, IndexId, Lsn, RowId, SessionId, TableId, TxnId};
 pub use json::json_text;

@@ -46,6 +46,8 @@ pub enum BenchCommand {
     Tpcc(Box<TpccArguments>),
     /// TPC-C's transactions alone and beside analytic queries back to back, which give way or do not.
     Htap(Box<HtapArguments>),
+    /// YCSB over data that is several times larger than memory: rows are read from disk.
+    Cold(Box<ColdArguments>),
     /// The limits of this machine's memory: bare probes, serial and interleaved, and sequential reads.
     Limits(LimitsArguments),
     /// Scans of bit-packed codes, with every form of instructions, as a share of the memory's bandwidth.
@@ -383,6 +385,38 @@ pub struct HtapArguments {
         value_parser = clap::value_parser!(u64).range(1000..=2_000_000_000)
     )]
     pub scan_values: u64,
+    /// Load and output.
+    #[command(flatten)]
+    pub load: LoadArguments,
+}
+
+/// `weft bench cold`
+#[derive(Debug, Clone, Args)]
+pub struct ColdArguments {
+    /// Rows.
+    #[arg(long, default_value_t = 300_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub records: u64,
+    /// Fields of a row.
+    #[arg(long, default_value_t = 10)]
+    pub fields: usize,
+    /// Bytes of a field.
+    #[arg(long, default_value_t = 100)]
+    pub field_bytes: usize,
+    /// The memory is one part of the fields' bytes in so many.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub memory_part: u64,
+    /// Workload: a (half updates), b (5 % updates), c (reads).
+    #[arg(long, default_value = "b")]
+    pub workload: String,
+    /// Zipf skew; 0 is uniform.
+    #[arg(long, default_value_t = 0.99)]
+    pub theta: f64,
+    /// Instead of Zipf's law: shares of accesses, 0 to 1, that a hot set which fits into memory gets.
+    #[arg(long, value_delimiter = ',')]
+    pub hot_share: Vec<f64>,
+    /// Microseconds that each read of a file with rows waits first, as on a device.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub read_delay_us: u64,
     /// Load and output.
     #[command(flatten)]
     pub load: LoadArguments,

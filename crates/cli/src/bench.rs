@@ -4,6 +4,8 @@
 //! the median round counts. Progress goes to stderr, results to stdout: tables, or with `--json` one object
 //! per line.
 
+pub(crate) mod cold;
+mod cold_peer;
 pub(crate) mod compaction;
 pub(crate) mod htap;
 pub(crate) mod index;
@@ -24,11 +26,13 @@ mod tests;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use weft::{Database, Options};
+use weft_base::{Disk, Progress, SystemClock};
 use weft_workload::embedded::Commit;
 use weft_workload::report;
 use weft_workload::{Load, Record};
@@ -135,11 +139,13 @@ impl BenchDatabase {
         Ok(Self { database, dir })
     }
 
-    /// A database that was loaded, checkpointed, closed, and opened again with these settings.
+    /// A database that was loaded, checkpointed, closed, and opened again with these settings on a view of
+    /// the disk.
     fn open_loaded(
         arguments: &LoadArguments,
         name: &str,
         options: Options,
+        disk: Arc<dyn Disk>,
         load: impl FnOnce(&Database) -> Result<(), Failure>,
     ) -> Result<Self, Failure> {
         let loaded = Self::open(arguments, name)?;
@@ -147,7 +153,8 @@ impl BenchDatabase {
         loaded.database.checkpoint()?;
         let BenchDatabase { database, dir } = loaded;
         drop(database);
-        let database = Database::open(&dir.path, options)?;
+        let (clock, progress) = (Arc::new(SystemClock::new()), Progress::default());
+        let database = Database::open_with(disk, &dir.path, clock, options, &progress)?;
         Ok(Self { database, dir })
     }
 }
@@ -171,6 +178,26 @@ impl BenchDir {
             return Err(Failure::Usage(format!("{} is not empty", path.display())));
         }
         Ok(Self { path, is_temporary })
+    }
+}
+
+impl BenchDir {
+    /// Reads all files, so that they are in the page cache: some contenders write past it.
+    fn fill_page_cache(&self) -> std::io::Result<()> {
+        let mut folders = vec![self.path.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder)? {
+                let entry = entry?;
+                match entry.file_type()?.is_dir() {
+                    true => folders.push(entry.path()),
+                    false => {
+                        let mut file = std::fs::File::open(entry.path())?;
+                        std::io::copy(&mut file, &mut std::io::sink())?;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -391,6 +391,16 @@ impl Store {
         }
     }
 
+    /// Whether there are rows that are not in memory.
+    pub fn has_cold_rows(&self) -> bool {
+        self.memory.cold_count() > 0
+    }
+
+    /// What is kept in memory to read rows from disk: indexes and filters of files, and blocks.
+    pub fn read_bytes(&self) -> u64 {
+        self.memory.cold_rows().map_or(0, |rows| rows.memory_bytes())
+    }
+
     /// What all indexes take in memory.
     pub fn index_bytes(self: &Arc<Self>) -> u64 {
         let (hashed, ordered, _) = self.snapshot().view().index_sizes();

@@ -412,3 +412,59 @@ fn memory_is_free_when_its_readers_have_left() {
     assert_eq!((used.version_bytes, used.cold_rows), (0, 2), "the notes");
     assert_eq!(used.kept_bytes, stats.slot_bytes, "only the places are left");
 }
+
+/// Who visits all rows reads their files once, not once for each row. Rows that are written and leave memory
+/// meanwhile, and rows that came back, are shown all the same.
+#[test]
+fn rows_are_read_together_in_scans() {
+    let (_disk, checkpoints, store) = cold(3_000);
+    let lookups = |checkpoints: &Checkpoints| {
+        let stats = checkpoints.stats();
+        stats.block_cache_hits + stats.block_cache_misses
+    };
+    let before = lookups(&checkpoints);
+    assert_eq!(store.snapshot().verify_digest().unwrap(), store.state_digest());
+    let rows = store.row_memory().cold_rows;
+    let alone = lookups(&checkpoints) - before;
+    assert!(
+        (1..rows / 4).contains(&alone),
+        "{alone} of {rows} rows were read alone"
+    );
+
+    let items = count(&store, ITEMS);
+    let checkpoints = std::cell::RefCell::new(checkpoints);
+    fixture::member(&store, |member| {
+        for id in 10_000..10_300 {
+            member.insert(ITEMS, &fixture::item(id, Some(9), None)).unwrap();
+        }
+        for id in (1..3_000).step_by(100) {
+            let slot = slot_of(member, id).unwrap();
+            member
+                .update(ITEMS, slot, &fixture::item(id, Some(8), None))
+                .unwrap();
+        }
+    });
+    fixture::settle(&store);
+    let mut expected = Vec::new();
+    let all = store.snapshot();
+    all.view()
+        .scan(ITEMS, |row| expected.push(fixture::decode(&row)))
+        .unwrap();
+    drop(all);
+    expected.sort();
+    assert_eq!(expected.len() as u64, items + 300);
+    let (snapshot, mut shown) = (store.snapshot(), Vec::new());
+    snapshot
+        .view()
+        .scan(ITEMS, |row| {
+            if shown.len() == 100 {
+                // The reading has begun before these rows were on disk.
+                write(&mut checkpoints.borrow_mut(), &store).unwrap();
+                assert!(evict_all(&store) >= 300);
+            }
+            shown.push(fixture::decode(&row));
+        })
+        .unwrap();
+    shown.sort();
+    assert_eq!(shown, expected);
+}

@@ -34,11 +34,16 @@ pub struct EngineConfig {
     /// Time between two passes over all rows in memory that look for damage; they are made where checkpoints
     /// are taken by themselves.
     pub scrub_pause: Duration,
-    /// Memory of rows, indexes and packed columns; beyond, rows leave memory that nobody has used for a while
-    /// and that the newest checkpoint holds. Indexes stay, with 24 bytes for each row. 0 for no bound.
+    /// Memory of rows, indexes, packed columns, and reading rows from disk (an eighth at most); beyond, rows
+    /// leave memory that nobody has used for a while and that the newest checkpoint holds. Indexes stay, with
+    /// 24 bytes for each row. 0 for no bound.
     pub memory_bytes: u64,
     /// Time between two looks at how much that is.
     pub memory_pause: Duration,
+    /// Whether rows of a one-shot program's keys that are not in memory are read on its caller's thread,
+    /// before the program is ordered. If not, its batch reads them, and all others wait: only for
+    /// measurements.
+    pub read_before_order: bool,
     /// Memory of the packed columns that are kept beside the rows of tables that queries scan; 0 keeps none.
     pub column_bytes_max: usize,
     /// How long a commit with `synchronous_commit = off` may stay in memory only.
@@ -62,8 +67,9 @@ pub struct EngineConfig {
 
 /// Of the memory of rows and indexes, what rows may fill when they are loaded: one part in.
 const LOADED_PART: u64 = 2;
-/// What the cache of blocks with cold rows takes.
-const CACHE_PART: u64 = 32;
+/// What reading rows from disk may take of it: one part in, but some blocks at least.
+const READ_PART: u64 = 8;
+const READ_BYTES_MIN: u64 = 1 << 20;
 
 impl EngineConfig {
     /// Settings of checkpoints, within the memory that there is.
@@ -71,9 +77,9 @@ impl EngineConfig {
         let mut checkpoint = self.checkpoint.clone();
         if self.memory_bytes > 0 {
             let loaded = checkpoint.loaded_bytes_max.min(self.memory_bytes / LOADED_PART);
-            let cache = (self.memory_bytes / CACHE_PART) as usize;
-            (checkpoint.loaded_bytes_max, checkpoint.cache_bytes) =
-                (loaded, checkpoint.cache_bytes.min(cache));
+            let read = (self.memory_bytes / READ_PART).max(READ_BYTES_MIN);
+            (checkpoint.loaded_bytes_max, checkpoint.read_bytes) =
+                (loaded, usize::try_from(read).unwrap_or(usize::MAX));
         }
         checkpoint
     }
@@ -97,6 +103,7 @@ impl Default for EngineConfig {
             scrub_pause: Duration::from_secs(60),
             memory_bytes: memory::machine_bytes() as u64 / 4 * 3,
             memory_pause: Duration::from_millis(50),
+            read_before_order: true,
             column_bytes_max: memory::machine_bytes() / 8,
             flush_interval: Duration::from_millis(10),
             row_locks_before_escalation: 4096,

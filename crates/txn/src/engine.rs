@@ -8,6 +8,7 @@
 
 use crate::background;
 use crate::cancel::CancelToken;
+use crate::cold_keys;
 use crate::combiner::Combiner;
 use crate::config::EngineConfig;
 use crate::error::EngineError;
@@ -429,6 +430,9 @@ impl Engine {
         let mut keys = AccessKeys::default();
         let locks = locks::declared_locks(program, &inputs, LockScope::ReadsAndWrites, &mut keys)
             .map_err(Refused::early)?;
+        if shared.config.read_before_order {
+            cold_keys::read_rows(&shared.store, program, &keys).map_err(Refused::early)?;
+        }
         let (cell, responder) = TicketCell::with_responder();
         let request = ProgramRequest {
             held_bytes: ProgramRequest::count_held_bytes(program, &inputs, &locks),

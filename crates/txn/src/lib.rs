@@ -27,6 +27,7 @@ mod background;
 mod backlog;
 mod batch;
 mod cancel;
+mod cold_keys;
 mod combiner;
 mod config;
 mod engine;

@@ -1,4 +1,5 @@
-//! The memory governor: keeps what rows, indexes and columns take within [`EngineConfig::memory_bytes`].
+//! The memory governor: keeps what rows, indexes, columns and reading from disk take within
+//! [`EngineConfig::memory_bytes`].
 //!
 //! Rows can leave memory once a checkpoint holds them and nobody has used them for a while
 //! ([`weft_store::Evictor`]); indexes cannot. While all together exceed the bound, rows leave it, region by
@@ -54,7 +55,7 @@ struct Governor {
 struct Use {
     /// Rows that are in memory and will stay so if nothing is done, and the places of the others.
     rows: u64,
-    /// Indexes and columns: these do not leave.
+    /// Indexes, columns, and what is kept to read rows from disk: these do not leave.
     rest: u64,
 }
 
@@ -62,7 +63,7 @@ impl Use {
     fn of(shared: &Shared) -> Use {
         Use {
             rows: shared.store.row_memory().kept_bytes,
-            rest: shared.store.index_bytes() + shared.store.column_stats().bytes,
+            rest: shared.store.index_bytes() + shared.store.column_stats().bytes + shared.store.read_bytes(),
         }
     }
 }

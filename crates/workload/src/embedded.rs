@@ -62,6 +62,7 @@ pub fn engine_counters(engine: &Engine) -> Vec<(&'static str, f64)> {
         ("log_sync_ns", stats.log_sync_ns as f64),
         ("log_bytes", stats.log_bytes as f64),
         ("checkpoints", stats.checkpoints as f64),
+        ("thawed_rows", stats.rows.thawed_rows as f64),
     ]
 }
 

@@ -18,6 +18,7 @@
 //! Every sync call names its place in the program ([`SyncSite`]). [`SimDisk`] can ignore one such place,
 //! which is how tests show that each sync is needed and that they would notice its loss.
 
+mod delayed;
 mod direct;
 mod real;
 mod sim;
@@ -25,6 +26,7 @@ mod sim;
 use std::io::{self, IoSlice};
 use std::path::Path;
 
+pub use delayed::{DelayedCall, DelayedDisk};
 pub use direct::{
     AlignedBuffer, DIRECT_ALIGN, DirectWriter, WrittenFile, is_refusal, range_around, read_around,
 };

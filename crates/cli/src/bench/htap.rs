@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft::Database;
+use weft_base::RealDisk;
 use weft_column::packed::Form;
 use weft_workload::driver::{self, Contender, Measured};
 use weft_workload::embedded::beside::{Analysts, Background, Beside, Holders, Idle, Nothing, Priority};
@@ -74,7 +75,7 @@ pub(crate) fn run(arguments: &HtapArguments) -> Result<(), Failure> {
     };
     let mut options = arguments.load.options();
     options.engine.checkpoint_every_bytes = arguments.checkpoint_mb << 20;
-    let bench = BenchDatabase::open_loaded(&arguments.load, "htap", options, load)?;
+    let bench = BenchDatabase::open_loaded(&arguments.load, "htap", options, Arc::new(RealDisk), load)?;
     let workload = Tpcc::compile(&bench.database.engine().catalog(), shape, mix)?;
     let background = background(arguments, &bench)?;
     for &clients in &arguments.load.clients {

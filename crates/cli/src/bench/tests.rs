@@ -53,6 +53,22 @@ fn the_requested_remote_share_is_applied() {
 }
 
 #[test]
+fn data_beyond_memory_is_read_from_disk() {
+    bench("cold --records 2000 --clients 2").unwrap();
+    bench("cold --records 2000 --workload a --hot-share 0.5,1 --read-delay-us 20").unwrap();
+    for words in [
+        "--durable",
+        "--protocol product",
+        "--workload d",
+        "--hot-share 2",
+        "--fields 0",
+    ] {
+        let refused = bench(&format!("cold --records 100 {words}"));
+        assert!(matches!(refused, Err(Failure::Usage(_))), "{words}: {refused:?}");
+    }
+}
+
+#[test]
 fn the_comparison_without_protocols_still_runs() {
     bench("ycsb --workload a,f --theta 0.5 --records 300").unwrap();
     bench("tpcb --scale 1 --accounts-per-branch 100").unwrap();

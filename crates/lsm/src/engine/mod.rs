@@ -406,6 +406,13 @@ impl Lsm {
         self.engine.stats()
     }
 
+    /// Memory that reads keep at the moment: blocks, and the indexes and filters of open tables.
+    #[must_use]
+    pub fn read_memory_bytes(&self) -> u64 {
+        let files = &self.engine.files;
+        (files.cache.bytes() + files.open.bytes()) as u64
+    }
+
     /// What went past the page cache, from now on, too.
     #[must_use]
     pub fn io_counts(&self) -> Arc<IoCounts> {

@@ -1,13 +1,14 @@
 //! Cold rows: rows that are read from the engine when somebody needs them.
 
+use std::cmp::Ordering;
 use std::sync::{Arc, Weak};
 
 use weft_base::{BatchId, RowId, TableId};
-use weft_lsm::Lsm;
+use weft_lsm::{Lsm, LsmIterator};
 use weft_types::{SqlError, SqlState};
 
 use super::format::{family, row_key, split_row_value};
-use crate::memory::ColdRows;
+use crate::memory::{ColdRows, ColdRowsInOrder};
 
 /// The rows in an engine, as long as it is open.
 #[derive(Debug)]
@@ -45,5 +46,45 @@ impl ColdRows for StoredRows {
         row.clear();
         row.extend_from_slice(bytes);
         Ok(batch)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.0.upgrade().map_or(0, |lsm| lsm.read_memory_bytes())
+    }
+
+    fn in_order(&self, table: TableId, first: RowId) -> Option<Box<dyn ColdRowsInOrder>> {
+        let lsm = self.0.upgrade()?;
+        let (snapshot, first) = (lsm.snapshot(), row_key(first));
+        let mut rows = lsm.iterator_once(family(table), &snapshot, &first, None).ok()?;
+        rows.seek(&first).ok()?;
+        Some(Box::new(StoredInOrder(rows)))
+    }
+}
+
+/// A walk over a table's rows.
+struct StoredInOrder(LsmIterator);
+
+/// Rows that are passed over to get to one; beyond, it is read by itself.
+const SKIPPED_MAX: usize = 64;
+
+impl ColdRowsInOrder for StoredInOrder {
+    fn read(&mut self, row_id: RowId, row: &mut Vec<u8>) -> Option<BatchId> {
+        let (rows, key) = (&mut self.0, row_key(row_id));
+        for _ in 0..SKIPPED_MAX {
+            match rows.key().cmp(&key) {
+                // It stays where it is: a row further ahead may follow.
+                Ordering::Greater => return None,
+                Ordering::Equal => {
+                    let (batch, bytes) = split_row_value(rows.value()).ok()?;
+                    row.clear();
+                    row.extend_from_slice(bytes);
+                    return Some(batch);
+                }
+                // At the end, or after an error, there is no key.
+                Ordering::Less if !rows.valid() => return None,
+                Ordering::Less => rows.forward().ok()?,
+            }
+        }
+        None
     }
 }

@@ -84,8 +84,9 @@ pub struct CheckpointConfig {
     pub run_rows: usize,
     /// Memory that rows take when they are loaded; about so much is filled, and the others stay on disk.
     pub loaded_bytes_max: u64,
-    /// Memory that keeps blocks in which rows were looked for.
-    pub cache_bytes: usize,
+    /// Memory for reading rows that are not in memory: indexes and filters of files, about 7 bytes for a row
+    /// of 1 KB, and blocks in the rest. Files whose index does not fit are opened again for each row.
+    pub read_bytes: usize,
     /// Whether a thread of its own merges files. If not, [`Checkpoints::merge`] does.
     pub merge_beside: bool,
     /// Who merges them.
@@ -96,21 +97,20 @@ impl Default for CheckpointConfig {
     fn default() -> Self {
         CheckpointConfig {
             table_bytes: 64 << 20,
-            block_bytes: 64 << 10,
+            block_bytes: 16 << 10,
             level0_tables: 4,
             level1_bytes: 256 << 20,
             run_rows: 1 << 20,
             loaded_bytes_max: u64::MAX,
-            cache_bytes: 64 << 20,
+            read_bytes: 72 << 20,
             merge_beside: true,
             units: CompactionUnits::Cpu,
         }
     }
 }
 
-/// The index of a table takes about 60 bytes for each block: enough for 5 GB and more. Beyond that, tables
-/// are closed and reopened from range to range.
-const OPEN_TABLES_BYTES: usize = 8 << 20;
+/// A row is usually in one file of several that may have it; the others are not read.
+const FILTER_BITS_PER_KEY: u32 = 10;
 
 /// Nobody waits for a merge, and transactions need the cores.
 const COMPACTION_SHARE: f64 = 0.25;
@@ -118,12 +118,11 @@ const COMPACTION_SHARE: f64 = 0.25;
 impl CheckpointConfig {
     fn engine_options(&self) -> LsmOptions {
         let mut options = LsmOptions {
-            // Only complete checkpoints are written, and only all rows are read.
+            // Only complete checkpoints are written.
             memtable_bytes: 1 << 20,
-            // For the metadata of open tables, and for blocks with cold rows. Loading reads every block once
-            // and caches none.
-            block_cache_bytes: OPEN_TABLES_BYTES + self.cache_bytes,
-            filter_bits_per_key: 0,
+            // Loading reads every block once and caches none.
+            block_cache_bytes: self.read_bytes,
+            filter_bits_per_key: FILTER_BITS_PER_KEY,
             // Values are never stored separately: an opening reads every value, tables compress it, and the
             // work of loading is divided by the bytes of tables (decision 0017).
             large_value_bytes: usize::MAX,
@@ -144,7 +143,8 @@ impl CheckpointConfig {
         };
         for level in &mut options.levels {
             level.compression = Compression::Lz4;
-            // Read again only by the next opening: leave the page cache to others.
+            // Most of it is read again only by the next opening: leave the page cache to others, and to rows
+            // that are looked for.
             level.io = TableIo::Direct;
         }
         options

@@ -36,6 +36,56 @@ pub(crate) trait ColdRows: fmt::Debug + Send + Sync {
     /// # Errors
     /// The disk's; a damaged file; no such row.
     fn read(&self, table: TableId, row_id: RowId, row: &mut Vec<u8>) -> Result<BatchId, SqlError>;
+
+    /// What is kept in memory to read them.
+    fn memory_bytes(&self) -> u64;
+
+    /// For who reads many rows in the order of their ids, this one first. `None` if there is no such way.
+    fn in_order(&self, table: TableId, first: RowId) -> Option<Box<dyn ColdRowsInOrder>>;
+}
+
+/// Cold rows, read in the order of their ids.
+pub(crate) trait ColdRowsInOrder: Send {
+    /// As [`ColdRows::read`]. `None` if the row is not a little ahead of the one before, or if it cannot be
+    /// read: it is then to be read by itself. Shows rows as they were stored when this was made.
+    fn read(&mut self, row_id: RowId, row: &mut Vec<u8>) -> Option<BatchId>;
+}
+
+/// Cold rows that were read one by one, in order, before all that follow are.
+const ALONE_MAX: u32 = 16;
+
+/// Reads rows ahead for who visits one after the other: most of them are stored one behind the other, too.
+#[derive(Default)]
+pub(super) struct ReadAhead {
+    rows: Option<Box<dyn ColdRowsInOrder>>,
+    /// Rows that it did not have since the last one that it had.
+    alone: u32,
+}
+
+impl fmt::Debug for ReadAhead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadAhead")
+            .field("alone", &self.alone)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ReadAhead {
+    /// As [`ColdRowsInOrder::read`].
+    pub(super) fn read(
+        &mut self,
+        stored: &dyn ColdRows,
+        table: TableId,
+        row_id: RowId,
+        row: &mut Vec<u8>,
+    ) -> Option<BatchId> {
+        if self.alone >= ALONE_MAX {
+            (self.rows, self.alone) = (stored.in_order(table, row_id), 0);
+        }
+        let read = self.rows.as_mut().and_then(|rows| rows.read(row_id, row));
+        self.alone = if read.is_some() { 0 } else { self.alone + 1 };
+        read
+    }
 }
 
 /// For those who need cold rows: why the first one that could not be read was not.
@@ -111,6 +161,9 @@ pub(super) enum Where {
 #[derive(Debug)]
 pub(super) struct FrozenRegion {
     places: Box<[Place]>,
+    /// A bit for each place: set where there is a slot, so that few of them are found among many cold rows.
+    /// Set after a slot was put there, cleared before it is taken away: a bit may be missing for a moment.
+    with_slot: Box<[AtomicU64]>,
 }
 
 impl FrozenRegion {
@@ -118,12 +171,27 @@ impl FrozenRegion {
     pub(super) fn new(slots: u32) -> Self {
         FrozenRegion {
             places: (0..slots).map(|_| Place::default()).collect(),
+            with_slot: (0..slots.div_ceil(u64::BITS))
+                .map(|_| AtomicU64::new(0))
+                .collect(),
         }
     }
 
     /// Memory that it takes.
     pub(super) fn size_bytes(&self) -> u64 {
-        size_of_val::<[Place]>(&self.places) as u64
+        (size_of_val::<[Place]>(&self.places) + size_of_val::<[AtomicU64]>(&self.with_slot)) as u64
+    }
+
+    fn note_slot(&self, offset: u64) {
+        if let Some(word) = self.with_slot.get((offset / u64::from(u64::BITS)) as usize) {
+            word.fetch_or(1 << (offset % u64::from(u64::BITS)), Ordering::Release);
+        }
+    }
+
+    fn forget_slot(&self, offset: u64) {
+        if let Some(word) = self.with_slot.get((offset / u64::from(u64::BITS)) as usize) {
+            word.fetch_and(!(1 << (offset % u64::from(u64::BITS))), Ordering::Relaxed);
+        }
     }
 
     /// The slot at an offset, if its row is in memory: for somebody who uses the row.
@@ -170,19 +238,25 @@ impl FrozenRegion {
     /// Replaces a cold row by a slot; false if its place has changed meanwhile.
     pub(super) fn thaw(&self, offset: u64, cold: ColdRow, slot: NonNull<u8>) -> bool {
         let place = self.places.get(offset as usize);
-        place.is_some_and(|place| place.exchange(cold.word, used(slot)))
+        let is_thawed = place.is_some_and(|place| place.exchange(cold.word, used(slot)));
+        if is_thawed {
+            self.note_slot(offset);
+        }
+        is_thawed
     }
 
     /// Puts a slot where there was no row. By the freezing thread, or by the member that fills the slot.
     pub(super) fn set_slot(&self, offset: u64, slot: NonNull<u8>) {
         if let Some(place) = self.places.get(offset as usize) {
             place.word.store(used(slot), Ordering::Release);
+            self.note_slot(offset);
         }
     }
 
     /// Takes the slot away at an offset. No batch is open.
     pub(super) fn set_nothing(&self, offset: u64) {
         if let Some(place) = self.places.get(offset as usize) {
+            self.forget_slot(offset);
             place.word.store(ptr::null_mut(), Ordering::Release);
         }
     }
@@ -195,6 +269,7 @@ impl FrozenRegion {
             place.row_place.store(row_place, Ordering::Release);
             let hash = hash64(&row_id.encode()) as usize & !(u32::MAX as usize);
             let word = hash | (seal_bits as usize & SEAL) | COLD;
+            self.forget_slot(offset);
             place
                 .word
                 .store(ptr::without_provenance_mut(word), Ordering::Release);
@@ -203,11 +278,30 @@ impl FrozenRegion {
 
     /// The slots in memory with their offsets, and whether each was used since this was last asked.
     pub(super) fn take_used(&self) -> impl Iterator<Item = (u64, NonNull<u8>, bool)> {
-        (0..).zip(&self.places).filter_map(|(offset, place)| {
+        self.offsets_with_slot().filter_map(|offset| {
+            let place = self.places.get(offset as usize)?;
             let word = place.word.load(Ordering::Acquire);
             let slot = slot_in(word)?;
             let is_used = word.addr() & USED != 0 && place.exchange(word, slot.as_ptr());
             Some((offset, slot, is_used))
+        })
+    }
+
+    /// Whether there is a slot in memory.
+    pub(super) fn has_slot(&self) -> bool {
+        self.with_slot
+            .iter()
+            .any(|word| word.load(Ordering::Acquire) != 0)
+    }
+
+    fn offsets_with_slot(&self) -> impl Iterator<Item = u64> {
+        (0..).zip(&self.with_slot).flat_map(|(number, word)| {
+            let mut bits = word.load(Ordering::Acquire);
+            std::iter::from_fn(move || {
+                let bit = bits.checked_ilog2()?;
+                bits &= !(1 << bit);
+                Some(number * u64::from(u64::BITS) + u64::from(bit))
+            })
         })
     }
 

@@ -17,7 +17,7 @@ use weft_types::{SqlError, SqlState};
 
 use super::SlotId;
 use super::arena::Kind;
-use super::cold::{ColdRow, FrozenRegion, Where};
+use super::cold::{ColdRow, FrozenRegion, ReadAhead, Where};
 use super::regions::Region;
 use super::slab::RowMemory;
 use super::slot::{SLOT_OVERHEAD, Slot};
@@ -100,11 +100,13 @@ impl OldSlots {
     }
 }
 
-/// A place for one row that is not in any table's memory, to be looked at like a row in its slot.
+/// A place for one row that is not in any table's memory, to be looked at like a row in its slot. For one
+/// table; whoever visits many rows keeps it, so that they are read together.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     row: Vec<u8>,
     words: Vec<u64>,
+    ahead: ReadAhead,
 }
 
 impl Scratch {
@@ -143,7 +145,7 @@ impl SlotArena {
     pub(crate) fn has_resident(&self, region: u64) -> bool {
         self.region(region).is_some_and(|region| {
             let frozen = region.frozen();
-            frozen.is_none_or(|frozen| frozen.slots().next().is_some())
+            frozen.is_none_or(FrozenRegion::has_slot)
         })
     }
 
@@ -170,6 +172,9 @@ impl SlotArena {
 
     fn evict(&self, region: &Region, frozen: &FrozenRegion, saved: BatchId, left: &mut LeftBehind) {
         for (offset, start, is_used) in frozen.take_used() {
+            if is_used {
+                continue;
+            }
             // SAFETY: a slot of this region.
             let slot = unsafe { region.slot_at(start) };
             let is_empty = slot.is_empty();
@@ -177,7 +182,7 @@ impl SlotArena {
                 // A row that is put there gets another one.
                 frozen.set_nothing(offset);
             }
-            if is_empty || !is_used && self.make_cold(frozen, offset, slot, saved, left) {
+            if is_empty || self.make_cold(frozen, offset, slot, saved, left) {
                 left.slots.push(OldSlots {
                     start,
                     bytes: region.stride as usize,
@@ -336,7 +341,7 @@ impl SlotArena {
                 Where::Slot(start) => return Ok(Some(see(unsafe { region.slot_at(start) }))),
                 Where::Cold(cold) => cold,
             };
-            let read = self.read(cold, &mut scratch.row);
+            let read = self.read_ahead(cold, scratch);
             // The disk may have a newer version, with the same seal if the bytes are the same: the one of a
             // reader's time is then in a slot, and stays there as long as the reader is registered.
             if frozen.is_still(offset, cold) {
@@ -362,14 +367,31 @@ impl SlotArena {
             );
         }
         let batch = read?;
-        let term = row_hasher(table.0, row_id.encode()).hash(row);
-        match Retired::seal_of(term) == cold.seal_bits() {
+        match self.is_intact(cold, row) {
             true => Ok(batch),
             false => Err(SqlError::new(
                 SqlState::DATA_CORRUPTED,
                 format!("row {row_id} of table {table} on disk is not what was written"),
             )),
         }
+    }
+
+    /// The same for who visits rows one after the other. What was read ahead may be older than the row, or
+    /// not have it: then it is read by itself.
+    fn read_ahead(&self, cold: ColdRow, scratch: &mut Scratch) -> Result<BatchId, SqlError> {
+        let (table, row) = (self.table(), &mut scratch.row);
+        let rows = self.memory().cold_rows();
+        let ahead = rows.and_then(|rows| scratch.ahead.read(rows.as_ref(), table, cold.row_id, row));
+        match ahead.filter(|_| self.is_intact(cold, row)) {
+            Some(batch) => Ok(batch),
+            None => self.read(cold, row),
+        }
+    }
+
+    /// Whether these bytes are those of the row that became cold.
+    fn is_intact(&self, cold: ColdRow, row: &[u8]) -> bool {
+        let term = row_hasher(self.table().0, cold.row_id.encode()).hash(row);
+        Retired::seal_of(term) == cold.seal_bits()
     }
 }
 
@@ -384,7 +406,7 @@ mod tests {
     use weft_base::TableId;
 
     use super::*;
-    use crate::memory::{ColdAccess, ColdRows, VersionRef};
+    use crate::memory::{ColdAccess, ColdRows, ColdRowsInOrder, VersionRef};
 
     /// What happens while a row is read, once.
     type Meanwhile = Box<dyn FnOnce() + Send>;
@@ -413,6 +435,14 @@ mod tests {
             row.clear();
             row.extend_from_slice(bytes);
             Ok(*batch)
+        }
+
+        fn memory_bytes(&self) -> u64 {
+            0
+        }
+
+        fn in_order(&self, _table: TableId, _first: RowId) -> Option<Box<dyn ColdRowsInOrder>> {
+            None
         }
     }
 

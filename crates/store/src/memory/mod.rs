@@ -35,7 +35,7 @@ mod slot;
 mod slots;
 mod version;
 
-pub(crate) use cold::{ColdAccess, ColdRows};
+pub(crate) use cold::{ColdAccess, ColdRows, ColdRowsInOrder};
 pub(crate) use freeze::{LeftBehind, OldSlots, Scratch, free_left_block};
 pub use prefault::PrefaultedPages;
 pub(crate) use slab::RowMemory;

@@ -15,6 +15,7 @@ mod backlog;
 mod bank;
 mod bounds;
 mod checkpoints;
+mod cold_keys;
 mod crash;
 mod definitions;
 mod directory;

@@ -1,6 +1,5 @@
 //! Many threads that wait, one that appends: everybody gets an answer, and syncs are shared.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,67 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use weft_base::{BatchId, DirLock, Disk, DiskFile, FaultKind, OpenMode, SimDisk, SyncSite};
+use weft_base::{BatchId, DelayedCall, DelayedDisk, FaultKind, SimDisk};
 use weft_wal::{Log, LogConfig, WalError};
 
 use crate::{DIR, open_and_read, payload};
-
-/// A disk whose syncs take a while, as real ones do.
-struct SlowDisk(SimDisk, Duration);
-
-struct SlowFile(Box<dyn DiskFile>, Duration);
-
-impl Disk for SlowDisk {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(SlowFile(self.0.open(path, mode)?, self.1)))
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.0.remove(path)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.0.list(dir)
-    }
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.0.create_dir_all(dir)
-    }
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.0.exists(path)
-    }
-    fn sync_dir(&self, dir: &Path, site: SyncSite) -> io::Result<()> {
-        self.0.sync_dir(dir, site)
-    }
-    fn lock_dir(&self, dir: &Path) -> io::Result<Box<dyn DirLock>> {
-        self.0.lock_dir(dir)
-    }
-}
-
-impl DiskFile for SlowFile {
-    fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read_at(out, offset)
-    }
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_at(bytes, offset)
-    }
-    fn sync(&self, site: SyncSite) -> io::Result<()> {
-        thread::sleep(self.1);
-        self.0.sync(site)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
-    }
-    fn allocate(&self, len: u64) -> io::Result<()> {
-        self.0.allocate(len)
-    }
-    fn forget_cached(&self) -> io::Result<()> {
-        self.0.forget_cached()
-    }
-}
 
 fn slow_log(disk: &SimDisk, sync_time: Duration, buffer_bytes: usize) -> Log {
     let cfg = LogConfig {
@@ -77,9 +19,13 @@ fn slow_log(disk: &SimDisk, sync_time: Duration, buffer_bytes: usize) -> Log {
         buffer_bytes,
         salt: 1,
     };
-    Log::open(Arc::new(SlowDisk(disk.clone(), sync_time)), Path::new(DIR), cfg)
-        .unwrap()
-        .0
+    // Syncs take a while, as those of real disks do.
+    let slow = DelayedDisk::new(Arc::new(disk.clone()), move |call, _| {
+        if call == DelayedCall::Sync {
+            thread::sleep(sync_time);
+        }
+    });
+    Log::open(Arc::new(slow), Path::new(DIR), cfg).unwrap().0
 }
 
 /// Each client appends the next batch (one at a time, as the sequencer does) and waits until it is durable.
