@@ -64,6 +64,13 @@ impl LoadArguments {
         Ok(())
     }
 
+    /// The same for one of several databases: in a directory of its own below the one that the user named.
+    fn within(&self, name: &str) -> Self {
+        let mut own = self.clone();
+        own.dir = own.dir.map(|dir| dir.join(name.replace(' ', "-")));
+        own
+    }
+
     fn load(&self, clients: usize) -> Load {
         Load {
             clients,

@@ -70,6 +70,12 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Whether it sees all that others see now.
+    #[must_use]
+    pub fn is_newest(&self) -> bool {
+        self.readers.visible() == self.seqno
+    }
+
     /// The last write that it sees.
     #[must_use]
     pub const fn seqno(&self) -> SeqNo {

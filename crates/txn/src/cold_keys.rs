@@ -14,17 +14,18 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use weft_base::{IndexId, TableId};
 use weft_program::{Access, AccessKeys, AccessKind, BoundKey, Program};
 use weft_store::{ReadView, Store, prefix_successor};
-use weft_types::SqlError;
+use weft_types::{SqlError, SqlState};
 
-/// Rows of a declared range that are read in advance; it is not known how many of them are needed.
-const RANGE_ROWS: usize = 64;
+/// Rows of a declared range that are read in advance: it is not known which of them are needed, if any.
+const RANGE_ROWS: usize = 16;
 
 /// Reads them. If all rows are in memory, costs a load.
 ///
 /// # Errors
-/// A row could not be read.
+/// A row with a declared key could not be read.
 pub(crate) fn read_rows(store: &Arc<Store>, program: &Program, keys: &AccessKeys) -> Result<(), SqlError> {
     if !store.has_cold_rows() {
         return Ok(());
@@ -32,41 +33,66 @@ pub(crate) fn read_rows(store: &Arc<Store>, program: &Program, keys: &AccessKeys
     let snapshot = store.snapshot();
     let view = snapshot.view();
     keys.for_each(|number, key| {
-        if let Some(access) = program.accesses.get(number) {
-            read_rows_of(&view, access, key);
+        if let Some(access) = program.accesses.get(number)
+            && view.check().is_ok()
+        {
+            read_row(&view, access, key);
         }
     });
-    view.check()
+    match view.check() {
+        // The table was rewritten meanwhile: the program finds the new rows, or that it is to be compiled
+        // again.
+        Err(error) if error.state != SqlState::SNAPSHOT_TOO_OLD => return Err(error),
+        _ => {}
+    }
+    // Of ranges nobody knows what is needed, so that an error is no reason to refuse the program.
+    if !program.accesses.iter().any(is_range) {
+        return Ok(());
+    }
+    let snapshot = store.snapshot();
+    let view = snapshot.view();
+    keys.for_each(|number, key| {
+        if let Some(access) = program.accesses.get(number)
+            && view.check().is_ok()
+        {
+            read_range(&view, access, key);
+        }
+    });
+    Ok(())
 }
 
-/// Errors are left to the program: its tables may be gone, which is found out later, or a row could not be
+fn is_range(access: &Access) -> bool {
+    matches!(access.kind, AccessKind::ReadRange | AccessKind::WriteRange)
+}
+
+fn primary_index(view: &ReadView<'_>, table: TableId) -> Option<IndexId> {
+    Some(view.catalog().table_by_id(table)?.primary_index()?.id)
+}
+
+/// Errors are left to the program: its table may be gone, which is found out later, or a row could not be
 /// read, which the view knows.
-fn read_rows_of(view: &ReadView<'_>, access: &Access, key: BoundKey<'_>) {
-    let primary = || {
-        let table = view.catalog().table_by_id(access.table)?;
-        Some(table.primary_index()?.id)
-    };
+fn read_row(view: &ReadView<'_>, access: &Access, key: BoundKey<'_>) {
     let index = match access.kind {
-        AccessKind::ReadTable | AccessKind::WriteTable => None,
         AccessKind::WriteValue(index) => Some(index),
-        AccessKind::ReadRow
-        | AccessKind::WriteRow
-        | AccessKind::InsertRow
-        | AccessKind::ReadRange
-        | AccessKind::WriteRange => primary(),
-    };
-    let Some(index) = index else {
-        return;
-    };
-    match access.kind {
-        AccessKind::ReadRange | AccessKind::WriteRange => {
-            let hi = prefix_successor(key.hi);
-            let hi = hi.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            let between = (Bound::Included(key.bytes), hi);
-            let _ = view.range_each(access.table, index, between, false, RANGE_ROWS, |_| {});
+        AccessKind::ReadRow | AccessKind::WriteRow | AccessKind::InsertRow => {
+            primary_index(view, access.table)
         }
-        _ => {
-            let _ = view.lookup(access.table, index, key.bytes, |_| ControlFlow::Continue(()));
+        AccessKind::ReadTable | AccessKind::WriteTable | AccessKind::ReadRange | AccessKind::WriteRange => {
+            None
         }
+    };
+    if let Some(index) = index {
+        let _ = view.lookup(access.table, index, key.bytes, |_| ControlFlow::Continue(()));
+    }
+}
+
+fn read_range(view: &ReadView<'_>, access: &Access, key: BoundKey<'_>) {
+    if is_range(access)
+        && let Some(index) = primary_index(view, access.table)
+    {
+        let hi = prefix_successor(key.hi);
+        let hi = hi.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let between = (Bound::Included(key.bytes), hi);
+        let _ = view.range_each(access.table, index, between, false, RANGE_ROWS, |_| {});
     }
 }

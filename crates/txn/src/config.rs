@@ -34,7 +34,7 @@ pub struct EngineConfig {
     /// Time between two passes over all rows in memory that look for damage; they are made where checkpoints
     /// are taken by themselves.
     pub scrub_pause: Duration,
-    /// Memory of rows, indexes, packed columns, and reading rows from disk (an eighth at most); beyond, rows
+    /// Memory of rows, indexes, packed columns, and reading rows from disk (an eighth, or 1 MB); beyond, rows
     /// leave memory that nobody has used for a while and that the newest checkpoint holds. Indexes stay, with
     /// 24 bytes for each row. 0 for no bound.
     pub memory_bytes: u64,

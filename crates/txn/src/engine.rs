@@ -349,7 +349,8 @@ impl Engine {
         self.submit(program, inputs)?.wait()
     }
 
-    /// Submits a one-shot program to the sequencer and returns at once; many may be in flight.
+    /// Submits a one-shot program to the sequencer and returns at once, unless rows of its keys are on disk:
+    /// these are read first. Many may be in flight.
     pub fn submit(&self, program: &Arc<Program>, inputs: Vec<u8>) -> Result<Ticket, Box<Refused>> {
         let (request, ticket) = self.request(program, inputs)?;
         self.shared()
@@ -361,8 +362,8 @@ impl Engine {
     }
 
     /// Submits many one-shot programs at once, in this order: they are put into as few batches as possible.
-    /// Returns one ticket or refusal for each. If all of them are read-only, they run here, at the newest
-    /// boundary.
+    /// Returns one ticket or refusal for each. Rows of their keys that are on disk are read before any of
+    /// them enters the queue. If all of them are read-only, they run here, at the newest boundary.
     pub fn submit_many<'p>(
         &self,
         programs: impl IntoIterator<Item = (&'p Arc<Program>, Vec<u8>)>,

@@ -10,7 +10,7 @@
 //! All take turns. Reads go through the page cache in every contender, and nobody waits for a sync. With
 //! `--read-delay-us` each read of a file with rows waits so long first, as on a device: then RocksDB, whose
 //! reads cannot be delayed so, does not run. With `--hot-share` a hot set, one row in [`HOT_PART`], which
-//! fits into memory, gets that share of accesses; the others are to cold rows.
+//! fits into memory, gets that share of accesses; the others are uniform over all rows.
 //!
 //! Source: Hobbes 5.2.3 (storage stalls); X-DB, storage layout and tiers.
 
@@ -147,7 +147,8 @@ impl Contestant {
             })),
         };
         let loading = bar(shape.records, name);
-        let bench = BenchDatabase::open_loaded(&arguments.load, "cold", options, disk, |database| {
+        let load_arguments = arguments.load.within(name);
+        let bench = BenchDatabase::open_loaded(&load_arguments, "cold", options, disk, |database| {
             Ok(load::load_ycsb(database, &shape, |rows| {
                 loading.set_position(rows)
             })?)

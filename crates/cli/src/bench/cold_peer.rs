@@ -61,7 +61,7 @@ mod with_rocksdb {
         shape: &YcsbShape,
         memory_bytes: u64,
     ) -> Result<Option<Box<dyn Contender<YcsbTransaction>>>, Failure> {
-        let dir = BenchDir::new(arguments, "cold-rocksdb")?;
+        let dir = BenchDir::new(&arguments.within(NAME), "cold-rocksdb")?;
         std::fs::create_dir_all(&dir.path).map_err(|error| Failure::doing("making a directory", error))?;
         let memory = memory_bytes as usize;
         let sizes = StoreShape {

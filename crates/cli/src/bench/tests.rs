@@ -54,7 +54,9 @@ fn the_requested_remote_share_is_applied() {
 
 #[test]
 fn data_beyond_memory_is_read_from_disk() {
-    bench("cold --records 2000 --clients 2").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().display();
+    bench(&format!("cold --records 2000 --clients 2 --dir {path}")).unwrap();
     bench("cold --records 2000 --workload a --hot-share 0.5,1 --read-delay-us 20").unwrap();
     for words in [
         "--durable",

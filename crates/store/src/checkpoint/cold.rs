@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::{Arc, Weak};
 
 use weft_base::{BatchId, RowId, TableId};
-use weft_lsm::{Lsm, LsmIterator};
+use weft_lsm::{Lsm, LsmIterator, Snapshot};
 use weft_types::{SqlError, SqlState};
 
 use super::format::{family, row_key, split_row_value};
@@ -57,19 +57,26 @@ impl ColdRows for StoredRows {
         let (snapshot, first) = (lsm.snapshot(), row_key(first));
         let mut rows = lsm.iterator_once(family(table), &snapshot, &first, None).ok()?;
         rows.seek(&first).ok()?;
-        Some(Box::new(StoredInOrder(rows)))
+        Some(Box::new(StoredInOrder { rows, snapshot }))
     }
 }
 
-/// A walk over a table's rows.
-struct StoredInOrder(LsmIterator);
+/// A walk over a table's rows, as long as no checkpoint changes them.
+struct StoredInOrder {
+    rows: LsmIterator,
+    snapshot: Arc<Snapshot>,
+}
 
 /// Rows that are passed over to get to one; beyond, it is read by itself.
 const SKIPPED_MAX: usize = 64;
 
 impl ColdRowsInOrder for StoredInOrder {
     fn read(&mut self, row_id: RowId, row: &mut Vec<u8>) -> Option<BatchId> {
-        let (rows, key) = (&mut self.0, row_key(row_id));
+        // A row that became cold later may be another version: who has found it cold finds this, too.
+        if !self.snapshot.is_newest() {
+            return None;
+        }
+        let (rows, key) = (&mut self.rows, row_key(row_id));
         for _ in 0..SKIPPED_MAX {
             match rows.key().cmp(&key) {
                 // It stays where it is: a row further ahead may follow.

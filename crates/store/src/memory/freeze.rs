@@ -376,8 +376,8 @@ impl SlotArena {
         }
     }
 
-    /// The same for who visits rows one after the other. What was read ahead may be older than the row, or
-    /// not have it: then it is read by itself.
+    /// The same for who visits rows one after the other. What is read ahead may not have the row: then it is
+    /// read by itself.
     fn read_ahead(&self, cold: ColdRow, scratch: &mut Scratch) -> Result<BatchId, SqlError> {
         let (table, row) = (self.table(), &mut scratch.row);
         let rows = self.memory().cold_rows();

@@ -128,8 +128,8 @@ fn read_by_its_batch_it_stops_all() {
 fn an_unreadable_row_refuses_its_program() {
     let (bank, disk, _) = cold_bank(without_memory());
     let programs = &bank.programs;
-    disk.fail_reads(true);
     for _ in 0..10 {
+        disk.fail_reads(true);
         let calls = [(1, false), (2000, true), (2, false), (3000, true)].map(|(id, is_new)| {
             let (program, values) = match is_new {
                 true => (&programs.open, [id, 7]),
@@ -145,10 +145,10 @@ fn an_unreadable_row_refuses_its_program() {
                 _ => drop(answer.unwrap()),
             }
         }
+        disk.fail_reads(false);
         bank.execute(&programs.close, &[2000]).unwrap();
         bank.execute(&programs.close, &[3000]).unwrap();
     }
-    disk.fail_reads(false);
     bank.execute(&programs.add, &[1, 5]).unwrap();
     assert_eq!(bank.balance(1), Some(OPENING + 5));
 }
