@@ -30,35 +30,36 @@ pub(crate) fn read_rows(store: &Arc<Store>, program: &Program, keys: &AccessKeys
     if !store.has_cold_rows() {
         return Ok(());
     }
-    let snapshot = store.snapshot();
-    let view = snapshot.view();
-    keys.for_each(|number, key| {
-        if let Some(access) = program.accesses.get(number)
-            && view.check().is_ok()
-        {
-            read_row(&view, access, key);
-        }
-    });
-    match view.check() {
+    match read_each(store, program, keys, read_row) {
         // The table was rewritten meanwhile: the program finds the new rows, or that it is to be compiled
         // again.
         Err(error) if error.state != SqlState::SNAPSHOT_TOO_OLD => return Err(error),
         _ => {}
     }
-    // Of ranges nobody knows what is needed, so that an error is no reason to refuse the program.
-    if !program.accesses.iter().any(is_range) {
-        return Ok(());
+    if program.accesses.iter().any(is_range) {
+        // Nobody knows which rows are needed, so that an error is no reason to refuse the program.
+        let _ = read_each(store, program, keys, read_range);
     }
+    Ok(())
+}
+
+/// Calls `read` for each access, until a row cannot be read.
+fn read_each(
+    store: &Arc<Store>,
+    program: &Program,
+    keys: &AccessKeys,
+    read: impl Fn(&ReadView<'_>, &Access, BoundKey<'_>),
+) -> Result<(), SqlError> {
     let snapshot = store.snapshot();
     let view = snapshot.view();
     keys.for_each(|number, key| {
         if let Some(access) = program.accesses.get(number)
             && view.check().is_ok()
         {
-            read_range(&view, access, key);
+            read(&view, access, key);
         }
     });
-    Ok(())
+    view.check()
 }
 
 fn is_range(access: &Access) -> bool {
