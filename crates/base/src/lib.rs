@@ -41,7 +41,7 @@ pub use disk::{
 };
 pub use ids::{BatchId, CatalogVersion, IndexId, Lsn, RowId, SessionId, TableId, TxnId};
 pub use json::json_text;
-pub use niceness::{GiveWay, ThreadNumber};
+pub use niceness::{Offer, ThreadNumber};
 pub use pace::Pacer;
 pub use progress::{Progress, Reached};
 pub use random::{Entropy, Prng, SeededEntropy, SystemEntropy};

@@ -36,7 +36,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use tokio::sync::Semaphore;
-use weft_base::{GiveWay, ThreadNumber, blocking};
+use weft_base::{ThreadNumber, blocking};
 use weft_binder::relation::{Output, Query};
 use weft_types::{SqlError, SqlState, SqlType, Value, interrupt};
 
@@ -182,11 +182,7 @@ impl QueryEngine {
     /// If the system cannot start threads.
     pub fn with_options(options: EngineOptions) -> Result<QueryEngine, SqlError> {
         let ordinary = threads("weft-query", options.threads, || ())?;
-        let yielding = threads("weft-analytics", options.threads, || {
-            // Where the system refuses it, they keep their priority.
-            let _ = ThreadNumber::current().give_way(GiveWay::Mostly);
-            slice::gives_way();
-        })?;
+        let yielding = threads("weft-analytics", options.threads, slice::gives_way)?;
         let shown_consumers = std::num::NonZeroUsize::MIN.saturating_add(4);
         let pool = TrackConsumersPool::new(FairSpillPool::new(options.memory_bytes), shown_consumers);
         let environment = RuntimeEnvBuilder::new()
@@ -457,7 +453,8 @@ impl QueryEngine {
         if outcome.is_err() {
             stop.abandon();
             if let Some(number) = number.get().filter(|_| !thread.is_finished()) {
-                number.give_way(GiveWay::Entirely);
+                // It holds memory until it ends, so it must not starve.
+                number.give_way();
             }
         }
         outcome

@@ -93,6 +93,9 @@ const RANGES_ALWAYS: usize = 16;
 /// Rows that can be scanned in the time that finding one range takes.
 const ROWS_PER_RANGE: usize = 8;
 
+/// Rows that can be scanned in the time that reading one through an index takes.
+const ROWS_PER_ROW_FOUND: usize = 16;
+
 /// Estimated rows read per row wanted, since filters above may discard some.
 const READ_FOR_ONE: usize = 8;
 

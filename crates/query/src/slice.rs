@@ -18,7 +18,7 @@
 //! Known limitation: a join of one probe row with a huge build side, and the sorting or hashing of one batch,
 //! are not interrupted.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{Stream, StreamExt};
 use tokio::runtime::Handle;
-use weft_base::blocking;
+use weft_base::{Offer, ThreadNumber, blocking};
 use weft_types::SqlError;
 use weft_types::interrupt::{self, Interrupt};
 
@@ -161,26 +161,23 @@ impl Wake for Unpark {
 thread_local! {
     /// The task that this thread runs, and when its slice began.
     static RUNNING: Cell<Option<(tokio::task::Id, Instant)>> = const { Cell::new(None) };
-    /// When this thread last gave way to others; `None` for a thread that does not.
-    static GAVE_WAY: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// Of a thread that offers its processor to others; `None` for one that does not.
+    static OFFER: RefCell<Option<Offer>> = const { RefCell::new(None) };
 }
 
-/// How long a thread that gives way runs before it offers its processor to others. A low priority alone does
-/// not do that: an ordinary thread that wakes up may wait for the next tick of the clock, some milliseconds.
-const GIVE_WAY_AFTER: Duration = Duration::from_micros(200);
-
-/// Makes the calling thread one that offers its processor to others again and again while it runs operators.
+/// Makes the calling thread one that gives way: others get its processor first, and it offers it again and
+/// again while it runs operators. Where the system refuses the former, it keeps its priority.
 pub(crate) fn gives_way() {
-    GAVE_WAY.set(Some(Instant::now()));
+    let _ = ThreadNumber::current().give_way();
+    OFFER.set(Some(Offer::new()));
 }
 
 fn give_way_at(now: Instant) {
-    if let Some(last) = GAVE_WAY.get()
-        && now.saturating_duration_since(last) >= GIVE_WAY_AFTER
-    {
-        std::thread::yield_now();
-        GAVE_WAY.set(Some(Instant::now()));
-    }
+    OFFER.with_borrow_mut(|offer| {
+        if let Some(offer) = offer {
+            offer.renew(now);
+        }
+    });
 }
 
 /// When the running task's slice began: now, if this thread ran another task before. `None` outside a task.

@@ -46,7 +46,7 @@ pub use cast::{
     CastContext, assign, assign_from, cast, cast_context, cast_from, cast_in, float_to_integer, narrow_float,
 };
 pub use compare::{compare, compare_floats, compare_ref};
-pub use datetime::is_date;
+pub use datetime::{date_of_timestamp, is_date, timestamp_of_date};
 pub use error::{ErrorFields, Notice, NoticeLevel, OWN_STATES_MAX, SqlError, SqlState};
 pub use interval::Interval;
 pub use key::{

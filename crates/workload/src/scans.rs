@@ -176,7 +176,7 @@ impl Background for Scanners {
         let (column, form) = (Arc::clone(&self.column), self.form);
         if self.gives_way {
             // Where the system refuses it, they are ordinary threads.
-            let _ = weft_base::ThreadNumber::current().give_way(weft_base::GiveWay::Mostly);
+            let _ = weft_base::ThreadNumber::current().give_way();
         }
         let mut found = Found::default();
         // They begin at different places, as independent queries do.

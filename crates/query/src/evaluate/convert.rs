@@ -1,4 +1,5 @@
-//! Vectorised casts: between integers, to floats, between decimals, and casts that change nothing.
+//! Vectorised casts: between integers, to floats, between decimals, of dates to timestamps, and casts that
+//! change nothing.
 
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Int16Type, Int32Type, Int64Type};
 use weft_expression::Node;
+use weft_expression::functions::datetime::midnight_compared;
 use weft_types::{SqlError, SqlState, SqlType};
 
 use super::machine::arrow_error;
@@ -23,6 +25,8 @@ pub(super) enum Conversion {
     Narrow(SqlType),
     /// Multiplies mantissas.
     Scale(i128),
+    /// Midnights of dates that are compared with timestamps.
+    Midnight,
 }
 
 /// Whether a cast cannot fail and is nearly free.
@@ -109,6 +113,11 @@ impl Conversion {
                 }
             }
             Conversion::Scale(factor) => Ok(scaled(array, *factor, data_type)),
+            Conversion::Midnight => {
+                let days = array.as_primitive::<Int32Type>();
+                let midnights: PrimitiveArray<Int64Type> = days.unary(midnight_compared);
+                Ok(Arc::new(midnights))
+            }
         }
     }
 }

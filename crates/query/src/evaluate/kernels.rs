@@ -6,6 +6,7 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, new_empty
 use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::arrow::compute::{and_kleene, is_null, not, nullif, or_kleene};
 use datafusion::arrow::datatypes::DataType;
+use weft_expression::functions::datetime::compared_date;
 use weft_expression::{Kind, Node, Op, Volatility};
 use weft_types::{SqlError, SqlType};
 
@@ -118,6 +119,11 @@ impl Kernel {
 
     fn choose_call(node: &Node, arguments: &[(SqlType, DataType)]) -> Result<(Work, DataType), SqlError> {
         let plain = arrow_type(&node.ty);
+        if let (Op::Call(entry), Some(midnight)) = (&node.op, compared_date(&SqlType::Timestamp))
+            && std::ptr::eq(*entry, midnight)
+        {
+            return Ok((Work::Convert(Conversion::Midnight), plain));
+        }
         if let (Some(op), [(left, left_type), (right, right_type)]) = (Arithmetic::of(node), arguments) {
             if let Some(integers) = IntegerArithmetic::choose(op, left, right, &node.ty) {
                 return Ok((Work::Integers(integers), plain));

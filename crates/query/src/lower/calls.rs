@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::functions_aggregate::bool_and_or::{bool_and_udaf, bool_or_udaf};
 use datafusion::functions_aggregate::count::count_udaf;
@@ -14,7 +15,7 @@ use weft_expression::ColumnId;
 use weft_types::{SqlError, SqlType, Value};
 
 use super::walk::is_fallible;
-use super::{Lowering, column};
+use super::{Lowering, arrow_of, column};
 use crate::functions::collect::{Collected, RowOrder, collect};
 use crate::functions::sums::{SumKind, sums};
 
@@ -53,7 +54,12 @@ impl Lowering<'_> {
             arguments.push(self.held(&guarded, plan, items)?);
         }
         let ordered = !call.order.is_empty() || call.aggregate.ordered && !order.is_empty();
-        let own = (!ordered).then(|| native(call, &types)).flatten();
+        // An item's Arrow type is not known yet.
+        let arrow = match (&arguments[..], &call.arguments[..]) {
+            ([id], [argument]) if argument.as_column().is_some() => Some(arrow_of(plan.schema(), *id)?),
+            _ => None,
+        };
+        let own = (!ordered).then(|| native(call, &types, arrow.as_ref())).flatten();
         let (function, columns) = match own {
             Some(Native::Rows) => {
                 let one = PlanExpr::Literal(ScalarValue::Int64(Some(1)), None);
@@ -155,7 +161,8 @@ enum Native {
     Sum(SumKind),
 }
 
-fn native(call: &AggregateCall, types: &[SqlType]) -> Option<Native> {
+/// `arrow` is the Arrow type of the only argument, if it is known.
+fn native(call: &AggregateCall, types: &[SqlType], arrow: Option<&DataType>) -> Option<Native> {
     use SqlType as T;
     if call.distinct {
         return match (call.aggregate.name, types) {
@@ -168,6 +175,13 @@ fn native(call: &AggregateCall, types: &[SqlType]) -> Option<Native> {
         ("count", [_]) => Native::Of(count_udaf()),
         ("min", [ty]) if compares_natively(ty) => Native::Of(min_udaf()),
         ("max", [ty]) if compares_natively(ty) => Native::Of(max_udaf()),
+        // All have one scale, and NaN is the greatest.
+        ("min", [T::Numeric(_)]) if matches!(arrow, Some(DataType::Decimal128(_, _))) => {
+            Native::Of(min_udaf())
+        }
+        ("max", [T::Numeric(_)]) if matches!(arrow, Some(DataType::Decimal128(_, _))) => {
+            Native::Of(max_udaf())
+        }
         ("bool_and" | "every", [T::Bool]) => Native::Of(bool_and_udaf()),
         ("bool_or", [T::Bool]) => Native::Of(bool_or_udaf()),
         ("sum", [T::Int2 | T::Int4]) => Native::Sum(SumKind::IntegerSum),

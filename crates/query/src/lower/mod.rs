@@ -21,6 +21,7 @@
 
 pub(crate) mod aggregate;
 pub(crate) mod calls;
+mod dates;
 mod distinct;
 pub(crate) mod expression;
 pub(crate) mod join;

@@ -63,9 +63,14 @@ impl Lowering<'_> {
     /// first, otherwise their order is kept, like PostgreSQL's `order_qual_clauses`.
     pub(crate) fn condition(
         &mut self,
-        mut conjuncts: Vec<Expr>,
+        conjuncts: Vec<Expr>,
         plan: &LogicalPlan,
     ) -> Result<Option<PlanExpr>, SqlError> {
+        let all = conjuncts;
+        let mut conjuncts = Vec::with_capacity(all.len());
+        for conjunct in all {
+            self.add_conjunct(conjunct, &mut conjuncts)?;
+        }
         conjuncts.sort_by_key(cost);
         let mut parts = Vec::with_capacity(conjuncts.len());
         let makers: Vec<BTreeSet<u32>> = conjuncts

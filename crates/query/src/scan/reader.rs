@@ -12,7 +12,7 @@ use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 use weft_store::columns::ChunkColumns;
 use weft_types::{SqlError, SqlState, encode_key_from_row, prefix_successor};
 
-use super::{Access, InOrder, RelationScan, SourceExtension};
+use super::{Access, InOrder, RANGES_ALWAYS, ROWS_PER_ROW_FOUND, RelationScan, SourceExtension};
 use crate::columns::BatchBuilder;
 use crate::errors::external;
 use crate::key_range::{self, KeyBounds, KeyRanges, PackedFilter};
@@ -260,12 +260,16 @@ impl ScanReader {
         Ok(predicates)
     }
 
-    /// Reads all ranges; returns false, with nothing read, if the source declines one.
+    /// Reads all ranges; returns false, with nothing read, if the source declines one, or if they hold so many
+    /// rows that reading the table costs less.
     fn read_ranges(&mut self, ranges: &KeyRanges) -> Result<bool> {
         let mut builder = self.builder()?;
-        for (low, high) in &ranges.ranges {
+        for (number, (low, high)) in ranges.ranges.iter().enumerate() {
             if is_empty(low, high) {
                 continue;
+            }
+            if number >= RANGES_ALWAYS && self.is_too_much(builder.rows(), number, ranges.ranges.len()) {
+                return Ok(false);
             }
             let answered = self
                 .source
@@ -284,6 +288,12 @@ impl ScanReader {
         }
         self.offer(builder)?;
         Ok(true)
+    }
+
+    /// Whether reading the table costs less than reading `all` ranges, of which `read` had so many rows.
+    fn is_too_much(&self, rows: usize, read: usize, all: usize) -> bool {
+        let expected = rows.saturating_mul(all) / read.max(1);
+        expected.saturating_mul(ROWS_PER_ROW_FOUND) > self.scan.row_count
     }
 
     fn builder(&self) -> Result<BatchBuilder> {

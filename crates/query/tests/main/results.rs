@@ -208,6 +208,29 @@ fn pairs(db: &Db) {
     db.insert(pairs, &rows);
 }
 
+/// Ranges that hold many rows each are given up for the table once a few have shown it.
+#[test]
+fn many_rows_are_not_read_through_an_index() {
+    let db = Db::new();
+    pairs(&db);
+    let of_values = |count: i32| {
+        let values: Vec<String> = (0..count).map(|value| (value * 6).to_string()).collect();
+        let sql = format!(
+            "SELECT count(*), sum(c) FROM pairs WHERE a IN ({})",
+            values.join(", ")
+        );
+        let (rows, read) = counted(&db, &sql);
+        let numbers = (0..20_000).filter(|number| number / 100 % 6 == 0 && number / 600 < count);
+        let sum: i32 = numbers.map(|number| number % 7).sum();
+        assert_eq!(rows, [[(count * 100).to_string(), sum.to_string()]]);
+        read
+    };
+    assert_eq!(of_values(3), 300);
+    assert_eq!(of_values(16), 1_600);
+    // Sixteen ranges were read in vain.
+    assert_eq!(of_values(17), 21_600);
+}
+
 #[test]
 fn lists_rows_and_alternatives_read_only_the_keys_they_name() {
     let db = Db::new();

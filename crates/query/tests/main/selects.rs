@@ -52,6 +52,48 @@ fn key_ranges_return_what_scans_return() {
     assert_eq!(db.text("SELECT id FROM accounts WHERE id = 1 AND id = 2"), "");
 }
 
+/// A date is compared with a timestamp as its midnight; a constant timestamp bounds the column's scan.
+#[test]
+fn dates_are_compared_with_timestamps() {
+    let db = bank();
+    let days = [("id", SqlType::Int4), ("d", SqlType::Date)];
+    let table = db.table("days", &days, &[0]);
+    let rows = [
+        "-infinity",
+        "2020-01-31",
+        "2020-02-29",
+        "2020-03-01",
+        "infinity",
+        "5000000-01-01",
+    ];
+    for (id, day) in rows.iter().enumerate() {
+        db.insert(table, &[&[&id.to_string(), day]]);
+    }
+    db.insert(table, &[&["9", "NULL"]]);
+    for (condition, expected, shown) in [
+        ("d < timestamp '2020-03-01'", "0 1 2", "< 7365"),
+        ("d < timestamp '2020-02-29 00:00:01'", "0 1 2", "<= 7364"),
+        ("d < date '2020-01-31' + interval '1' month", "0 1", "< 7364"),
+        ("d <= timestamp '2020-02-29 00:00:00'", "0 1 2", "<= 7364"),
+        ("d > timestamp '2020-02-29 00:00:00'", "3 4 5", "> 7364"),
+        ("d >= timestamp '2020-02-29 00:00:00.000001'", "3 4 5", "> 7364"),
+        ("timestamp '2020-02-29' <= d", "2 3 4 5", ">= 7364"),
+        ("d = timestamp '2020-02-29'", "2", "= 7364"),
+        ("d <> timestamp '2020-02-29'", "0 1 3 4 5", "!= 7364"),
+        ("d = timestamp '2020-02-29 12:00'", "", "e1("),
+        ("d <> timestamp '2020-02-29 12:00'", "0 1 2 3 4 5", "e1("),
+        ("d < timestamp 'infinity'", "0 1 2 3 5", "< 2147483647"),
+        ("d > timestamp '-infinity'", "1 2 3 4 5", "> -2147483648"),
+        ("d >= timestamp 'infinity'", "4", ">= 2147483647"),
+        ("d < NULL::timestamp", "", ""),
+    ] {
+        let sql = format!("SELECT id FROM days WHERE {condition} ORDER BY id");
+        assert_eq!(db.text(&sql).replace('\n', " "), expected, "{condition}");
+        let plan = db.explain(&sql);
+        assert!(plan.contains(shown), "{condition}: {plan}");
+    }
+}
+
 #[test]
 fn joins() {
     let db = bank();

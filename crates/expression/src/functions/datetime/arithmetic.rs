@@ -99,6 +99,13 @@ pub fn compared_date(ty: &SqlType) -> Option<&'static Entry> {
     COMPARED_DATES.iter().find(|entry| entry.returns == ty)
 }
 
+/// The midnight as which a date is compared with timestamps without time zone. Dates beyond these are before
+/// or after all finite ones.
+#[must_use]
+pub fn midnight_compared(date: i32) -> i64 {
+    midnight_of(date, Ok)
+}
+
 fn midnight_of(date: i32, utc: impl FnOnce(i64) -> Result<i64, SqlError>) -> i64 {
     let beyond = if date < 0 { i64::MIN + 1 } else { i64::MAX - 1 };
     match timestamp_of_date(date) {

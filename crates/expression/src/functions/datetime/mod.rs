@@ -26,7 +26,7 @@ mod zones;
 
 use crate::table::SetEntry;
 
-pub use arithmetic::{ARITHMETIC, compared_date};
+pub use arithmetic::{ARITHMETIC, compared_date, midnight_compared};
 pub use fields::FIELDS;
 pub use format::FORMATS;
 pub use moments::MOMENTS;
