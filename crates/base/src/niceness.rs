@@ -32,7 +32,9 @@ impl ThreadNumber {
             return false;
         };
         // SAFETY: plain numbers; on Linux the priority of a process is that of the thread with this number.
-        unsafe { libc::setpriority(libc::PRIO_PROCESS, number, NICENESS) == 0 }
+        let now = unsafe { libc::getpriority(libc::PRIO_PROCESS, number) };
+        // SAFETY: likewise. A process that was started with a lower share keeps it.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, number, now.max(NICENESS)) == 0 }
     }
 }
 
@@ -84,7 +86,8 @@ impl Offer {
         self.last = Instant::now();
     }
 
-    /// Whether more threads want to run than there are processors.
+    /// Whether more threads want to run than there are processors, in the whole system: a process that may use
+    /// only some of them does not notice that its own threads wait.
     fn others_wait(&self) -> bool {
         let mut text = [0; 64];
         let read = self
@@ -174,8 +177,9 @@ mod tests {
                     offer.renew(Instant::now());
                 }
             });
-            worker.join().unwrap();
+            let ended = worker.join();
             done.store(true, Ordering::Relaxed);
+            ended.unwrap();
         });
     }
 }

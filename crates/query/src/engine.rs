@@ -417,7 +417,7 @@ impl QueryEngine {
     }
 
     /// Plans on a separate thread; returns early when the statement is stopped. The thread then goes on to
-    /// its end behind all other work, and its session plans no other large query meanwhile.
+    /// its end with a tenth of an ordinary share, and its session plans no other large query meanwhile.
     fn plan_on_thread(
         &self,
         planning: Planning,

@@ -271,7 +271,7 @@ impl Lowering<'_> {
         right: &Expr,
         plan: &LogicalPlan,
     ) -> Result<Option<PlanExpr>, SqlError> {
-        let operator = operator(op);
+        let operator = operator_of(op);
         match (seen_through(left), seen_through(right)) {
             (Some(a), Some(b)) => {
                 let (left_type, right_type) = (arrow_of(plan.schema(), a)?, arrow_of(plan.schema(), b)?);
@@ -284,7 +284,9 @@ impl Lowering<'_> {
             }
             (None, Some(b)) => {
                 let literal = self.literal_for(left, left.ty(), &arrow_of(plan.schema(), b)?, plan)?;
-                Ok(known(literal).map(|literal| binary(literal, operator, column(b))))
+                // The column first: DataFusion drops bounds of one column that it sees from both sides.
+                let mirrored = operator_of(op.mirrored());
+                Ok(known(literal).map(|literal| binary(column(b), mirrored, literal)))
             }
             (None, None) => Ok(None),
         }
@@ -528,7 +530,7 @@ pub(crate) fn binary(left: PlanExpr, op: Operator, right: PlanExpr) -> PlanExpr 
     PlanExpr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
 }
 
-fn operator(op: CompareOp) -> Operator {
+fn operator_of(op: CompareOp) -> Operator {
     match op {
         CompareOp::Eq => Operator::Eq,
         CompareOp::Ne => Operator::NotEq,

@@ -263,12 +263,14 @@ impl ScanReader {
     /// Reads all ranges; returns false, with nothing read, if the source declines one, or if they hold so many
     /// rows that reading the table costs less.
     fn read_ranges(&mut self, ranges: &KeyRanges) -> Result<bool> {
-        let mut builder = self.builder()?;
+        let (mut builder, mut largest) = (self.builder()?, 0);
         for (number, (low, high)) in ranges.ranges.iter().enumerate() {
             if is_empty(low, high) {
                 continue;
             }
-            if number >= RANGES_ALWAYS && self.is_too_much(builder.rows(), number, ranges.ranges.len()) {
+            let before = builder.rows();
+            let left = ranges.ranges.len() - number;
+            if number >= RANGES_ALWAYS && expected(before, largest, number, left) > self.rows_found_max() {
                 return Ok(false);
             }
             let answered = self
@@ -285,15 +287,15 @@ impl ScanReader {
             if !answered {
                 return Ok(false);
             }
+            largest = largest.max(builder.rows() - before);
         }
         self.offer(builder)?;
         Ok(true)
     }
 
-    /// Whether reading the table costs less than reading `all` ranges, of which `read` had so many rows.
-    fn is_too_much(&self, rows: usize, read: usize, all: usize) -> bool {
-        let expected = rows.saturating_mul(all) / read.max(1);
-        expected.saturating_mul(ROWS_PER_ROW_FOUND) > self.scan.row_count
+    /// So many rows are read through an index in the time of a scan.
+    fn rows_found_max(&self) -> usize {
+        self.scan.row_count / ROWS_PER_ROW_FOUND
     }
 
     fn builder(&self) -> Result<BatchBuilder> {
@@ -316,6 +318,12 @@ impl ScanReader {
             start += length;
         }
     }
+}
+
+/// How many rows are expected in `left` ranges after `read` ones, which held so many; the largest of these says
+/// nothing about the others.
+fn expected(rows: usize, largest: usize, read: usize, left: usize) -> usize {
+    (rows - largest.min(rows)).saturating_mul(left) / read.saturating_sub(1).max(1)
 }
 
 fn is_empty(low: &KeyBoundsSide, high: &KeyBoundsSide) -> bool {

@@ -94,6 +94,31 @@ fn dates_are_compared_with_timestamps() {
     }
 }
 
+/// Conditions that bound one column from both sides of the operator.
+#[test]
+fn bounds_of_one_column_may_be_written_either_way() {
+    let db = bank();
+    let ids = |condition: &str| {
+        let rows = db.text(&format!("SELECT id FROM accounts WHERE {condition} ORDER BY id"));
+        rows.replace('\n', " ")
+    };
+    for (condition, expected) in [
+        ("id = 2 AND 2 = id", "2"),
+        ("2 = id AND id = 3", ""),
+        ("id >= 2 AND 2 < id", "3 4"),
+        ("id <= 3 AND 3 > id", "1 2"),
+        ("2 < id AND id >= 2", "3 4"),
+        ("1 <= id AND 3 >= id AND id > 1 AND 3 > id", "2"),
+        ("balance >= 1 AND 10.50 = balance AND balance = 10.50", "1"),
+        ("2 <> id AND id <> 3", "1 4"),
+    ] {
+        assert_eq!(ids(condition), expected, "{condition}");
+    }
+    let sql =
+        "SELECT owner FROM accounts GROUP BY owner HAVING min(balance) >= 1 AND 1 < min(balance) ORDER BY 1";
+    assert_eq!(db.text(sql), "ann\ncid");
+}
+
 #[test]
 fn joins() {
     let db = bank();
