@@ -1,16 +1,17 @@
 //! Letting a thread give way to others.
 //!
-//! A low priority alone is not enough. Linux lets a thread run for some milliseconds before another that wakes
-//! up may take its processor, whatever their priorities; and it moves threads between processors by load, tens
-//! of milliseconds later: an ordinary thread waits behind another one while a thread of low priority keeps the
-//! next processor. So a thread that gives way also offers its processor again and again ([`Offer`]).
+//! A low priority alone is not enough. Linux lets a thread run for some milliseconds before another that
+//! wakes up may take its processor, whatever their priorities; and it moves threads between processors by
+//! load, tens of milliseconds later: an ordinary thread waits behind another one while a thread of low
+//! priority keeps the next processor. So a thread that gives way also offers its processor again and again
+//! ([`Offer`]).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// Linux divides a processor among the threads that want it by weights: 1,024 for an ordinary thread, a quarter
-/// less for each step of niceness. So many steps leave a tenth.
+/// Linux divides a processor among the threads that want it by weights: 1,024 for an ordinary thread, a
+/// quarter less for each step of niceness. So many steps leave a tenth.
 const NICENESS: libc::c_int = 10;
 
 /// A thread of this process, as the operating system numbers it.
@@ -25,8 +26,8 @@ impl ThreadNumber {
         ThreadNumber(unsafe { libc::gettid() })
     }
 
-    /// Lowers the thread's share of a processor that others want as well, to a tenth of theirs. Usually it cannot
-    /// be raised again. Returns whether the system agreed; it does not if the thread has ended.
+    /// Lowers the thread's share of a processor that others want as well, to a tenth of theirs. Usually it
+    /// cannot be raised again. Returns whether the system agreed; it does not if the thread has ended.
     pub fn give_way(self) -> bool {
         let Ok(number) = libc::id_t::try_from(self.0) else {
             return false;
@@ -86,8 +87,8 @@ impl Offer {
         self.last = Instant::now();
     }
 
-    /// Whether more threads want to run than there are processors, in the whole system: a process that may use
-    /// only some of them does not notice that its own threads wait.
+    /// Whether more threads want to run than there are processors, in the whole system: a process that may
+    /// use only some of them does not notice that its own threads wait.
     fn others_wait(&self) -> bool {
         let mut text = [0; 64];
         let read = self

@@ -1,8 +1,8 @@
 //! Dates compared with timestamps, as in `shipped < date '1995-09-01' + interval '1 month'`.
 //!
-//! PostgreSQL compares the date's midnight, computed for every row. Where the timestamp is constant, comparing
-//! the date with the timestamp's day gives the same result and bounds the column for indexes and packed
-//! columns. Where its value is not known yet, the day still bounds the column.
+//! PostgreSQL compares the date's midnight, computed for every row. Where the timestamp is constant,
+//! comparing the date with the timestamp's day gives the same result and bounds the column for indexes and
+//! packed columns. Where its value is not known yet, the day still bounds the column.
 
 use datafusion::common::ScalarValue;
 use weft_expression::functions::datetime::compared_date;

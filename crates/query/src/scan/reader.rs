@@ -260,8 +260,8 @@ impl ScanReader {
         Ok(predicates)
     }
 
-    /// Reads all ranges; returns false, with nothing read, if the source declines one, or if they hold so many
-    /// rows that reading the table costs less.
+    /// Reads all ranges; returns false, with nothing read, if the source declines one, or if they hold so
+    /// many rows that reading the table costs less.
     fn read_ranges(&mut self, ranges: &KeyRanges) -> Result<bool> {
         let (mut builder, mut largest) = (self.builder()?, 0);
         for (number, (low, high)) in ranges.ranges.iter().enumerate() {
@@ -320,8 +320,8 @@ impl ScanReader {
     }
 }
 
-/// How many rows are expected in `left` ranges after `read` ones, which held so many; the largest of these says
-/// nothing about the others.
+/// How many rows are expected in `left` ranges after `read` ones, which held so many; the largest of these
+/// says nothing about the others.
 fn expected(rows: usize, largest: usize, read: usize, left: usize) -> usize {
     (rows - largest.min(rows)).saturating_mul(left) / read.saturating_sub(1).max(1)
 }
