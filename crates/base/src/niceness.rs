@@ -155,9 +155,9 @@ mod tests {
         assert_eq!(running(&[0xff]), None);
     }
 
-    /// A thread that offers its processor goes on, wanted or not.
+    /// Wanted or not. Whom an offer helps is measured (decision 0030), not tested.
     #[test]
-    fn offering_a_processor_takes_it_away_from_nobody_for_long() {
+    fn who_offers_a_processor_goes_on() {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..4 {

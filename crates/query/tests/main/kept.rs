@@ -214,3 +214,36 @@ fn concurrent_executions_do_not_interfere() {
     drop(query);
     assert_eq!(db.engine.kept_plans(), 0);
 }
+
+/// A timestamp that is known only when the plan runs is compared with a date's midnight each time.
+#[test]
+fn timestamps_of_an_execution_are_compared_with_dates() {
+    const DAY: i64 = 86_400_000_000;
+    let db = bank();
+    let days = [("id", SqlType::Int4), ("d", SqlType::Date)];
+    let table = db.table("days", &days, &[0]);
+    for (id, day) in ["-infinity", "1999-12-31", "2000-01-01", "2000-01-02", "infinity"]
+        .iter()
+        .enumerate()
+    {
+        db.insert(table, &[&[&id.to_string(), day]]);
+    }
+    for (condition, of_midnight, of_later) in [
+        ("d < $1", "0 1", "0 1 2"),
+        ("d <= $1", "0 1 2", "0 1 2"),
+        ("d > $1", "3 4", "3 4"),
+        ("$1 <= d", "2 3 4", "3 4"),
+        ("d = $1", "2", ""),
+        ("d <> $1", "0 1 3 4", "0 1 2 3 4"),
+    ] {
+        let sql = format!("SELECT id FROM days WHERE {condition} ORDER BY id");
+        let query = db.query(&sql, &[Some(SqlType::Timestamp)]).unwrap();
+        let kept = db.engine.kept_plans();
+        for (micros, expected) in [(0, of_midnight), (DAY / 2, of_later), (0, of_midnight)] {
+            let rows = answer(&db, &query, &[Value::Timestamp(micros)]).unwrap();
+            assert_eq!(rows.replace('\n', " "), expected, "{condition} {micros}");
+            assert_eq!(db.engine.kept_plans(), kept + 1, "{condition}");
+        }
+        assert_eq!(answer(&db, &query, &[Value::Null]).unwrap(), "", "{condition}");
+    }
+}
