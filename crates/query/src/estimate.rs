@@ -96,9 +96,6 @@ pub(crate) fn rows_expected(plan: &Arc<dyn ExecutionPlan>, inputs: &[u64]) -> u6
 }
 
 fn leaf_rows(plan: &Arc<dyn ExecutionPlan>) -> u64 {
-    if plan.is::<OperatorExec>() {
-        return UNKNOWN_ROWS;
-    }
     let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new());
     let rows = statistics
         .ok()

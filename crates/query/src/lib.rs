@@ -23,6 +23,7 @@ mod order;
 mod planner;
 pub mod recursion;
 pub mod results;
+mod rows;
 mod rules;
 pub mod scan;
 pub mod schema;

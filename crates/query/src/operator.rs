@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering as Atomic};
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::Session;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DFSchema, DFSchemaRef, Result, internal_err};
+use datafusion::common::{DFSchema, DFSchemaRef, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
@@ -26,11 +27,12 @@ use datafusion::physical_expr::{
 use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
 };
+use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
-use weft_types::SqlError;
+use weft_types::{SqlError, interrupt};
 
-use crate::errors::sql_error;
+use crate::errors::{external, sql_error};
 
 /// The implementation of an operator.
 pub trait Operator: fmt::Debug + Send + Sync {
@@ -40,6 +42,11 @@ pub trait Operator: fmt::Debug + Send + Sync {
     /// Whether it may return many rows per input row.
     fn multiplies_rows(&self) -> bool {
         false
+    }
+
+    /// The number of its rows, if it is the same for all inputs.
+    fn rows(&self) -> Option<usize> {
+        None
     }
 
     /// Runs the operator over its inputs, each of which has one partition.
@@ -76,6 +83,15 @@ pub fn operator_plan(
         ordering,
     };
     Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
+}
+
+/// Whether a plan is one row without columns.
+pub fn is_one_row(plan: &LogicalPlan) -> bool {
+    let LogicalPlan::Extension(Extension { node }) = plan else {
+        return false;
+    };
+    let operator = node.as_any().downcast_ref::<OperatorNode>();
+    operator.is_some_and(|node| node.operator.rows() == Some(1) && node.schema.fields().is_empty())
 }
 
 /// An operator in a logical plan.
@@ -285,6 +301,19 @@ impl ExecutionPlan for OperatorExec {
             children,
             ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
         )
+    }
+
+    /// Fails when the statement is cancelled, see [`RelationScan`](crate::scan::RelationScan)'s.
+    fn statistics_from_inputs(
+        &self,
+        _input_stats: &[Arc<Statistics>],
+        _args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        interrupt::check().map_err(external)?;
+        let rows = self.operator.rows().map_or(Precision::Absent, Precision::Exact);
+        Ok(Arc::new(
+            Statistics::new_unknown(&self.schema).with_num_rows(rows),
+        ))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

@@ -37,8 +37,10 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Par
 use parking_lot::Mutex;
 use weft_binder::relation::Scan;
 use weft_store::{IndexDef, TableDef};
+use weft_types::interrupt;
 
 use crate::columns::CellSource;
+use crate::errors::external;
 use crate::key_range::{self, KeyRanges, ScannedColumn};
 use crate::schema::{column_type, field_name};
 use crate::source::ReadSource;
@@ -464,11 +466,15 @@ impl ExecutionPlan for RelationScan {
         )))
     }
 
+    /// Fails when the statement is cancelled. DataFusion's rules ask every operator for statistics again and
+    /// again, and so its leaves: of a deep plan this takes longer than anything else in planning, and nothing
+    /// else in it can be stopped.
     fn statistics_from_inputs(
         &self,
         _input_stats: &[Arc<Statistics>],
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
+        interrupt::check().map_err(external)?;
         let partitions = self.properties.partitioning.partition_count();
         let rows = usize::try_from(self.expected(None)).unwrap_or(usize::MAX);
         let rows = if args.partition().is_some() {

@@ -264,7 +264,7 @@ impl Lowering<'_> {
             items.push(column(marker));
         }
         if by.is_empty() && aggregates.is_empty() {
-            return Ok(super::leaf::one_row());
+            return super::leaf::one_row();
         }
         let aggregate = Aggregate::try_new(Arc::new(plan), by, aggregates).map_err(sql_error)?;
         projected(LogicalPlan::Aggregate(aggregate), items)

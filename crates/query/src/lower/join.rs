@@ -16,6 +16,7 @@ use super::predicate::{conjuncts, may_be_null};
 use super::walk::names_any;
 use super::{Domain, Lowering, column, columns_of, projected};
 use crate::errors::sql_error;
+use crate::operator::is_one_row;
 use crate::schema::field_name;
 
 impl Lowering<'_> {
@@ -232,14 +233,10 @@ impl Lowering<'_> {
 
 /// The cross join.
 pub(crate) fn crossed(left: LogicalPlan, right: LogicalPlan) -> Result<LogicalPlan, SqlError> {
-    let is_one = |plan: &LogicalPlan| {
-        matches!(plan, LogicalPlan::EmptyRelation(empty) if empty.produce_one_row)
-            && plan.schema().fields().is_empty()
-    };
-    if is_one(&left) {
+    if is_one_row(&left) {
         return Ok(right);
     }
-    if is_one(&right) {
+    if is_one_row(&right) {
         return Ok(left);
     }
     made_join(JoinType::Inner, left, right, Vec::new(), None)

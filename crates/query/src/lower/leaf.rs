@@ -5,9 +5,8 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::catalog::TableProvider;
-use datafusion::common::DFSchema;
-use datafusion::datasource::{MemTable, provider_as_source};
-use datafusion::logical_expr::{EmptyRelation, LogicalPlan, TableScanBuilder, Union};
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::{LogicalPlan, TableScanBuilder, Union};
 use weft_binder::relation::Scan;
 use weft_expression::{ColumnId, Expr};
 use weft_types::interrupt::Pace;
@@ -17,6 +16,7 @@ use super::{Domain, Lowering, projected};
 use crate::arrays::{ValueColumn, array_of_values};
 use crate::errors::sql_error;
 use crate::evaluate::BatchExpr;
+use crate::rows::rows_of;
 use crate::scan::RelationProvider;
 use crate::schema::{arrow_type, field_name};
 
@@ -28,7 +28,7 @@ impl Lowering<'_> {
             self.types.insert(bytes, SqlType::Bytea);
         }
         let provider = RelationProvider::new(scan, self.source.as_ref());
-        table_plan(&scan.alias, Arc::new(provider))
+        scan_plan(&scan.alias, Arc::new(provider))
     }
 
     pub(crate) fn given_rows(&mut self, columns: &[(ColumnId, SqlType)]) -> Result<LogicalPlan, SqlError> {
@@ -37,7 +37,7 @@ impl Lowering<'_> {
             return Err(SqlError::internal("a query over given rows was given none"));
         };
         self.made(columns.iter().copied());
-        rows_plan("given", columns, rows)
+        rows_plan(columns, rows)
     }
 
     pub(crate) fn system_rows(
@@ -51,7 +51,7 @@ impl Lowering<'_> {
         let rows = self.environment.rows(schema, name, &positions)?;
         let columns: Vec<(ColumnId, SqlType)> = columns.iter().map(|(_, id, ty)| (*id, *ty)).collect();
         self.made(columns.iter().copied());
-        rows_plan(name, &columns, &rows)
+        rows_plan(&columns, &rows)
     }
 
     pub(crate) fn values(
@@ -74,7 +74,7 @@ impl Lowering<'_> {
             }
             computed.push(values);
         }
-        rows_plan("values", columns, &computed)
+        rows_plan(columns, &computed)
     }
 
     /// VALUES whose expressions name outer columns: one projection of the domain per row.
@@ -112,14 +112,11 @@ impl Lowering<'_> {
 }
 
 /// One row without columns.
-pub(crate) fn one_row() -> LogicalPlan {
-    LogicalPlan::EmptyRelation(EmptyRelation {
-        produce_one_row: true,
-        schema: Arc::new(DFSchema::empty()),
-    })
+pub(crate) fn one_row() -> Result<LogicalPlan, SqlError> {
+    rows_plan(&[], &[Vec::new()])
 }
 
-fn table_plan(name: &str, provider: Arc<dyn TableProvider>) -> Result<LogicalPlan, SqlError> {
+fn scan_plan(name: &str, provider: Arc<dyn TableProvider>) -> Result<LogicalPlan, SqlError> {
     let source = provider_as_source(provider);
     let name = datafusion::common::TableReference::bare(name.to_owned());
     let scan = TableScanBuilder::new(name, source).build().map_err(sql_error)?;
@@ -135,7 +132,6 @@ fn table_plan(name: &str, provider: Arc<dyn TableProvider>) -> Result<LogicalPla
 
 /// A plan of constant rows.
 pub(crate) fn rows_plan(
-    name: &str,
     columns: &[(ColumnId, SqlType)],
     rows: &[Vec<Value>],
 ) -> Result<LogicalPlan, SqlError> {
@@ -150,10 +146,7 @@ pub(crate) fn rows_plan(
         arrays.push(array_of_values(&values, ty, &arrow)?);
         fields.push(Field::new(field_name(*id), arrow, true));
     }
-    let schema = Arc::new(Schema::new(fields));
     let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-    let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), arrays, &options)
-        .map_err(|error| sql_error(error.into()))?;
-    let table = MemTable::try_new(schema, vec![vec![batch]]).map_err(sql_error)?;
-    table_plan(name, Arc::new(table))
+    let batch = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options);
+    rows_of(batch.map_err(|error| sql_error(error.into()))?)
 }

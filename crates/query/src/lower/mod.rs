@@ -151,7 +151,7 @@ impl<'a> Lowering<'a> {
             return join::crossed(domain.plan.clone(), plan);
         }
         match relation {
-            Relation::One => Ok(leaf::one_row()),
+            Relation::One => leaf::one_row(),
             Relation::Values { columns, rows } => self.values(columns, rows, domain),
             Relation::Scan(scan) => self.scan(scan),
             Relation::Given { columns } => self.given_rows(columns),

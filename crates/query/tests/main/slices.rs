@@ -127,6 +127,50 @@ fn a_query_out_of_time_frees_the_engine() {
     }
 }
 
+/// Time until the query is planned and runs, or is refused.
+fn planning_time(db: &Db, sql: &str, settings: &QuerySettings) -> (Duration, Result<(), SqlError>) {
+    let started = Instant::now();
+    let outcome = db.run_over(sql, db.source(), settings).map(drop);
+    (started.elapsed(), outcome)
+}
+
+#[test]
+fn stopped_plannings_end_soon() {
+    // Statements this deep need a stack like a session's.
+    let deep = std::thread::Builder::new().stack_size(256 << 20);
+    let test = deep.spawn(a_stopped_planning_ends_soon).unwrap();
+    test.join().unwrap();
+}
+
+/// A session plans one large query at a time, so its next one waits for the planning that was stopped.
+fn a_stopped_planning_ends_soon() {
+    let db = crowded(1);
+    let large = format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(80));
+    for (term, depth) in [(" UNION SELECT 2", 200), (" EXCEPT SELECT id FROM c", 120)] {
+        let sql = format!("SELECT 1{}", term.repeat(depth));
+        let (whole, outcome) = planning_time(&db, &sql, &session(&db));
+        outcome.unwrap();
+        let hurried = QuerySettings {
+            deadline: Some(Instant::now() + whole / 8),
+            ..session(&db)
+        };
+        assert_eq!(
+            planning_time(&db, &sql, &hurried).1.unwrap_err().state.code(),
+            "57014"
+        );
+        let next = QuerySettings {
+            deadline: None,
+            ..hurried
+        };
+        let (waited, outcome) = planning_time(&db, &large, &next);
+        outcome.unwrap();
+        assert!(
+            waited < whole / 4,
+            "{waited:?} after a planning of {whole:?}{term}"
+        );
+    }
+}
+
 #[test]
 fn a_small_query_does_not_wait_for_a_heavy_one() {
     let db = crowded(1);
