@@ -29,8 +29,20 @@ def by_threads(row):
 
 def by_width(row):
     """(bits and kind, form) of one thread."""
-    at = re.match(r"(\d+) bits, 1 thread\(s\), (.+), (\w+)$", row["case"])
+    at = re.match(r"(\d+) bits, 1 thread\(s\), (.+), (\w+|simulated engine)$", row["case"])
     return at and (f"{at[1]} bits, {at[2]}", at[3])
+
+
+def by_link(row):
+    """(link and where the codes are, kind) of a simulated engine and a scan of 10 bits."""
+    at = re.match(r"10 bits, 1 thread\(s\), (.+), simulated engine(?: over (.+))?$", row["case"])
+    return at and (at[2] or "no link", at[1])
+
+
+def engines(row):
+    """(simulated engines, how many) that scan at once, 10 bits."""
+    at = re.match(r"10 bits, (\d+) scan\(s\), (simulated engines)$", row["case"])
+    return at and (at[2], int(at[1]))
 
 
 def scans_beside(row):
@@ -72,6 +84,12 @@ def draw(rows):
         "figure-7": charts.lines(
             "Figure 7: scans of 20 M values, with TPC-C and alone", scans, Quantity("scans/s"),
             found("6", "background", scans_beside), SAID["7"]),
+        "engines": charts.lines(
+            "Figure 7: scans of 20 M values on simulated engines of one device", scans, Quantity("scans/s"),
+            found("scan", "rate", engines)),
+        "links": charts.bars(
+            "One scan of 10 bits on a simulated engine, by the link to it", Quantity("ns a value"),
+            found("scan", "value", by_link)),
         "htap": charts.bars(
             "TPC-C beside queries", transactions, found("htap", "throughput", queries_beside, 1e3)),
         "htap-p99": charts.bars(

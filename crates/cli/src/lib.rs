@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! arguments        the command line's arguments
+//! allocator        what the allocator is asked to do
 //! serve            the server in the foreground, until a signal
 //! server_process   a `weft serve` child: start, wait until it is ready, kill
 //! bank_client      the bank of `weft_workload::bank` over a PostgreSQL connection
@@ -13,6 +14,7 @@
 //! failure          errors that end a command: message and exit code
 //! ```
 
+mod allocator;
 pub mod arguments;
 pub mod bank_client;
 mod bench;

@@ -13,6 +13,7 @@ use weft_base::{Progress, RealDisk, SystemClock};
 use weft_offload::model::ModelParams;
 use weft_server::{Server, ServerConfig};
 
+use crate::allocator::{GIVE_BACK_EVERY, give_back};
 use crate::arguments::{CheckpointUnit, ServeArguments, Switch};
 use crate::failure::Failure;
 use crate::opening;
@@ -58,8 +59,10 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let server =
         Server::start(Arc::new(database.clone()), config).map_err(|e| Failure::Environment(e.to_string()))?;
     announce(arguments, &server, &database, began)?;
-    // An error would mean that the handler is gone, which never happens; stopping the server is then safe.
-    let _ = signalled.recv();
+    // Another error would mean that the handler is gone, which never happens; stopping is then safe.
+    while signalled.recv_timeout(GIVE_BACK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+        give_back();
+    }
     eprintln!("stopping");
     let closed = server.stop(STOP_GRACE);
     if closed > 0 {

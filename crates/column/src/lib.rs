@@ -8,8 +8,11 @@
 //! - [`segment`]: up to 64 Ki rows as bytes, column after column, each in the encoding that is smallest.
 //! - [`packed`]: the scans of packed codes, in a portable form and for AVX2 and AVX-512, chosen at run time
 //!   and equal bit for bit to the golden model, `weft_ops::packed`.
+//! - [`units`]: the same scans as an operation of units that have the codes in their memory, and a model of
+//!   such a unit.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod packed;
 pub mod segment;
+pub mod units;

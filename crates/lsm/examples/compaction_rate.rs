@@ -17,7 +17,7 @@ use weft_lsm::{
     Background, CompactionExecutor, ExecutorError, FamilyId, Lsm, LsmOptions, TaskDone, UnitExecutor,
     WriteBatch, WriteOptions,
 };
-use weft_offload::operation::Golden;
+use weft_offload::kinds::Golden;
 use weft_offload::unit::PoolUnit;
 use weft_offload::{Scheduler, SchedulerConfig, UnitSpec};
 use weft_ops::block::Compression;

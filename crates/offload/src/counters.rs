@@ -54,6 +54,12 @@ pub struct UnitCounters {
     pub bytes_out: u64,
     /// Cycles that it reported.
     pub cycles: u64,
+    /// Bytes of registered buffers that were sent to it.
+    pub buffer_bytes_sent: u64,
+    /// Bytes of registered buffers that its jobs used and it had kept.
+    pub buffer_bytes_kept: u64,
+    /// Simulated nanoseconds of all transfers to it and from it, one after the other.
+    pub link_ns: u64,
 }
 
 impl UnitCounters {
@@ -76,6 +82,9 @@ impl UnitCounters {
             bytes_in: 0,
             bytes_out: 0,
             cycles: 0,
+            buffer_bytes_sent: 0,
+            buffer_bytes_kept: 0,
+            link_ns: 0,
         }
     }
 }
@@ -167,6 +176,13 @@ impl fmt::Display for Counters {
                 "\n{}: {standing}, {} started, {} answered, out {} times, back {}",
                 unit.name, unit.started, unit.answered, unit.taken_out, unit.brought_back
             )?;
+            if unit.buffer_bytes_sent > 0 {
+                let (sent, kept) = (unit.buffer_bytes_sent, unit.buffer_bytes_kept);
+                write!(f, "; {sent} bytes of buffers sent, {kept} used that it had")?;
+            }
+            if unit.link_ns > 0 {
+                write!(f, "; {} us of simulated transfers", unit.link_ns / 1000)?;
+            }
             if unit.hedges_lost > 0 {
                 let (lost, slow) = (unit.hedges_lost, unit.slow);
                 write!(

@@ -13,6 +13,8 @@
 //! | `AnswerLost` | the answer does not arrive | deadline |
 //! | `Late` | the answer comes after the deadline | deadline; ignored when it comes |
 //! | `Duplicate` | the answer comes twice | the second is ignored |
+//! | `BufferFlipped` | a bit of a registered buffer changes at the unit, where it is kept | the unit's checksum, or the echo |
+//! | `BuffersLost` | the unit loses all its registered buffers | the unit misses one |
 //! | `DiesSilent` | the unit takes requests and answers nothing, for a while | deadlines |
 //! | `DiesRefusing` | the unit refuses everything, for a while | at once |
 //!
@@ -49,10 +51,12 @@ pub enum Fault {
     Duplicate,
     DiesSilent,
     DiesRefusing,
+    BufferFlipped,
+    BuffersLost,
 }
 
 impl Fault {
-    /// Every fault.
+    /// Every fault of an attempt.
     pub const ALL: [Fault; 13] = [
         Fault::InputFlipped,
         Fault::InputTruncated,
@@ -68,6 +72,9 @@ impl Fault {
         Fault::DiesSilent,
         Fault::DiesRefusing,
     ];
+
+    /// The faults of registered buffers. They happen only to jobs that use some.
+    pub const OF_BUFFERS: [Fault; 2] = [Fault::BufferFlipped, Fault::BuffersLost];
 }
 
 /// Which attempts get which faults.
@@ -249,6 +256,21 @@ impl<U: Unit> FaultyUnit<U> {
         })
     }
 
+    /// A bit of a buffer changes on the way to where the unit keeps it.
+    fn flip_buffer(&mut self, request: &mut Request) {
+        let mut sent = request
+            .buffers
+            .iter_mut()
+            .filter_map(|buffer| buffer.bytes.as_mut());
+        let Some(sent) = sent.find(|sent| !sent.is_empty()) else {
+            return;
+        };
+        let mut bytes = sent.to_vec();
+        self.flip(&mut bytes);
+        *sent = Bytes::from(bytes);
+        self.counts.add(Fault::BufferFlipped);
+    }
+
     fn flip_output(&mut self, answer: &mut Answer) -> bool {
         let mut bytes = answer.output.to_vec();
         let happened = self.flip(&mut bytes);
@@ -330,6 +352,17 @@ impl<U: Unit> Unit for FaultyUnit<U> {
                 }
                 request.payload = Bytes::from(bytes);
                 self.counts.add(fault);
+            }
+            Some(Fault::BufferFlipped) => {
+                self.flip_buffer(&mut request);
+            }
+            Some(Fault::BuffersLost) => {
+                let has_kept = request.buffers.iter().any(|buffer| buffer.bytes.is_none());
+                let all = request.buffers.iter().map(|buffer| buffer.id);
+                request.dropped.extend(all);
+                if has_kept {
+                    self.counts.add(Fault::BuffersLost);
+                }
             }
             Some(fault) => {
                 self.planned.insert(request.attempt, fault);

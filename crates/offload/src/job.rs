@@ -1,4 +1,4 @@
-//! Jobs: a kind of pure operation, the encoded task, and the size of its parts.
+//! Jobs: a kind of pure operation, its task, and the size of its parts.
 //!
 //! A unit gets bytes, the same ones that were checksummed; a task is encoded when the first unit is to get
 //! it. The `cpu` unit shares this process's memory and takes the task as it is, so a job that only runs on
@@ -9,95 +9,38 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use weft_ops::block::Compression;
-use weft_ops::merge::MergeTask;
 
-use crate::filter_task::encode_filter_task;
+use crate::buffer::Buffer;
+use crate::operation::{JobKind, Operation, Task};
 
-/// The pure operations that jobs can ask for. Each is one function of `weft_ops`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum JobKind {
-    /// Merge sorted runs of blocks into sorted blocks.
-    Merge,
-    /// Build a Bloom filter from hashes of keys.
-    BuildFilter,
-}
+/// The name of a part of jobs of some kind that units may limit.
+pub type Part = &'static str;
 
-impl JobKind {
-    /// All kinds, in the order of their codes.
-    pub const ALL: [JobKind; 2] = [JobKind::Merge, JobKind::BuildFilter];
-
-    /// The kind's number in checksums and descriptors; never given to another kind.
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        match self {
-            JobKind::Merge => 1,
-            JobKind::BuildFilter => 2,
-        }
-    }
-
-    /// The kind's name in counters and timelines.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            JobKind::Merge => "merge",
-            JobKind::BuildFilter => "build_filter",
-        }
-    }
-}
-
-/// A set of compressions. [`Compression::None`] is in every set.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Codecs(u8);
-
-impl Codecs {
-    /// Every compression there is.
-    pub const ALL: Codecs = Codecs(0b110);
-
-    /// The set of these.
-    #[must_use]
-    pub fn of(codecs: &[Compression]) -> Codecs {
-        let all = codecs.iter().fold(0, |set, &codec| set | 1 << codec as u8);
-        Codecs(all & Self::ALL.0)
-    }
-
-    /// Adds one.
-    pub fn insert(&mut self, codec: Compression) {
-        self.0 |= Codecs::of(&[codec]).0;
-    }
-
-    /// Whether all of `other` are in this set.
-    #[must_use]
-    pub const fn contains(self, other: Codecs) -> bool {
-        other.0 & !self.0 == 0
-    }
-}
-
-/// The size of a job's parts, to be compared with a unit's limits. 0 where a kind has no such part.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// The size of a job's parts, to be compared with a unit's limits.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Shape {
-    /// Longest key, in bytes.
-    pub key_bytes_max: u32,
-    /// Longest value, in bytes.
-    pub value_bytes_max: u32,
-    /// Sorted inputs that are read side by side.
-    pub ways: u32,
-    /// Compressions of blocks, read or written.
-    pub codecs: Codecs,
+    parts: Vec<(Part, u64)>,
     /// Memory for the result, in bytes, to be reserved before the job starts. A unit needs space for the task
     /// as well.
     pub output_bytes_max: u64,
 }
 
-/// The argument of an operation. Cheap to clone.
-#[derive(Clone, Debug)]
-pub enum Task {
-    /// Encoded, as the kind's codec writes it.
-    Encoded(Bytes),
-    /// Runs to merge.
-    Merge(Arc<MergeTask>),
-    /// Hashes of keys, and bits for each.
-    BuildFilter(Arc<[u64]>, u32),
+impl Shape {
+    /// A result of so many bytes at most, and no parts.
+    #[must_use]
+    pub fn new(output_bytes_max: u64) -> Shape {
+        Shape {
+            parts: Vec::new(),
+            output_bytes_max,
+        }
+    }
+
+    /// The same with another part.
+    #[must_use]
+    pub fn with(mut self, part: Part, size: u64) -> Shape {
+        self.parts.push((part, size));
+        self
+    }
 }
 
 /// One operation to be done once.
@@ -109,6 +52,7 @@ pub struct Job {
     pub task: Task,
     task_bytes: u64,
     payload: OnceLock<Bytes>,
+    buffers: Vec<Buffer>,
     /// How large its parts are.
     pub shape: Shape,
     /// Nanoseconds that a unit may take, instead of the configured deadline. The CPU has no deadline: there
@@ -117,98 +61,100 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job with the configured deadline.
+    /// A job of this kind with the configured deadline.
     #[must_use]
-    pub fn new(kind: JobKind, task: Task, shape: Shape) -> Job {
-        let task_bytes = match &task {
-            Task::Encoded(payload) => payload.len() as u64,
-            Task::Merge(task) => task.block_bytes(),
-            Task::BuildFilter(hashes, _) => 8 * hashes.len() as u64,
-        };
+    pub fn of<O: Operation>(task: impl Into<Arc<O::Task>>, shape: Shape) -> Job {
+        Job::new(JobKind::of::<O>(), Task::Typed(task.into()), shape)
+    }
+
+    /// The same with an encoded task.
+    #[must_use]
+    pub fn encoded(kind: JobKind, payload: Bytes, shape: Shape) -> Job {
+        Job::new(kind, Task::Encoded(payload), shape)
+    }
+
+    pub(crate) fn new(kind: JobKind, task: Task, shape: Shape) -> Job {
         Job {
             kind,
+            task_bytes: kind.task_bytes(&task),
+            buffers: kind.buffers(&task),
             task,
-            task_bytes,
             payload: OnceLock::new(),
             shape,
             deadline_ns: None,
         }
     }
 
-    /// Bytes of the task: blocks or hashes, without the overhead of the encoding. Used for bounds, limits and
-    /// counters.
+    /// Bytes of the task without the overhead of the encoding. Used for bounds, limits and counters.
     #[must_use]
     pub fn task_bytes(&self) -> u64 {
         self.task_bytes
     }
 
+    /// The registered buffers that the task uses.
+    #[must_use]
+    pub fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+
     /// The encoded task; it is encoded on the first call.
     #[must_use]
     pub fn payload(&self) -> &Bytes {
-        self.payload.get_or_init(|| match &self.task {
-            Task::Encoded(payload) => payload.clone(),
-            Task::Merge(task) => Bytes::from(task.encode()),
-            Task::BuildFilter(hashes, bits_per_key) => Bytes::from(encode_filter_task(hashes, *bits_per_key)),
-        })
+        self.payload.get_or_init(|| self.kind.encode(&self.task))
     }
 }
 
 /// What a unit accepts of one kind. A limit is the largest accepted value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Longest key, in bytes.
-    pub key_bytes_max: u32,
-    /// Longest value, in bytes.
-    pub value_bytes_max: u32,
-    /// Inputs side by side.
-    pub ways_max: u32,
-    /// Compressions that it reads and writes.
-    pub codecs: Codecs,
-    /// Memory for task and result together, in bytes.
-    pub memory_bytes_max: u64,
+    parts: Vec<(Part, u64)>,
+    memory_bytes_max: u64,
 }
 
 impl Limits {
     /// No limits: the CPU's.
-    pub const NONE: Limits = Limits {
-        key_bytes_max: u32::MAX,
-        value_bytes_max: u32::MAX,
-        ways_max: u32::MAX,
-        codecs: Codecs::ALL,
-        memory_bytes_max: u64::MAX,
-    };
+    pub const NONE: Limits = Limits::of_memory(u64::MAX);
+
+    /// So many bytes of memory for task and result together, and no other limits.
+    #[must_use]
+    pub const fn of_memory(bytes: u64) -> Limits {
+        Limits {
+            parts: Vec::new(),
+            memory_bytes_max: bytes,
+        }
+    }
+
+    /// The same with a limit of a part.
+    #[must_use]
+    pub fn with(mut self, part: Part, size_max: u64) -> Limits {
+        self.parts.push((part, size_max));
+        self
+    }
+
+    /// The limit of a part; `None` if it has none.
+    #[must_use]
+    pub fn of_part(&self, part: Part) -> Option<u64> {
+        let limit = self.parts.iter().find(|(name, _)| *name == part);
+        limit.map(|(_, size_max)| *size_max)
+    }
 
     /// The first limit that the job exceeds.
     #[must_use]
     pub fn exceeded(&self, job: &Job) -> Option<Excess> {
-        let memory = job.task_bytes.saturating_add(job.shape.output_bytes_max);
-        if job.shape.key_bytes_max > self.key_bytes_max {
-            Some(Excess::Key)
-        } else if job.shape.value_bytes_max > self.value_bytes_max {
-            Some(Excess::Value)
-        } else if job.shape.ways > self.ways_max {
-            Some(Excess::Ways)
-        } else if !self.codecs.contains(job.shape.codecs) {
-            Some(Excess::Codec)
-        } else if memory > self.memory_bytes_max {
-            Some(Excess::Memory)
-        } else {
-            None
+        let exceeds = |(part, size): &&(Part, u64)| self.of_part(part).is_some_and(|limit| *size > limit);
+        if let Some((part, _)) = job.shape.parts.iter().find(exceeds) {
+            return Some(Excess::Part(part));
         }
+        let memory = job.task_bytes.saturating_add(job.shape.output_bytes_max);
+        (memory > self.memory_bytes_max).then_some(Excess::Memory)
     }
 }
 
 /// The limit that a job exceeds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Excess {
-    /// A key is too long.
-    Key,
-    /// A value is too long.
-    Value,
-    /// Too many inputs.
-    Ways,
-    /// A compression that the unit does not know.
-    Codec,
+    /// This part is too large.
+    Part(Part),
     /// Task and result do not fit the unit's memory.
     Memory,
 }
@@ -216,37 +162,22 @@ pub enum Excess {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::{KEY_BYTES, Merge, WAYS};
 
     #[test]
     fn limits_include_their_own_number() {
-        let limits = Limits {
-            key_bytes_max: 10,
-            value_bytes_max: 20,
-            ways_max: 2,
-            codecs: Codecs::of(&[Compression::Lz4]),
-            memory_bytes_max: 100,
+        let limits = Limits::of_memory(100).with(KEY_BYTES, 10).with(WAYS, 2);
+        let excess = |key, ways, output, payload: usize| {
+            let shape = Shape::new(output).with("unlimited", 1000);
+            let shape = shape.with(KEY_BYTES, key).with(WAYS, ways);
+            let job = Job::encoded(JobKind::of::<Merge>(), vec![0; payload].into(), shape);
+            assert_eq!(Limits::NONE.exceeded(&job), None);
+            limits.exceeded(&job)
         };
-        let shape = Shape {
-            key_bytes_max: 10,
-            value_bytes_max: 20,
-            ways: 2,
-            codecs: Codecs::of(&[Compression::Lz4, Compression::None]),
-            output_bytes_max: 40,
-        };
-        let job =
-            |shape, payload: usize| Job::new(JobKind::Merge, Task::Encoded(vec![0; payload].into()), shape);
-        assert_eq!(limits.exceeded(&job(shape, 60)), None);
-        assert_eq!(limits.exceeded(&job(shape, 61)), Some(Excess::Memory));
-        let longer = |change: fn(&mut Shape)| {
-            let mut other = shape;
-            change(&mut other);
-            limits.exceeded(&job(other, 60))
-        };
-        assert_eq!(longer(|s| s.key_bytes_max += 1), Some(Excess::Key));
-        assert_eq!(longer(|s| s.value_bytes_max += 1), Some(Excess::Value));
-        assert_eq!(longer(|s| s.codecs = Codecs::ALL), Some(Excess::Codec));
-        assert_eq!(longer(|s| s.ways += 1), Some(Excess::Ways));
-        assert_eq!(longer(|s| s.output_bytes_max = u64::MAX), Some(Excess::Memory));
-        assert_eq!(Limits::NONE.exceeded(&job(shape, 61)), None);
+        assert_eq!(excess(10, 2, 40, 60), None);
+        assert_eq!(excess(10, 2, 40, 61), Some(Excess::Memory));
+        assert_eq!(excess(10, 2, u64::MAX, 60), Some(Excess::Memory));
+        assert_eq!(excess(11, 2, 40, 60), Some(Excess::Part(KEY_BYTES)));
+        assert_eq!(excess(10, 3, 40, 61), Some(Excess::Part(WAYS)));
     }
 }

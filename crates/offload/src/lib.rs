@@ -8,8 +8,10 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`job`], [`filter_task`] | kinds, tasks as bytes, shapes and limits |
-//!  [`operation`] | the kinds: how jobs are made, what the CPU computes, how results are validated |
+//! | [`buffer`] | data that stays at units |
+//! | [`operation`] | what a kind of operation brings along |
+//! | [`kinds`] | the kinds of this crate; the CPU's engine, validation |
+//! | [`job`] | jobs, shapes and limits |
 //! | [`model`] | X-DB's compaction unit, simulated cycle by cycle |
 //! | [`wire`] | requests and answers under checksums |
 //! | [`unit`] | what a unit is; units made of threads, or of simulated time |
@@ -19,18 +21,19 @@
 //! | [`ticket`], [`report`] | how a requester gets its result |
 //! | [`counters`], [`reason`], [`timeline`] | what happened, in numbers and as a Chrome trace |
 //!
-//! Each module imports only those before it in this order: `filter_task`, `job`, `reason`, `report`, `wire`,
-//! `unit`, `operation`, and then what runs jobs.
+//! Each module imports only those before it in this order: `buffer`, `operation`, `job`, `reason`, `report`,
+//! `wire`, `unit`, `kinds`, and then what runs jobs.
 //!
 //! Source: X-DB, "When Databases Meet FPGA" (Alibaba, 2018): task queue, finished queue, compaction units,
 //! fault tolerance. In addition: half-open probing, comparison by share, injected faults, answers bound to
 //! their attempt.
 
+pub mod buffer;
 pub mod counters;
 pub mod faults;
-pub mod filter_task;
 pub mod health;
 pub mod job;
+pub mod kinds;
 pub mod model;
 pub mod operation;
 pub mod reason;
@@ -41,10 +44,12 @@ pub mod timeline;
 pub mod unit;
 pub mod wire;
 
+pub use buffer::{Buffer, BufferId};
 pub use counters::Counters;
-pub use job::{Job, JobKind, Limits, Shape, Task};
+pub use job::{Job, Limits, Shape};
+pub use operation::{JobKind, Operation, Output, Refused, Task};
 pub use reason::Reason;
-pub use report::{Finished, JobError, JobReport, Output};
+pub use report::{Finished, JobError, JobReport};
 pub use scheduler::{Scheduler, SchedulerConfig, Validator};
 pub use ticket::{FinishedQueue, Ticket};
-pub use unit::{Engine, Outcome, Unit, UnitSpec};
+pub use unit::{Accepts, Engine, Link, Outcome, Unit, UnitSpec};

@@ -1,193 +1,423 @@
-//! The kinds as operations of `weft_ops`: how jobs are made from tasks, what the CPU computes, and how a
-//! result is validated.
+//! Kinds of operations: what a new one has to bring along, and how the runtime handles all of them alike.
 //!
-//! ```text
-//! kind           task                                          result
-//! Merge          MergeTask as its codec writes it              MergeOutput, likewise
-//! BuildFilter    as `filter_task.rs` writes it                 the stored filter
-//! ```
+//! A kind is one implementation of [`Operation`]: pure, with a task and an output of its own types, an
+//! encoding of both, the golden model, and the look at an answer that no unit is trusted with. The runtime
+//! knows kinds only as [`JobKind`], [`Task`] and [`Output`], which are the same with the types forgotten.
+//! [`crate::kinds`] has those of this crate; crates above add theirs.
 
+use std::any::Any;
+use std::cmp::Ordering;
+use std::fmt::{self, Debug, Display};
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_ops::block::Compression;
-use weft_ops::filter::{CheckedFilter, build_filter};
-use weft_ops::merge::{CheckedMerge, MergeOutput, MergeTask, merge};
 
-use crate::filter_task::{BITS_PER_KEY_MAX, TOO_MANY_BITS, decode_filter_task};
-use crate::job::{Codecs, Job, JobKind, Shape, Task};
-use crate::report::Output;
-use crate::unit::{Engine, Outcome};
-use crate::wire::ReturnCode;
+use crate::buffer::Buffer;
 
-impl Job {
-    /// A merge. `key_bytes_max` and `value_bytes_max` are those of the inputs as far as they are known; 0
-    /// leaves it to the unit to find out. The memory for the result is the task's `output_bytes_max`, which
-    /// should be what was reserved.
+/// A kind of operation: a pure function from a task to an output.
+pub trait Operation: Sized + Send + Sync + 'static {
+    /// The kind's number in checksums and descriptors; never given to another kind.
+    const CODE: u8;
+    /// The kind's name in counters and timelines.
+    const NAME: &'static str;
+
+    /// What it is applied to.
+    type Task: Debug + Send + Sync + 'static;
+    /// What comes out, as validated or computed by this process.
+    type Output: Clone + PartialEq + Debug + Send + 'static;
+    /// Why there is no output. Deterministic: the same task has the same error.
+    type Error: PartialEq + Debug + Display + Send + Sync + 'static;
+
+    /// Bytes of the task without the overhead of the encoding, for bounds, limits and counters. Cheap.
+    fn task_bytes(task: &Self::Task) -> u64;
+
+    /// The task as a unit gets it.
+    fn encode(task: &Self::Task) -> Vec<u8>;
+
+    /// The registered buffers that the task uses, in the order in which the encoding means them. A unit gets
+    /// their bytes beside the encoding, or has them already.
+    fn buffers(_task: &Self::Task) -> Vec<Buffer> {
+        Vec::new()
+    }
+
+    /// The task of an encoding, with the contents of its buffers.
+    ///
+    /// # Errors
+    /// Bytes that are none, and why.
+    fn decode(payload: &Bytes, buffers: &[Bytes]) -> Result<Self::Task, String>;
+
+    /// The golden model: what every unit must compute, done by this process.
+    ///
+    /// # Errors
+    /// The task has no output.
+    fn golden(task: &Self::Task) -> Result<Self::Output, Self::Error>;
+
+    /// The output as a unit sends it.
+    fn output_to_bytes(output: &Self::Output) -> Bytes;
+
+    /// Bytes of the output, for counters. Cheap.
+    fn output_bytes(output: &Self::Output) -> u64;
+
+    /// The output of a unit's answer, if it may be the output of the task: as much as can be found out
+    /// for a small part of what the operation costs.
+    fn look(task: &Self::Task, answer: Bytes) -> Option<Self::Output>;
+
+    /// Whether an output that this process has validated or computed belongs to the task, as far as it says
+    /// so. Cheap.
+    fn is_of(task: &Self::Task, output: &Self::Output) -> bool;
+}
+
+/// A kind, with its types forgotten.
+#[derive(Clone, Copy)]
+pub struct JobKind(&'static dyn AnyOperation);
+
+impl JobKind {
+    /// The kind of an operation.
     #[must_use]
-    pub fn merge(task: impl Into<Arc<MergeTask>>, key_bytes_max: u32, value_bytes_max: u32) -> Job {
-        let task = task.into();
-        let mut codecs = Codecs::of(&[task.output.compression]);
-        for block in task.runs.iter().flat_map(|run| &run.blocks) {
-            // The byte after the checksum; if the block is damaged this is detected later.
-            if let Some(codec) = block.get(4).copied().and_then(Compression::from_u8) {
-                codecs.insert(codec);
-            }
-        }
-        let shape = Shape {
-            key_bytes_max,
-            value_bytes_max,
-            ways: u32::try_from(task.runs.len()).unwrap_or(u32::MAX),
-            codecs,
-            output_bytes_max: task.output_bytes_max,
-        };
-        Job::new(JobKind::Merge, Task::Merge(task), shape)
+    pub const fn of<O: Operation>() -> JobKind {
+        JobKind(Erased::<O>::THIS)
     }
 
-    /// A filter over the hashes of keys, with at most [`BITS_PER_KEY_MAX`] bits for each.
+    /// See [`Operation::CODE`].
     #[must_use]
-    pub fn build_filter(hashes: impl Into<Arc<[u64]>>, bits_per_key: u32) -> Job {
-        let hashes = hashes.into();
-        let shape = Shape {
-            // Lines are complete: at least one, and at most one more than the bits need.
-            output_bytes_max: hashes.len() as u64 * u64::from(bits_per_key) / 8 + 128,
-            ..Shape::default()
+    pub fn code(self) -> u8 {
+        self.0.code()
+    }
+
+    /// See [`Operation::NAME`].
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.0.name()
+    }
+
+    pub(crate) fn task_bytes(self, task: &Task) -> u64 {
+        match task {
+            Task::Encoded(payload) => payload.len() as u64,
+            Task::Typed(task) => self.0.task_bytes(task.as_ref()),
+        }
+    }
+
+    pub(crate) fn encode(self, task: &Task) -> Bytes {
+        match task {
+            Task::Encoded(payload) => payload.clone(),
+            Task::Typed(task) => self.0.encode(task.as_ref()),
+        }
+    }
+
+    pub(crate) fn buffers(self, task: &Task) -> Vec<Buffer> {
+        match task {
+            Task::Encoded(_) => Vec::new(),
+            Task::Typed(task) => self.0.buffers(task.as_ref()),
+        }
+    }
+
+    /// The golden model's output of a task; what is refused says why.
+    pub(crate) fn golden(self, task: &Task) -> Result<Output, Output> {
+        match task {
+            Task::Encoded(payload) => self.golden_of_payload(payload, &[]),
+            Task::Typed(task) => self.0.golden(task.as_ref()),
+        }
+    }
+
+    /// The same of an encoded task and the contents of its buffers, as bytes.
+    pub(crate) fn golden_of_payload(self, payload: &Bytes, buffers: &[Bytes]) -> Result<Output, Output> {
+        self.0.golden_of_payload(payload, buffers)
+    }
+
+    pub(crate) fn look(self, task: &Task, answer: Bytes) -> Option<Output> {
+        self.0.look(task, answer)
+    }
+
+    pub(crate) fn is_of(self, task: &Task, output: &Output) -> bool {
+        self.0.is_of(task, output)
+    }
+}
+
+impl PartialEq for JobKind {
+    fn eq(&self, other: &JobKind) -> bool {
+        self.code() == other.code()
+    }
+}
+
+impl Eq for JobKind {}
+
+impl PartialOrd for JobKind {
+    fn partial_cmp(&self, other: &JobKind) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for JobKind {
+    fn cmp(&self, other: &JobKind) -> Ordering {
+        self.code().cmp(&other.code())
+    }
+}
+
+impl Hash for JobKind {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.code().hash(state);
+    }
+}
+
+impl Debug for JobKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The argument of an operation. Cheap to clone.
+#[derive(Clone, Debug)]
+pub enum Task {
+    /// As [`Operation::encode`] writes it.
+    Encoded(Bytes),
+    /// An [`Operation::Task`].
+    Typed(Arc<dyn Any + Send + Sync>),
+}
+
+/// The result of an operation. A unit sends bytes; validation ([`crate::Validator`]) turns them into an
+/// output of the kind's type. So the type of a result shows that it was validated.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Output {
+    /// As a unit sent it, or a message: only its checksum was verified.
+    Bytes(Bytes),
+    /// An [`Operation::Output`].
+    Typed(TypedOutput),
+    /// Why there is none, from a unit in this process. Never part of a result: there it becomes
+    /// [`crate::JobError::Refused`].
+    Refused(Refused),
+}
+
+impl From<Vec<u8>> for Output {
+    fn from(bytes: Vec<u8>) -> Output {
+        Output::Bytes(bytes.into())
+    }
+}
+
+impl Output {
+    /// An output that this process has validated or computed.
+    #[must_use]
+    pub fn of<O: Operation>(output: O::Output) -> Output {
+        Output::Typed(TypedOutput(Box::new(Held::<O>(output))))
+    }
+
+    /// The output of this kind; `None` for others, and for bytes that were not validated.
+    #[must_use]
+    pub fn take<O: Operation>(self) -> Option<O::Output> {
+        match self {
+            Output::Typed(output) => {
+                let held = output.0.into_any().downcast::<Held<O>>().ok()?;
+                Some(held.0)
+            }
+            Output::Bytes(_) | Output::Refused(_) => None,
+        }
+    }
+
+    /// The output as a unit sends it. A large one is copied.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        match self {
+            Output::Bytes(bytes) => bytes.clone(),
+            Output::Typed(output) => output.0.to_bytes(),
+            Output::Refused(error) => error.to_string().into_bytes().into(),
+        }
+    }
+
+    /// Bytes of the output.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        match self {
+            Output::Bytes(bytes) => bytes.len() as u64,
+            Output::Typed(output) => output.0.size_bytes(),
+            Output::Refused(_) => 0,
+        }
+    }
+}
+
+/// An [`Operation::Output`], with its type forgotten.
+#[derive(Debug)]
+pub struct TypedOutput(Box<dyn AnyOutput>);
+
+impl Clone for TypedOutput {
+    fn clone(&self) -> TypedOutput {
+        TypedOutput(self.0.cloned())
+    }
+}
+
+impl PartialEq for TypedOutput {
+    fn eq(&self, other: &TypedOutput) -> bool {
+        self.0.is_equal(other.0.as_ref())
+    }
+}
+
+/// An [`Operation::Error`], with its type forgotten.
+#[derive(Clone, Debug)]
+pub struct Refused(Arc<dyn AnyError>);
+
+impl Refused {
+    /// An error with its type forgotten.
+    pub fn new(error: impl PartialEq + Debug + Display + Send + Sync + 'static) -> Refused {
+        Refused(Arc::new(error))
+    }
+
+    /// The error, if it is of this type.
+    #[must_use]
+    pub fn get<E: 'static>(&self) -> Option<&E> {
+        self.0.as_any().downcast_ref()
+    }
+}
+
+impl PartialEq for Refused {
+    fn eq(&self, other: &Refused) -> bool {
+        self.0.is_equal(other.0.as_ref())
+    }
+}
+
+impl Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Display::fmt(&self.0, f)
+    }
+}
+
+/// [`Operation`] as an object.
+trait AnyOperation: Send + Sync {
+    fn code(&self) -> u8;
+    fn name(&self) -> &'static str;
+    fn task_bytes(&self, task: &(dyn Any + Send + Sync)) -> u64;
+    fn encode(&self, task: &(dyn Any + Send + Sync)) -> Bytes;
+    fn golden(&self, task: &(dyn Any + Send + Sync)) -> Result<Output, Output>;
+    fn buffers(&self, task: &(dyn Any + Send + Sync)) -> Vec<Buffer>;
+    fn golden_of_payload(&self, payload: &Bytes, buffers: &[Bytes]) -> Result<Output, Output>;
+    fn look(&self, task: &Task, answer: Bytes) -> Option<Output>;
+    fn is_of(&self, task: &Task, output: &Output) -> bool;
+}
+
+struct Erased<O>(PhantomData<fn() -> O>);
+
+const OTHER_KIND: &str = "the task of another kind";
+
+impl<O: Operation> Erased<O> {
+    const THIS: &'static dyn AnyOperation = &Erased::<O>(PhantomData);
+}
+
+impl<O: Operation> AnyOperation for Erased<O> {
+    fn code(&self) -> u8 {
+        O::CODE
+    }
+
+    fn name(&self) -> &'static str {
+        O::NAME
+    }
+
+    fn task_bytes(&self, task: &(dyn Any + Send + Sync)) -> u64 {
+        task.downcast_ref().map_or(0, O::task_bytes)
+    }
+
+    fn encode(&self, task: &(dyn Any + Send + Sync)) -> Bytes {
+        task.downcast_ref().map(O::encode).unwrap_or_default().into()
+    }
+
+    fn golden(&self, task: &(dyn Any + Send + Sync)) -> Result<Output, Output> {
+        let Some(task) = task.downcast_ref() else {
+            return Err(OTHER_KIND.as_bytes().to_vec().into());
         };
-        Job::new(
-            JobKind::BuildFilter,
-            Task::BuildFilter(hashes, bits_per_key),
-            shape,
-        )
-    }
-}
-
-/// The CPU's implementation of every kind: the golden model.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Golden;
-
-impl Engine for Golden {
-    fn run(&mut self, kind: JobKind, payload: &Bytes) -> Outcome {
-        outcome(match kind {
-            JobKind::Merge => MergeTask::decode(payload)
-                .map_err(text)
-                .and_then(|task| merge(&task).map_err(text))
-                .map(|output| Output::Bytes(output.encode().into())),
-            JobKind::BuildFilter => decode_filter_task(payload)
-                .map_err(text)
-                .map(|(hashes, bits_per_key)| Output::Bytes(build_filter(&hashes, bits_per_key).into())),
-        })
-    }
-
-    fn run_task(&mut self, kind: JobKind, task: &Task) -> Outcome {
-        outcome(match task {
-            Task::Encoded(payload) => return self.run(kind, payload),
-            Task::Merge(task) => CheckedMerge::merge(task)
-                .map(|output| Output::Merge(Box::new(output)))
-                .map_err(Output::NoMerge),
-            Task::BuildFilter(_, bits) if *bits > BITS_PER_KEY_MAX => Err(text(TOO_MANY_BITS)),
-            Task::BuildFilter(hashes, bits) => {
-                Ok(Output::Filter(CheckedFilter::build(hashes.clone(), *bits)))
-            }
-        })
-    }
-}
-
-fn text(why: impl ToString) -> Output {
-    Output::from(why.to_string().into_bytes())
-}
-
-fn outcome(result: Result<Output, Output>) -> Outcome {
-    let (code, output) = match result {
-        Ok(output) => (ReturnCode::Done, output),
-        Err(why) => (ReturnCode::Invalid, why),
-    };
-    Outcome {
-        code,
-        output,
-        cycles: 0,
-    }
-}
-
-/// Validates a unit's answer: a merge must have the entries that the task leaves
-/// ([`CheckedMerge::validate`]), and a filter must contain its hashes and no more bits than they can set
-/// ([`CheckedFilter::validate`]). It is not validated again. `None`: it is not a result of the task.
-#[must_use]
-pub fn validate(job: &Job, output: Bytes) -> Option<Output> {
-    match job.kind {
-        JobKind::Merge => {
-            let output = MergeOutput::decode(&output).ok()?;
-            let checked = match &job.task {
-                Task::Merge(task) => CheckedMerge::validate(output, task),
-                _ => CheckedMerge::validate(output, &MergeTask::decode(job.payload()).ok()?),
-            };
-            checked.ok().map(|output| Output::Merge(Box::new(output)))
+        match O::golden(task) {
+            Ok(output) => Ok(Output::of::<O>(output)),
+            Err(error) => Err(Output::Refused(Refused::new(error))),
         }
-        JobKind::BuildFilter => {
-            let (hashes, bits_per_key) = match &job.task {
-                Task::BuildFilter(hashes, bits_per_key) => (hashes.clone(), *bits_per_key),
-                _ => decode_filter_task(job.payload())
-                    .map(|(hashes, bits_per_key)| (hashes.into(), bits_per_key))
-                    .ok()?,
-            };
-            CheckedFilter::validate(output, hashes, bits_per_key).map(Output::Filter)
+    }
+
+    fn buffers(&self, task: &(dyn Any + Send + Sync)) -> Vec<Buffer> {
+        task.downcast_ref().map(O::buffers).unwrap_or_default()
+    }
+
+    fn golden_of_payload(&self, payload: &Bytes, buffers: &[Bytes]) -> Result<Output, Output> {
+        let task = O::decode(payload, buffers).map_err(|why| Output::from(why.into_bytes()))?;
+        let output = O::golden(&task).map_err(|error| Output::from(error.to_string().into_bytes()))?;
+        Ok(Output::Bytes(O::output_to_bytes(&output)))
+    }
+
+    fn look(&self, task: &Task, answer: Bytes) -> Option<Output> {
+        let output = match task {
+            Task::Encoded(payload) => O::look(&O::decode(payload, &[]).ok()?, answer),
+            Task::Typed(task) => O::look(task.downcast_ref()?, answer),
+        };
+        output.map(Output::of::<O>)
+    }
+
+    fn is_of(&self, task: &Task, output: &Output) -> bool {
+        let Output::Typed(output) = output else {
+            return false;
+        };
+        let Some(Held(output)) = output.0.as_any().downcast_ref::<Held<O>>() else {
+            return false;
+        };
+        match task {
+            Task::Encoded(payload) => O::decode(payload, &[]).is_ok_and(|task| O::is_of(&task, output)),
+            Task::Typed(task) => task.downcast_ref().is_some_and(|task| O::is_of(task, output)),
         }
     }
 }
 
-/// Whether a result that this process has validated or computed belongs to such a task: its kind, and as far
-/// as it knows its task (bounds of a merge, hashes of a filter). Cheap.
-pub(crate) fn is_of(job: &Job, output: &Output) -> bool {
-    match (job.kind, output) {
-        (JobKind::Merge, Output::Merge(merged)) => {
-            let is_of =
-                |task: &MergeTask| merged.is_of(task.lower.as_ref(), task.upper.as_ref(), task.key_hashes);
-            match &job.task {
-                Task::Merge(task) => is_of(task),
-                _ => MergeTask::decode(job.payload()).is_ok_and(|task| is_of(&task)),
-            }
-        }
-        (JobKind::BuildFilter, Output::Filter(filter)) => match &job.task {
-            Task::BuildFilter(hashes, bits_per_key) => filter.is_of(hashes, *bits_per_key),
-            _ => decode_filter_task(job.payload())
-                .is_ok_and(|(hashes, bits_per_key)| filter.is_of(&hashes.into(), bits_per_key)),
-        },
-        _ => false,
+/// An output as an object.
+trait AnyOutput: Debug + Send {
+    fn as_any(&self) -> &dyn Any;
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+    fn cloned(&self) -> Box<dyn AnyOutput>;
+    fn is_equal(&self, other: &dyn AnyOutput) -> bool;
+    fn to_bytes(&self) -> Bytes;
+    fn size_bytes(&self) -> u64;
+}
+
+/// An output and its kind.
+struct Held<O: Operation>(O::Output);
+
+impl<O: Operation> Debug for Held<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn any_bytes_are_done_or_refused(noise: Vec<u8>) {
-            for kind in JobKind::ALL {
-                let outcome = Golden.run(kind, &noise.clone().into());
-                prop_assert_eq!(outcome.code, ReturnCode::Invalid);
-                let job = Job::new(kind, Task::Encoded(Bytes::new()), Shape::default());
-                prop_assert_eq!(validate(&job, noise.clone().into()), None);
-            }
-        }
-
-        #[test]
-        fn the_filter_of_a_job_is_that_of_the_golden_model(hashes: Vec<u64>, bits_per_key in 1_u32..20) {
-            let job = Job::build_filter(hashes.clone(), bits_per_key);
-            let outcome = Golden.run(job.kind, job.payload());
-            prop_assert_eq!(outcome.code, ReturnCode::Done);
-            let output = outcome.output.to_bytes();
-            prop_assert!(output.len() as u64 <= job.shape.output_bytes_max);
-            prop_assert_eq!(&output, &build_filter(&hashes, bits_per_key));
-            // What was looked through is what the CPU builds.
-            let direct = Golden.run_task(job.kind, &job.task);
-            prop_assert_eq!((direct.code, Some(direct.output)), (outcome.code, validate(&job, output)));
-        }
+impl<O: Operation> AnyOutput for Held<O> {
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
-    #[test]
-    fn too_many_bits_are_refused() {
-        let job = Job::build_filter([1], BITS_PER_KEY_MAX + 1);
-        assert_eq!(Golden.run_task(job.kind, &job.task).code, ReturnCode::Invalid);
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn AnyOutput> {
+        Box::new(Held::<O>(self.0.clone()))
+    }
+
+    fn is_equal(&self, other: &dyn AnyOutput) -> bool {
+        let other = other.as_any().downcast_ref::<Held<O>>();
+        other.is_some_and(|other| self.0 == other.0)
+    }
+
+    fn to_bytes(&self) -> Bytes {
+        O::output_to_bytes(&self.0)
+    }
+
+    fn size_bytes(&self) -> u64 {
+        O::output_bytes(&self.0)
+    }
+}
+
+/// An error as an object.
+trait AnyError: Debug + Display + Send + Sync {
+    fn as_any(&self) -> &dyn Any;
+    fn is_equal(&self, other: &dyn AnyError) -> bool;
+}
+
+impl<E: PartialEq + Debug + Display + Send + Sync + 'static> AnyError for E {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn is_equal(&self, other: &dyn AnyError) -> bool {
+        other.as_any().downcast_ref::<E>() == Some(self)
     }
 }

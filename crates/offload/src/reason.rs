@@ -61,16 +61,12 @@ reasons! {
     CalledInvalid = "called_invalid", Unit;
     /// The unit reports an internal failure.
     Broken = "broken", Unit;
+    /// The unit does not have a registered buffer that it was sent before.
+    BufferLost = "buffer_lost", Unit;
     /// Two executors gave different results.
     Mismatch = "mismatch", Unit;
-    /// A key is longer than any unit for this kind takes.
-    KeyTooLong = "key_too_long", Nobody;
-    /// A value is longer than any unit for this kind takes.
-    ValueTooLong = "value_too_long", Nobody;
-    /// More inputs side by side than any unit for this kind takes.
-    TooManyWays = "too_many_ways", Nobody;
-    /// A compression that no unit for this kind knows.
-    CodecUnknown = "codec_unknown", Nobody;
+    /// A part of the job is larger than any unit for this kind takes.
+    PartTooLarge = "part_too_large", Nobody;
     /// Task and result need more memory than any unit for this kind has.
     TooMuchMemory = "too_much_memory", Nobody;
     /// The stated shape was within the limits, the task itself was not.
@@ -91,10 +87,7 @@ reasons! {
 impl From<Excess> for Reason {
     fn from(excess: Excess) -> Reason {
         match excess {
-            Excess::Key => Reason::KeyTooLong,
-            Excess::Value => Reason::ValueTooLong,
-            Excess::Ways => Reason::TooManyWays,
-            Excess::Codec => Reason::CodecUnknown,
+            Excess::Part(_) => Reason::PartTooLarge,
             Excess::Memory => Reason::TooMuchMemory,
         }
     }
@@ -165,10 +158,10 @@ mod tests {
             counts.add(reason);
         }
         assert!(Reason::ALL.iter().all(|reason| counts.get(*reason) == 2));
-        assert_eq!(counts.total(Blame::Unit), 18);
+        assert_eq!(counts.total(Blame::Unit), 20);
         assert_eq!(counts.total(Blame::Open), 2);
-        assert_eq!(counts.total(Blame::Nobody), 18);
+        assert_eq!(counts.total(Blame::Nobody), 12);
         assert!(counts.to_string().starts_with("refused 2, late 2, "));
-        assert_eq!(Reason::from(Excess::Ways).name(), "too_many_ways");
+        assert_eq!(Reason::from(Excess::Part("ways")).name(), "part_too_large");
     }
 }

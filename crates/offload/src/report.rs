@@ -3,20 +3,15 @@
 use std::error::Error;
 use std::fmt;
 
-use bytes::Bytes;
-use weft_ops::filter::CheckedFilter;
-use weft_ops::merge::{CheckedMerge, MergeError};
-
-use crate::job::JobKind;
+use crate::operation::{JobKind, Output, Refused};
 use crate::reason::Reason;
 
 /// Why there is no result.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum JobError {
-    /// A merge that cannot be done, and why, as found by the CPU. Deterministic: retrying gives the same
-    /// error.
-    Merge(MergeError),
-    /// The task is invalid, likewise.
+    /// The task has no output, and why, as found by the CPU. Deterministic: retrying gives the same error.
+    Refused(Refused),
+    /// The encoded task is invalid or has no output, likewise.
     Invalid(String),
     /// The CPU's implementation failed: a defect of this program.
     Broken(String),
@@ -29,7 +24,7 @@ pub enum JobError {
 impl fmt::Display for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            JobError::Merge(error) => error.fmt(f),
+            JobError::Refused(error) => error.fmt(f),
             JobError::Invalid(why) => write!(f, "the task is not valid: {why}"),
             JobError::Broken(why) => write!(f, "the CPU's implementation broke down: {why}"),
             JobError::CpuDamaged => f.write_str("results of the CPU came back damaged"),
@@ -62,69 +57,6 @@ pub struct JobReport {
     pub run_ns: u64,
     /// Cycles of the unit whose result was taken, real or simulated; 0 if it does not count them.
     pub cycles: u64,
-}
-
-/// The result of an operation. A unit sends bytes; validation ([`crate::Validator`]) turns them into one of
-/// the other variants. So the type of a result shows that it was validated.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Output {
-    /// As a unit sent it, or a message: only its checksum was verified.
-    Bytes(Bytes),
-    /// A merge's output.
-    Merge(Box<CheckedMerge>),
-    /// A filter.
-    Filter(CheckedFilter),
-    /// Why there is no merge, from a unit in this process. Never part of a result: there it becomes
-    /// [`JobError::Merge`].
-    NoMerge(MergeError),
-}
-
-impl From<Vec<u8>> for Output {
-    fn from(bytes: Vec<u8>) -> Output {
-        Output::Bytes(bytes.into())
-    }
-}
-
-impl Output {
-    /// The output as a unit sends it. A merge's output is copied.
-    #[must_use]
-    pub fn to_bytes(&self) -> Bytes {
-        match self {
-            Output::Bytes(bytes) => bytes.clone(),
-            Output::Merge(output) => output.encode().into(),
-            Output::Filter(filter) => filter.stored().clone(),
-            Output::NoMerge(error) => error.to_string().into_bytes().into(),
-        }
-    }
-
-    /// The output of a merge; `None` for other kinds, and for bytes that were not validated.
-    #[must_use]
-    pub fn into_merge(self) -> Option<CheckedMerge> {
-        match self {
-            Output::Merge(output) => Some(*output),
-            Output::Bytes(_) | Output::Filter(_) | Output::NoMerge(_) => None,
-        }
-    }
-
-    /// A filter; `None` likewise.
-    #[must_use]
-    pub fn into_filter(self) -> Option<CheckedFilter> {
-        match self {
-            Output::Filter(filter) => Some(filter),
-            Output::Bytes(_) | Output::Merge(_) | Output::NoMerge(_) => None,
-        }
-    }
-
-    /// Bytes of the result: of a merge those of its blocks.
-    #[must_use]
-    pub fn size_bytes(&self) -> u64 {
-        match self {
-            Output::Bytes(bytes) => bytes.len() as u64,
-            Output::Merge(output) => output.block_bytes(),
-            Output::Filter(filter) => filter.stored().len() as u64,
-            Output::NoMerge(_) => 0,
-        }
-    }
 }
 
 /// A finished job.

@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 use weft_base::json_text;
 
-use crate::job::JobKind;
+use crate::operation::JobKind;
 use crate::wire::AttemptId;
 
 /// One attempt on one unit.
@@ -188,7 +188,7 @@ mod tests {
             lane: attempt as u32 % 2,
             job: attempt,
             attempt: AttemptId(attempt),
-            kind: JobKind::Merge,
+            kind: JobKind::of::<crate::kinds::Merge>(),
             start_ns: 1_500,
             end_ns: 4_000,
             outcome: "done",

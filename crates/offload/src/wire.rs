@@ -6,6 +6,7 @@
 //! ```text
 //!   host                                         unit
 //!   request_crc over kind, length, payload  -->  computes it again over what arrived
+//!   and the checksums of buffers                 and what it kept
 //!                                           <--  answers with *its* request_crc inside the answer;
 //!   compares it with its own                     answer_crc over attempt, kind, request_crc, code,
 //!   computes answer_crc again                    length, output
@@ -16,13 +17,14 @@
 //! 2. An answer belongs to one attempt only. The attempt's number is under the checksum and never reused, so
 //!    an answer that comes twice, late, or for another request is not taken for a valid one.
 //! 3. A checksum cannot detect a wrong result that was sealed afterwards (an upset inside the unit).
-//!    Validation of results does ([`crate::operation::validate`]).
+//!    Validation of results does ([`crate::kinds::validate`]).
 
 use bytes::Bytes;
 use weft_ops::{crc32c, crc32c_append};
 
-use crate::job::{JobKind, Shape, Task};
-use crate::report::Output;
+use crate::buffer::{Buffer, BufferId};
+use crate::job::{Job, Shape};
+use crate::operation::{JobKind, Output, Task};
 
 /// The number of one attempt of a job on a unit. Counts up and is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -41,17 +43,51 @@ pub struct Request {
     pub payload: Bytes,
     /// [`request_crc`] as computed by the sender.
     pub crc: u32,
+    /// The registered buffers that the task uses, in its order.
+    pub buffers: Vec<RequestBuffer>,
+    /// Registered buffers that the unit is to drop first.
+    pub dropped: Vec<BufferId>,
     /// For a unit that works in this process's memory, the task itself instead of payload and checksum.
     pub task: Option<Task>,
 }
 
-/// CRC-32C over kind, length and bytes of a task.
+/// A registered buffer that a request uses.
+#[derive(Clone, Debug)]
+pub struct RequestBuffer {
+    /// Which contents.
+    pub id: BufferId,
+    /// The contents, if the unit does not have them.
+    pub bytes: Option<Bytes>,
+    /// Whether the unit is to keep them.
+    pub is_kept: bool,
+}
+
+impl RequestBuffer {
+    pub(crate) fn of(buffer: &Buffer, is_sent: bool, is_kept: bool) -> RequestBuffer {
+        RequestBuffer {
+            id: buffer.id(),
+            bytes: is_sent.then(|| buffer.bytes().clone()),
+            is_kept,
+        }
+    }
+}
+
+/// CRC-32C over kind, length and bytes of a task, and over the CRC-32C of each buffer.
 #[must_use]
-pub fn request_crc(kind: JobKind, payload: &[u8]) -> u32 {
+pub fn request_crc(kind: JobKind, payload: &[u8], buffers: impl Iterator<Item = u32>) -> u32 {
     let mut head = [0; 9];
     head[0] = kind.code();
     head[1..].copy_from_slice(&(payload.len() as u64).to_le_bytes());
-    crc32c_append(crc32c(&head), payload)
+    let of_payload = crc32c_append(crc32c(&head), payload);
+    buffers.fold(of_payload, |crc, buffer| {
+        crc32c_append(crc, &buffer.to_le_bytes())
+    })
+}
+
+/// [`request_crc`] of a job, for its sender.
+#[must_use]
+pub fn job_crc(job: &Job) -> u32 {
+    request_crc(job.kind, job.payload(), job.buffers().iter().map(Buffer::crc))
 }
 
 /// The outcome that a unit reports.
@@ -59,7 +95,7 @@ pub fn request_crc(kind: JobKind, payload: &[u8]) -> u32 {
 pub enum ReturnCode {
     /// The output is the result.
     Done,
-    /// The task's checksum did not match what arrived.
+    /// The checksum of task and buffers did not match what arrived, or what the unit kept.
     InputDamaged,
     /// The task is invalid: the output says why, as UTF-8. The CPU decides whether that is so.
     Invalid,
@@ -67,6 +103,8 @@ pub enum ReturnCode {
     BeyondLimits,
     /// The unit broke down while it computed.
     Broken,
+    /// The unit does not have a buffer that it was to keep.
+    BufferLost,
 }
 
 impl ReturnCode {
@@ -79,6 +117,7 @@ impl ReturnCode {
             ReturnCode::Invalid => 2,
             ReturnCode::BeyondLimits => 3,
             ReturnCode::Broken => 4,
+            ReturnCode::BufferLost => 5,
         }
     }
 }
@@ -205,7 +244,14 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::{BuildFilter, Merge};
     use proptest::prelude::*;
+
+    const MERGE: JobKind = JobKind::of::<Merge>();
+
+    fn none() -> std::iter::Empty<u32> {
+        std::iter::empty()
+    }
 
     proptest! {
         #[test]
@@ -216,10 +262,10 @@ mod tests {
             bit: u32,
             place in 0..4,
         ) {
-            let sent_crc = request_crc(JobKind::Merge, &sent);
+            let sent_crc = request_crc(MERGE, &sent, none());
             let mut answer =
-                Answer::seal(AttemptId(attempt), JobKind::Merge, sent_crc, ReturnCode::Done, output);
-            prop_assert_eq!(answer.check(JobKind::Merge, sent_crc), Ok(()));
+                Answer::seal(AttemptId(attempt), MERGE, sent_crc, ReturnCode::Done, output);
+            prop_assert_eq!(answer.check(MERGE, sent_crc), Ok(()));
             match place {
                 0 => {
                     let at = bit as usize % (answer.output.len() * 8);
@@ -231,35 +277,38 @@ mod tests {
                 2 => answer.request_crc ^= 1 << (bit % 32),
                 _ => answer.crc ^= 1 << (bit % 32),
             }
-            prop_assert_eq!(answer.check(JobKind::Merge, sent_crc), Err(Damage::Answer));
+            prop_assert_eq!(answer.check(MERGE, sent_crc), Err(Damage::Answer));
         }
 
         #[test]
         fn a_unit_that_worked_on_other_bytes_is_found(sent in proptest::collection::vec(any::<u8>(), 1..400),
             bit: u32) {
-            let sent_crc = request_crc(JobKind::Merge, &sent);
+            let sent_crc = request_crc(MERGE, &sent, none());
             let mut arrived = sent;
             let at = bit as usize % (arrived.len() * 8);
             arrived[at / 8] ^= 1 << (at % 8);
-            let echo = request_crc(JobKind::Merge, &arrived);
-            let answer = Answer::seal(AttemptId(1), JobKind::Merge, echo, ReturnCode::Done, vec![1, 2]);
-            prop_assert_eq!(answer.check(JobKind::Merge, sent_crc), Err(Damage::Request));
+            let echo = request_crc(MERGE, &arrived, none());
+            let answer = Answer::seal(AttemptId(1), MERGE, echo, ReturnCode::Done, vec![1, 2]);
+            prop_assert_eq!(answer.check(MERGE, sent_crc), Err(Damage::Request));
         }
     }
 
     #[test]
     fn length_and_kind_are_under_the_seal() {
-        let crc = request_crc(JobKind::Merge, b"task");
-        assert_ne!(crc, request_crc(JobKind::BuildFilter, b"task"));
-        let answer = Answer::seal(AttemptId(7), JobKind::Merge, crc, ReturnCode::Done, vec![0; 8]);
+        let crc = request_crc(MERGE, b"task", none());
+        assert_ne!(crc, request_crc(JobKind::of::<BuildFilter>(), b"task", none()));
+        let answer = Answer::seal(AttemptId(7), MERGE, crc, ReturnCode::Done, vec![0; 8]);
         let mut shorter = answer.clone();
         shorter.output.truncate(7);
-        assert_eq!(shorter.check(JobKind::Merge, crc), Err(Damage::Length));
+        assert_eq!(shorter.check(MERGE, crc), Err(Damage::Length));
         shorter.output_bytes = 7;
-        assert_eq!(shorter.check(JobKind::Merge, crc), Err(Damage::Answer));
+        assert_eq!(shorter.check(MERGE, crc), Err(Damage::Answer));
         let mut other = answer.clone();
         other.code = ReturnCode::Invalid;
-        assert_eq!(other.check(JobKind::Merge, crc), Err(Damage::Answer));
-        assert_eq!(answer.check(JobKind::BuildFilter, crc), Err(Damage::Request));
+        assert_eq!(other.check(MERGE, crc), Err(Damage::Answer));
+        assert_eq!(
+            answer.check(JobKind::of::<BuildFilter>(), crc),
+            Err(Damage::Request)
+        );
     }
 }

@@ -30,6 +30,7 @@ pub mod lookups;
 mod machine;
 pub mod open_loop;
 pub mod report;
+pub mod scan_engines;
 pub mod scans;
 pub mod smallbank;
 pub mod stream;

@@ -7,9 +7,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_column::packed::{Codes, Form, NotPacked, Predicate, row_ids};
+use weft_column::packed::{Codes, Form, NotPacked, row_ids};
+use weft_column::units::{Matches, ScanPredicate, ScanTask, ScannedCodes};
+use weft_offload::Buffer;
 use weft_ops::mix64;
-use weft_ops::packed::code_max;
+use weft_ops::packed::{code_max, packed_len};
 
 use crate::driver::RunError;
 use crate::embedded::beside::{Background, Step};
@@ -54,7 +56,7 @@ pub struct PackedColumn {
     width: u32,
     count: usize,
     /// A bit for each code of the list.
-    list: Vec<u64>,
+    list: Arc<[u64]>,
 }
 
 /// Where a scan puts what it finds; kept between scans.
@@ -93,13 +95,43 @@ impl PackedColumn {
             packed: (0..words).flat_map(|at| mix64(at).to_le_bytes()).collect(),
             width,
             count,
-            list,
+            list: list.into(),
         })
     }
 
     /// Bytes of the codes.
     pub fn bytes(&self) -> usize {
         self.packed.len()
+    }
+
+    /// What a scan of this kind looks for.
+    fn predicate(&self, kind: ScanKind) -> ScanPredicate {
+        let most = code_max(self.width);
+        match kind {
+            ScanKind::RangeToBitmap | ScanKind::RangeToRows => {
+                ScanPredicate::Range(most / 2, most / 2 + most / 10)
+            }
+            ScanKind::ListToBitmap => ScanPredicate::Set(self.list.clone()),
+        }
+    }
+
+    /// The scan of the first `values` codes as a task for units.
+    pub fn task(&self, kind: ScanKind, values: usize) -> ScanTask {
+        let count = values.min(self.count).min(u32::MAX as usize);
+        let bytes = self
+            .packed
+            .get(..packed_len(count, self.width))
+            .unwrap_or_default();
+        ScanTask {
+            codes: ScannedCodes::Registered(Buffer::new(bytes.to_vec())),
+            width: self.width,
+            count: count as u32,
+            predicate: self.predicate(kind),
+            matches: match kind {
+                ScanKind::RangeToRows => Matches::RowIds,
+                ScanKind::RangeToBitmap | ScanKind::ListToBitmap => Matches::Bitmap,
+            },
+        }
     }
 
     /// The part of one of so many threads, in blocks.
@@ -116,13 +148,8 @@ impl PackedColumn {
         blocks: Range<usize>,
         found: &mut Found,
     ) -> Result<(), NotPacked> {
-        let most = code_max(self.width);
-        let predicate = match kind {
-            ScanKind::RangeToBitmap | ScanKind::RangeToRows => {
-                Predicate::Range(most / 2, most / 2 + most / 10)
-            }
-            ScanKind::ListToBitmap => Predicate::Set(&self.list),
-        };
+        let predicate = self.predicate(kind);
+        let predicate = predicate.as_codes();
         found.bitmap.clear();
         found.rows.clear();
         for block in blocks {

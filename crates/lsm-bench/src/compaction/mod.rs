@@ -35,6 +35,7 @@ use std::sync::Arc;
 use weft_base::clock::{process_cpu_nanos, thread_cpu_nanos};
 use weft_base::{Clock, SystemClock};
 use weft_lsm::TableIo;
+use weft_offload::kinds::Merge;
 use weft_offload::model::{ModelParams, Stop, simulate};
 use weft_offload::{Job, Scheduler, SchedulerConfig};
 use weft_ops::merge::{MergeError, MergeOutput, MergeTask, Run, merge};
@@ -204,7 +205,11 @@ impl Compaction {
             let result = ticket.wait().result;
             let output = result.map_err(|error| CompactionError::Runtime(error.to_string()))?;
             merges += 1;
-            if merges == 1 && !output.into_merge().is_some_and(|output| *output == self.golden) {
+            if merges == 1
+                && !output
+                    .take::<Merge>()
+                    .is_some_and(|output| *output == self.golden)
+            {
                 return Err(CompactionError::Runtime("its result is another one".to_owned()));
             }
             let took = process_cpu_nanos() - start;

@@ -9,8 +9,8 @@ use weft_lsm::{
     WriteOptions,
 };
 use weft_offload::faults::{Fault, FaultPlan, FaultTimes, FaultyUnit};
+use weft_offload::kinds::Golden;
 use weft_offload::model::ModelParams;
-use weft_offload::operation::Golden;
 use weft_offload::unit::PoolUnit;
 use weft_offload::{Counters, Scheduler, SchedulerConfig, Unit, UnitSpec};
 use weft_ops::block::Compression;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use weft_offload::kinds::{BuildFilter, Merge, WAYS};
 use weft_offload::{Job, JobError, Scheduler};
-use weft_ops::merge::MergeTask;
+use weft_ops::merge::{MergeError, MergeTask};
 
 use crate::executor::{CompactionExecutor, ExecutorError, FilterDone, FilterExecutor, TaskDone};
 
@@ -26,15 +27,20 @@ impl CompactionExecutor for UnitExecutor {
         self.scheduler
             .submit_with(Job::merge(task, 0, 0), is_stopped, move |finished| {
                 done(match finished.result {
-                    Ok(output) => output.into_merge().ok_or_else(not_validated),
-                    Err(JobError::Merge(error)) => Err(ExecutorError::Merge(error)),
-                    Err(error) => Err(ExecutorError::Failed(error.to_string())),
+                    Ok(output) => output.take::<Merge>().ok_or_else(not_validated),
+                    Err(error) => Err(match &error {
+                        JobError::Refused(why) => why.get::<MergeError>().cloned().map(ExecutorError::Merge),
+                        _ => None,
+                    }
+                    .unwrap_or_else(|| ExecutorError::Failed(error.to_string()))),
                 });
             });
     }
 
     fn runs_max(&self) -> usize {
-        usize::try_from(self.scheduler.merge_ways_max()).unwrap_or(usize::MAX)
+        let ways = self.scheduler.limit_of::<Merge>(WAYS);
+        ways.and_then(|ways| usize::try_from(ways).ok())
+            .unwrap_or(usize::MAX)
     }
 
     fn filters(&self) -> Option<&dyn FilterExecutor> {
@@ -53,7 +59,7 @@ impl FilterExecutor for UnitExecutor {
         let job = Job::build_filter(hashes, bits_per_key);
         self.scheduler.submit_with(job, is_stopped, move |finished| {
             done(match finished.result {
-                Ok(output) => output.into_filter().ok_or_else(not_validated),
+                Ok(output) => output.take::<BuildFilter>().ok_or_else(not_validated),
                 Err(error) => Err(ExecutorError::Failed(error.to_string())),
             });
         });

@@ -39,9 +39,10 @@ use bytes::Bytes;
 use weft_ops::block::Compression;
 use weft_ops::merge::{MergeOutput, MergeTask};
 
-use crate::filter_task::decode_filter_task;
-use crate::job::{Codecs, JobKind, Limits};
-use crate::unit::{Engine, Outcome, UnitSpec};
+use crate::job::Limits;
+use crate::kinds::{BuildFilter, FilterTask, KEY_BYTES, Merge, VALUE_BYTES, WAYS, ZSTD};
+use crate::operation::JobKind;
+use crate::unit::{Accepts, Engine, Outcome, UnitSpec};
 use crate::wire::ReturnCode;
 use compare::ComparePe;
 use controller::{Controller, RANGE_TOMBSTONES_MAX, SNAPSHOTS_MAX, Wires};
@@ -151,17 +152,20 @@ impl ModelParams {
     /// What a unit with these parameters accepts. `depth` jobs may lie in its memory at a time.
     #[must_use]
     pub fn spec(&self, name: impl Into<String>, depth: usize) -> UnitSpec {
-        let limits = Limits {
-            key_bytes_max: self.key_bytes_max,
-            value_bytes_max: self.value_bytes_max,
-            ways_max: u32::try_from(self.decoders).unwrap_or(u32::MAX),
-            codecs: Codecs::of(&[Compression::Lz4]),
-            memory_bytes_max: self.memory_bytes_max,
-        };
+        let limits = Limits::of_memory(self.memory_bytes_max)
+            .with(KEY_BYTES, u64::from(self.key_bytes_max))
+            .with(VALUE_BYTES, u64::from(self.value_bytes_max))
+            .with(WAYS, self.decoders as u64)
+            .with(ZSTD, 0);
         UnitSpec {
             name: name.into(),
-            accepts: vec![(JobKind::Merge, limits), (JobKind::BuildFilter, limits)],
+            accepts: Accepts::Kinds(vec![
+                (JobKind::of::<Merge>(), limits.clone()),
+                (JobKind::of::<BuildFilter>(), limits),
+            ]),
             depth,
+            buffer_bytes_max: 0,
+            link: None,
             in_process: false,
         }
     }
@@ -325,15 +329,18 @@ pub struct ModelEngine {
 
 impl Engine for ModelEngine {
     fn run(&mut self, kind: JobKind, payload: &Bytes) -> Outcome {
-        let result = match kind {
-            JobKind::Merge => MergeTask::decode(payload)
+        let result = if kind == JobKind::of::<Merge>() {
+            MergeTask::decode(payload)
                 .map_err(|error| Stop::Invalid(error.to_string()))
                 .and_then(|task| simulate(self.params, &task))
-                .map(|(output, cycles)| (output.encode(), cycles.total)),
-            JobKind::BuildFilter => decode_filter_task(payload)
+                .map(|(output, cycles)| (output.encode(), cycles.total))
+        } else if kind == JobKind::of::<BuildFilter>() {
+            FilterTask::decode(payload)
                 .map_err(|error| Stop::Invalid(error.to_string()))
-                .and_then(|(hashes, bits)| simulate_filter(self.params, &hashes, bits))
-                .map(|(output, cycles)| (output, cycles.total)),
+                .and_then(|task| simulate_filter(self.params, &task.hashes, task.bits_per_key))
+                .map(|(output, cycles)| (output, cycles.total))
+        } else {
+            Err(Stop::Invalid("another kind of operation".to_owned()))
         };
         let (code, output, cycles) = match result {
             Ok((output, cycles)) => (ReturnCode::Done, output, cycles),

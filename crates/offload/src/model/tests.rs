@@ -182,7 +182,7 @@ proptest! {
     #[test]
     fn any_bytes_are_answered(payload: Vec<u8>) {
         let payload = Bytes::from(payload);
-        for kind in JobKind::ALL {
+        for kind in [JobKind::of::<Merge>(), JobKind::of::<BuildFilter>()] {
             let outcome = ModelEngine::default().run(kind, &payload);
             prop_assert_eq!(outcome.code, ReturnCode::Invalid);
         }

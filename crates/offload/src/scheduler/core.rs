@@ -29,10 +29,12 @@ use weft_base::Prng;
 
 use crate::counters::{Counters, UnitCounters};
 use crate::health::Health;
-use crate::job::{Job, JobKind};
+use crate::job::Job;
+use crate::operation::{JobKind, Output};
 use crate::reason::{Reason, ReasonCounts};
-use crate::report::{Finished, JobError, JobReport, Output};
+use crate::report::{Finished, JobError, JobReport};
 use crate::scheduler::SchedulerConfig;
+use crate::scheduler::residents::Residents;
 use crate::scheduler::service_time::ServiceTimes;
 use crate::scheduler::validation::{AttemptContext, PendingAnswer, ValidatedAnswer};
 use crate::ticket::{Cell, FinishedQueue};
@@ -190,6 +192,7 @@ pub(super) struct UnitSlot {
     pub(super) probe: Option<u64>,
     pub(super) counters: UnitCounters,
     pub(super) paces: ServiceTimes,
+    pub(super) residents: Residents,
 }
 
 impl UnitSlot {
@@ -259,6 +262,7 @@ impl Core {
                 probe: None,
                 counters,
                 paces: ServiceTimes::default(),
+                residents: Residents::default(),
             }
         });
         Core {

@@ -16,7 +16,7 @@ use crate::reason::Reason;
 use crate::scheduler::core::{Attempt, Core, Ended};
 use crate::scheduler::service_time::kib;
 use crate::unit::Fit;
-use crate::wire::{AttemptId, Request, request_crc};
+use crate::wire::{AttemptId, Request, job_crc};
 use crate::{health::Standing, job::Excess};
 
 /// What to do with a queued job.
@@ -242,25 +242,30 @@ impl Core {
         let attempt = AttemptId(self.next_attempt);
         self.next_attempt += 1;
         let (job, kind) = (&state.job, state.job.kind);
-        let request = if slot.unit.spec().in_process {
-            Request {
-                attempt,
-                kind,
-                shape: job.shape,
-                payload: Bytes::new(),
-                crc: 0,
-                task: Some(job.task.clone()),
-            }
-        } else {
-            Request {
-                attempt,
-                kind,
-                shape: job.shape,
-                payload: job.payload().clone(),
-                crc: *state.crc.get_or_insert_with(|| request_crc(kind, job.payload())),
-                task: None,
-            }
+        let spec = slot.unit.spec();
+        let mut request = Request {
+            attempt,
+            kind,
+            shape: job.shape.clone(),
+            payload: Bytes::new(),
+            crc: 0,
+            buffers: Vec::new(),
+            dropped: Vec::new(),
+            task: None,
         };
+        let mut sent_bytes = job.task_bytes();
+        if spec.in_process {
+            request.task = Some(job.task.clone());
+        } else {
+            let carried = slot.residents.carry(job.buffers(), spec.buffer_bytes_max);
+            slot.counters.buffer_bytes_sent += carried.sent_bytes;
+            slot.counters.buffer_bytes_kept += carried.kept_bytes;
+            sent_bytes = job.payload().len() as u64 + carried.sent_bytes;
+            request.payload = job.payload().clone();
+            request.crc = *state.crc.get_or_insert_with(|| job_crc(job));
+            (request.buffers, request.dropped) = (carried.buffers, carried.dropped);
+        }
+        slot.counters.link_ns += spec.link.map_or(0, |link| link.ns(sent_bytes));
         let bytes_in = state.job.task_bytes();
         let kib = kib(bytes_in, &state.job.shape);
         let configured = kib
@@ -300,6 +305,7 @@ impl Core {
         let taken = slot.unit.submit(request).is_ok();
         self.attempts.insert(attempt, record);
         if !taken {
+            slot.residents.forget();
             self.end_span(attempt, Ended::Answered, Reason::Refused.name(), (0, 0), now_ns);
         }
         taken

@@ -17,6 +17,7 @@
 pub(crate) mod config;
 pub(crate) mod core;
 mod dispatch;
+mod residents;
 mod service_time;
 mod settle;
 mod validation;
@@ -32,13 +33,14 @@ use weft_base::{Clock, blocking};
 
 use self::core::{Core, Done, NewJob, Sink};
 use crate::counters::Counters;
-use crate::job::{Job, JobKind};
+use crate::job::{Job, Part};
+use crate::kinds::{Golden, validate};
 use crate::model::{ModelEngine, ModelParams};
-use crate::operation::{Golden, validate};
+use crate::operation::{JobKind, Operation};
 use crate::report::Finished;
 use crate::ticket::{FinishedQueue, Ticket};
 use crate::unit::{Engine, Fit, PoolUnit, Unit, UnitSpec, Waker};
-use crate::wire::request_crc;
+use crate::wire::job_crc;
 
 pub use config::SchedulerConfig;
 pub use core::Validator;
@@ -195,7 +197,7 @@ impl Scheduler {
         cpu: Box<dyn Unit>,
         units: Vec<Box<dyn Unit>>,
     ) -> io::Result<Scheduler> {
-        if cpu.spec().depth == 0 || cpu.spec().accepts.is_empty() {
+        if cpu.spec().depth == 0 {
             let why = "the CPU unit of a scheduler must take jobs";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
@@ -265,15 +267,11 @@ impl Scheduler {
         self.try_put(job, Sink::Queue(queue.clone(), tag))
     }
 
-    /// The most inputs of a merge that all units which merge take. The CPU takes any number.
+    /// The largest part that all units which do this operation take; `None` if they take any. The CPU does.
     #[must_use]
-    pub fn merge_ways_max(&self) -> u32 {
-        let accepted = self.shared.specs.iter().flat_map(|unit| &unit.accepts);
-        let merges = accepted.filter(|(kind, _)| *kind == JobKind::Merge);
-        merges
-            .map(|(_, limits)| limits.ways_max)
-            .min()
-            .unwrap_or(u32::MAX)
+    pub fn limit_of<O: Operation>(&self, part: Part) -> Option<u64> {
+        let limits = |spec: &UnitSpec| spec.accepts.limits(JobKind::of::<O>())?.of_part(part);
+        self.shared.specs.iter().filter_map(limits).min()
     }
 
     /// All numbers at this moment.
@@ -363,7 +361,7 @@ impl Shared {
             .iter()
             .any(|spec| !spec.in_process && spec.fit(&job) == Fit::Accepted);
         NewJob {
-            crc: for_units.then(|| request_crc(job.kind, job.payload())),
+            crc: for_units.then(|| job_crc(&job)),
             submitted_ns: self.clock.monotonic_nanos(),
             done: Done::new(sink, &job),
             job,

@@ -14,7 +14,10 @@
 //!
 //! Source: Dean and Barroso, "The Tail at Scale", 2013 (hedged requests).
 
-use crate::job::{JobKind, Shape};
+use std::collections::BTreeMap;
+
+use crate::job::Shape;
+use crate::operation::JobKind;
 
 /// Answers that are remembered for each kind: about one in this many jobs is slower than all of them.
 const ANSWERS: usize = 64;
@@ -27,7 +30,7 @@ const TOO_LONG: u64 = 2;
 
 /// The times of a unit's last answers, by kind.
 #[derive(Debug, Default)]
-pub(super) struct ServiceTimes([KindServiceTimes; JobKind::ALL.len()]);
+pub(super) struct ServiceTimes(BTreeMap<JobKind, KindServiceTimes>);
 
 #[derive(Debug, Default)]
 struct KindServiceTimes {
@@ -42,15 +45,9 @@ pub(super) fn kib(bytes_in: u64, shape: &Shape) -> u64 {
 }
 
 impl ServiceTimes {
-    fn place(kind: JobKind) -> usize {
-        JobKind::ALL.iter().position(|other| *other == kind).unwrap_or(0)
-    }
-
     /// Records that a job of this size was answered after `took_ns`.
     pub(super) fn answered(&mut self, kind: JobKind, kib: u64, took_ns: u64) {
-        let Some(pace) = self.0.get_mut(Self::place(kind)) else {
-            return;
-        };
+        let pace = self.0.entry(kind).or_default();
         let ns_per_kib = took_ns / kib.max(KIB_MIN);
         match pace.ns_per_kib.get_mut(pace.oldest) {
             Some(oldest) => *oldest = ns_per_kib,
@@ -61,7 +58,7 @@ impl ServiceTimes {
 
     /// After how many nanoseconds such a job takes too long; `None` as long as too little is known.
     pub(super) fn too_long_ns(&self, kind: JobKind, kib: u64) -> Option<u64> {
-        let pace = self.0.get(Self::place(kind))?;
+        let pace = self.0.get(&kind)?;
         let slowest = pace.ns_per_kib.iter().max()?;
         let known = pace.ns_per_kib.len() >= ANSWERS_MIN;
         // What was rounded off may have been almost one.
@@ -76,21 +73,24 @@ impl ServiceTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::{BuildFilter, Merge};
+
+    const MERGE: JobKind = JobKind::of::<Merge>();
 
     #[test]
     fn the_slowest_of_the_last_answers_counts() {
         let mut paces = ServiceTimes::default();
         for _ in 1..ANSWERS_MIN {
-            paces.answered(JobKind::Merge, 1000, 1_000_000);
-            assert_eq!(paces.too_long_ns(JobKind::Merge, 1000), None);
+            paces.answered(MERGE, 1000, 1_000_000);
+            assert_eq!(paces.too_long_ns(MERGE, 1000), None);
         }
-        paces.answered(JobKind::Merge, 1000, 3_000_000);
-        assert_eq!(paces.too_long_ns(JobKind::Merge, 1000), Some(2 * 3001 * 1000));
-        assert_eq!(paces.too_long_ns(JobKind::Merge, 10), Some(2 * 3001 * KIB_MIN));
-        assert_eq!(paces.too_long_ns(JobKind::BuildFilter, 10), None);
+        paces.answered(MERGE, 1000, 3_000_000);
+        assert_eq!(paces.too_long_ns(MERGE, 1000), Some(2 * 3001 * 1000));
+        assert_eq!(paces.too_long_ns(MERGE, 10), Some(2 * 3001 * KIB_MIN));
+        assert_eq!(paces.too_long_ns(JobKind::of::<BuildFilter>(), 10), None);
         for _ in 0..ANSWERS {
-            paces.answered(JobKind::Merge, 1000, 1_000_000);
+            paces.answered(MERGE, 1000, 1_000_000);
         }
-        assert_eq!(paces.too_long_ns(JobKind::Merge, 1000), Some(2 * 1001 * 1000));
+        assert_eq!(paces.too_long_ns(MERGE, 1000), Some(2 * 1001 * 1000));
     }
 }

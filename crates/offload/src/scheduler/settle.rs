@@ -1,8 +1,9 @@
 //! Acts on answers: comparison, blame, redoing, telling the requester.
 
 use crate::health::{Change, Standing};
+use crate::operation::Output;
 use crate::reason::Reason;
-use crate::report::{Finished, JobError, JobReport, Output};
+use crate::report::{Finished, JobError, JobReport};
 use crate::scheduler::core::{Attempt, CPU_TRIES_MAX, Core, Ended, JobState, Superseded, UnitResult};
 use crate::scheduler::validation::ValidatedAnswer;
 use crate::timeline::{Entry, Mark, Span};
@@ -39,6 +40,7 @@ impl Core {
         {
             slot.counters.answered += 1;
             slot.counters.bytes_out += bytes_out;
+            slot.counters.link_ns += slot.unit.spec().link.map_or(0, |link| link.ns(bytes_out));
             slot.counters.cycles += cycles;
             slot.paces.answered(kind, kib, took_ns);
         }
@@ -130,7 +132,7 @@ impl Core {
         state.cpu_result = match verdict {
             Ok(()) => Some(Ok(output)),
             Err(Reason::CalledInvalid) => Some(Err(match output {
-                Output::NoMerge(error) => JobError::Merge(error),
+                Output::Refused(error) => JobError::Refused(error),
                 other => JobError::Invalid(text(&other)),
             })),
             Err(Reason::Broken) => Some(Err(JobError::Broken(text(&output)))),
@@ -289,7 +291,7 @@ impl Core {
         for kept in &state.kept {
             let same = match (&kept.output, &result) {
                 (Some(output), Ok(golden)) => output == golden,
-                (None, Err(JobError::Invalid(_) | JobError::Merge(_))) => true,
+                (None, Err(JobError::Invalid(_) | JobError::Refused(_))) => true,
                 _ => false,
             };
             if !known {
@@ -418,6 +420,8 @@ impl Core {
             return;
         };
         slot.counters.failures.add(reason);
+        // Whatever went wrong may have been its buffers, or the request that had them.
+        slot.residents.forget();
         let on_probation = matches!(slot.health.standing(now_ns), Standing::Probation { .. });
         let may_be_of_before = matches!(reason, Reason::Late | Reason::Refused);
         let counts = !on_probation || slot.probe == Some(job) || !may_be_of_before;

@@ -10,10 +10,9 @@
 
 use std::sync::Arc;
 
-use crate::job::{Job, JobKind};
-use crate::operation::is_of;
+use crate::job::Job;
+use crate::operation::{JobKind, Output};
 use crate::reason::Reason;
-use crate::report::Output;
 use crate::scheduler::core::Validator;
 use crate::wire::{Answer, AttemptId, Damage, ReturnCode};
 
@@ -75,7 +74,9 @@ impl AttemptContext {
                 Some(output) => (Ok(()), output),
                 None => (Err(Reason::Malformed), Output::Bytes(bytes::Bytes::new())),
             },
-            (Ok(()), output, Some(job)) if !is_of(job, &output) => (Err(Reason::Malformed), output),
+            (Ok(()), output, Some(job)) if !job.kind.is_of(&job.task, &output) => {
+                (Err(Reason::Malformed), output)
+            }
             (whole, output, _) => (whole, output),
         }
     }
@@ -99,6 +100,7 @@ impl AttemptContext {
             ReturnCode::Invalid => Err(Reason::CalledInvalid),
             ReturnCode::BeyondLimits => Err(Reason::LimitsFoundExceeded),
             ReturnCode::Broken => Err(Reason::Broken),
+            ReturnCode::BufferLost => Err(Reason::BufferLost),
         }
     }
 }

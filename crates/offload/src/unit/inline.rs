@@ -7,8 +7,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use weft_base::Clock;
 
+use super::memory::BufferMemory;
 use super::{Engine, Refusal, Unit, UnitSpec, Waker, answer};
 use crate::wire::{Answer, AttemptId, Request};
 
@@ -28,7 +30,8 @@ pub struct InlineUnit {
     clock: Arc<dyn Clock>,
     pace: SimulatedSpeed,
     /// Requests with the time at which each is done, ascending.
-    line: VecDeque<(u64, Request)>,
+    line: VecDeque<(u64, Request, Option<Vec<Bytes>>)>,
+    memory: BufferMemory,
 }
 
 impl InlineUnit {
@@ -41,6 +44,7 @@ impl InlineUnit {
         pace: SimulatedSpeed,
     ) -> InlineUnit {
         InlineUnit {
+            memory: BufferMemory::new(spec.buffer_bytes_max),
             spec,
             engine,
             clock,
@@ -57,35 +61,36 @@ impl Unit for InlineUnit {
 
     fn set_waker(&mut self, _: Waker) {}
 
-    fn submit(&mut self, request: Request) -> Result<(), Refusal> {
+    fn submit(&mut self, mut request: Request) -> Result<(), Refusal> {
         if self.line.len() >= self.spec.depth {
             return Err(Refusal::Busy);
         }
-        let starts = self.line.back().map_or(0, |(due, _)| *due);
+        let buffers = self.memory.take_in(&mut request);
+        let starts = self.line.back().map_or(0, |(due, ..)| *due);
         let takes = self.pace.job_ns + self.pace.kib_ns * (request.payload.len() as u64).div_ceil(1024);
         let due = starts.max(self.clock.monotonic_nanos()) + takes;
-        self.line.push_back((due, request));
+        self.line.push_back((due, request, buffers));
         Ok(())
     }
 
     fn poll(&mut self, answers: &mut Vec<Answer>) {
         let now = self.clock.monotonic_nanos();
-        while self.line.front().is_some_and(|(due, _)| *due <= now) {
-            let Some((_, request)) = self.line.pop_front() else {
+        while self.line.front().is_some_and(|(due, ..)| *due <= now) {
+            let Some((_, request, buffers)) = self.line.pop_front() else {
                 return;
             };
-            answers.push(answer(self.engine.as_mut(), &request));
+            answers.push(answer(self.engine.as_mut(), &request, buffers.as_deref()));
         }
     }
 
     fn forget(&mut self, attempt: AttemptId) {
-        self.line.retain(|(_, request)| request.attempt != attempt);
+        self.line.retain(|(_, request, _)| request.attempt != attempt);
     }
 
     fn withdraw(&mut self, attempt: AttemptId) -> bool {
         // The first is running.
         let mut line = self.line.iter().skip(1);
-        let waits = line.any(|(_, request)| request.attempt == attempt);
+        let waits = line.any(|(_, request, _)| request.attempt == attempt);
         if waits {
             self.forget(attempt);
         }
@@ -93,6 +98,6 @@ impl Unit for InlineUnit {
     }
 
     fn next_event_ns(&self) -> Option<u64> {
-        self.line.front().map(|(due, _)| *due)
+        self.line.front().map(|(due, ..)| *due)
     }
 }

@@ -11,17 +11,21 @@
 //! - [`inline`]: computes within the poll, at a simulated time: for runs that must be repeatable.
 
 pub mod inline;
+mod link;
+mod memory;
 pub mod pool;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::job::{Excess, Job, JobKind, Limits, Shape, Task};
-use crate::report::Output;
-use crate::wire::{Answer, AttemptId, Request, ReturnCode};
+use crate::job::{Excess, Job, Limits, Shape};
+use crate::operation::{JobKind, Output, Task};
+use crate::wire::{Answer, AttemptId, Request, ReturnCode, request_crc};
+use weft_ops::crc32c;
 
 pub use inline::InlineUnit;
+pub use link::Link;
 pub use pool::PoolUnit;
 
 /// Called when a unit has an answer. Cheap, callable from any thread, never waits.
@@ -32,15 +36,41 @@ pub type Waker = Arc<dyn Fn() + Send + Sync>;
 pub struct UnitSpec {
     /// Its name in reports, counters and the timeline; unique within a scheduler.
     pub name: String,
-    /// The kinds that it accepts, each with its limits.
-    pub accepts: Vec<(JobKind, Limits)>,
+    /// What it accepts.
+    pub accepts: Accepts,
     /// Requests that it may hold at a time, running ones included: two or more keep it busy between polls. A
     /// unit with depth 0 accepts nothing.
     pub depth: usize,
+    /// Bytes of registered buffers that it keeps; 0 if it gets them with each request.
+    pub buffer_bytes_max: u64,
+    /// What requests and answers travel over; `None` for a unit in this process.
+    pub link: Option<Link>,
     /// It works in this process's memory: it takes tasks and gives results without encoding. Nothing is sent,
     /// so there is nothing to encode or checksum.
     pub in_process: bool,
 }
+
+/// The kinds that a unit accepts.
+#[derive(Clone, Debug)]
+pub enum Accepts {
+    /// Every kind, without limits.
+    Everything,
+    /// These kinds, each with its limits.
+    Kinds(Vec<(JobKind, Limits)>),
+}
+
+impl Accepts {
+    /// The limits for a kind, if it is accepted.
+    #[must_use]
+    pub fn limits(&self, kind: JobKind) -> Option<&Limits> {
+        match self {
+            Accepts::Everything => Some(&UNLIMITED),
+            Accepts::Kinds(kinds) => kinds.iter().find(|(of, _)| *of == kind).map(|(_, limits)| limits),
+        }
+    }
+}
+
+static UNLIMITED: Limits = Limits::NONE;
 
 /// Whether a unit accepts a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,8 +89,10 @@ impl UnitSpec {
     pub fn unlimited(name: impl Into<String>, depth: usize) -> UnitSpec {
         UnitSpec {
             name: name.into(),
-            accepts: JobKind::ALL.iter().map(|kind| (*kind, Limits::NONE)).collect(),
+            accepts: Accepts::Everything,
             depth,
+            buffer_bytes_max: 0,
+            link: None,
             in_process: false,
         }
     }
@@ -77,10 +109,10 @@ impl UnitSpec {
     /// Whether the unit would take the job.
     #[must_use]
     pub fn fit(&self, job: &Job) -> Fit {
-        match self.accepts.iter().find(|(kind, _)| *kind == job.kind) {
+        match self.accepts.limits(job.kind) {
             _ if self.depth == 0 => Fit::OtherKind,
             None => Fit::OtherKind,
-            Some((_, limits)) => limits.exceeded(job).map_or(Fit::Accepted, Fit::Beyond),
+            Some(limits) => limits.exceeded(job).map_or(Fit::Accepted, Fit::Beyond),
         }
     }
 }
@@ -128,7 +160,7 @@ pub trait Unit: Send {
 }
 
 /// The outcome of a computation.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
     /// How it went.
     pub code: ReturnCode,
@@ -143,6 +175,18 @@ pub trait Engine: Send {
     /// Does one operation. The checksum of the payload has been checked.
     fn run(&mut self, kind: JobKind, payload: &Bytes) -> Outcome;
 
+    /// The same for a task with registered buffers, whose checksums have been checked, too.
+    fn run_over(&mut self, kind: JobKind, payload: &Bytes, buffers: &[Bytes]) -> Outcome {
+        match buffers {
+            [] => self.run(kind, payload),
+            _ => Outcome {
+                code: ReturnCode::Invalid,
+                output: b"a task with buffers".to_vec().into(),
+                cycles: 0,
+            },
+        }
+    }
+
     /// The same for a unit that works in this process's memory.
     fn run_task(&mut self, kind: JobKind, task: &Task) -> Outcome {
         let job = Job::new(kind, task.clone(), Shape::default());
@@ -152,20 +196,30 @@ pub trait Engine: Send {
 
 /// Receives, computes, seals: what every unit based on an [`Engine`] does with a request. A panic of the
 /// engine becomes [`ReturnCode::Broken`].
-pub(crate) fn answer(engine: &mut dyn Engine, request: &Request) -> Answer {
+///
+/// `buffers` are those of the request, as they lie in the unit's memory; `None` if one is missing.
+pub(crate) fn answer(engine: &mut dyn Engine, request: &Request, buffers: Option<&[Bytes]>) -> Answer {
     if let Some(task) = &request.task {
         let outcome = guarded(|| engine.run_task(request.kind, task));
         return Answer::direct(request, outcome.code, outcome.output, outcome.cycles);
     }
-    let seen = crate::wire::request_crc(request.kind, &request.payload);
-    let outcome = if seen == request.crc {
-        guarded(|| engine.run(request.kind, &request.payload))
-    } else {
-        Outcome {
-            code: ReturnCode::InputDamaged,
-            output: Output::Bytes(Bytes::new()),
-            cycles: 0,
+    let seen = match buffers {
+        Some(buffers) => {
+            let crcs = buffers.iter().map(|bytes| crc32c(bytes));
+            request_crc(request.kind, &request.payload, crcs)
         }
+        // There is nothing to compute it over; the code says so.
+        None => request.crc,
+    };
+    let refused = |code| Outcome {
+        code,
+        output: Output::Bytes(Bytes::new()),
+        cycles: 0,
+    };
+    let outcome = match buffers {
+        None => refused(ReturnCode::BufferLost),
+        Some(_) if seen != request.crc => refused(ReturnCode::InputDamaged),
+        Some(buffers) => guarded(|| engine.run_over(request.kind, &request.payload, buffers)),
     };
     let output = outcome.output.to_bytes();
     let mut sealed = Answer::seal(request.attempt, request.kind, seen, outcome.code, output);

@@ -12,9 +12,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use weft_base::Clock;
 
+use super::memory::BufferMemory;
 use super::{Engine, Refusal, Unit, UnitSpec, Waker, answer};
 use crate::wire::{Answer, AttemptId, Request};
 
@@ -34,7 +36,9 @@ struct Shared {
 }
 
 struct State {
-    line: VecDeque<Request>,
+    /// Requests with their buffers, `None` where one is missing.
+    line: VecDeque<(Request, Option<Vec<Bytes>>)>,
+    memory: BufferMemory,
     done: Vec<Answer>,
     /// Queued, running, or done and not polled.
     held: usize,
@@ -60,6 +64,7 @@ impl PoolUnit {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 line: VecDeque::new(),
+                memory: BufferMemory::new(spec.buffer_bytes_max),
                 done: Vec::new(),
                 held: 0,
                 waker: None,
@@ -92,7 +97,7 @@ impl PoolUnit {
 fn work(shared: &Shared, mut engine: Box<dyn Engine>, share: f64, clock: &dyn Clock) {
     loop {
         let mut state = shared.state.lock();
-        let request = loop {
+        let (request, buffers) = loop {
             if state.ends {
                 return;
             }
@@ -103,7 +108,7 @@ fn work(shared: &Shared, mut engine: Box<dyn Engine>, share: f64, clock: &dyn Cl
         };
         drop(state);
         let start = clock.monotonic_nanos();
-        let sealed = answer(engine.as_mut(), &request);
+        let sealed = answer(engine.as_mut(), &request, buffers.as_deref());
         let took = clock.monotonic_nanos().saturating_sub(start);
         let mut state = shared.state.lock();
         state.done.push(sealed);
@@ -138,13 +143,14 @@ impl Unit for PoolUnit {
         self.shared.state.lock().waker = Some(waker);
     }
 
-    fn submit(&mut self, request: Request) -> Result<(), Refusal> {
+    fn submit(&mut self, mut request: Request) -> Result<(), Refusal> {
         let mut state = self.shared.state.lock();
         if state.held >= self.spec.depth {
             return Err(Refusal::Busy);
         }
         state.held += 1;
-        state.line.push_back(request);
+        let buffers = state.memory.take_in(&mut request);
+        state.line.push_back((request, buffers));
         drop(state);
         self.shared.more.notify_one();
         Ok(())
@@ -163,7 +169,7 @@ impl Unit for PoolUnit {
     fn withdraw(&mut self, attempt: AttemptId) -> bool {
         let mut state = self.shared.state.lock();
         let before = state.line.len();
-        state.line.retain(|request| request.attempt != attempt);
+        state.line.retain(|(request, _)| request.attempt != attempt);
         let withdrawn = before - state.line.len();
         state.held -= withdrawn;
         withdrawn > 0
@@ -187,7 +193,11 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     use super::*;
-    use crate::job::{JobKind, Shape};
+    use crate::job::Shape;
+    use crate::kinds::Merge;
+    use crate::operation::JobKind;
+
+    const MERGE: JobKind = JobKind::of::<Merge>();
     use crate::unit::Outcome;
     use crate::wire::{ReturnCode, request_crc};
     use bytes::Bytes;
@@ -210,10 +220,12 @@ mod tests {
     fn request(attempt: u64, payload: &'static [u8]) -> Request {
         Request {
             attempt: AttemptId(attempt),
-            kind: JobKind::Merge,
+            kind: MERGE,
             shape: Shape::default(),
+            buffers: Vec::new(),
+            dropped: Vec::new(),
             payload: payload.into(),
-            crc: request_crc(JobKind::Merge, payload),
+            crc: request_crc(MERGE, payload, std::iter::empty()),
             task: None,
         }
     }
@@ -258,8 +270,9 @@ mod tests {
         assert_eq!((answers[0].output.as_ref(), answers[0].cycles), (&b"cba"[..], 3));
         assert_eq!(answers[2].output.as_ref(), b"nothing to do");
         for answer in &answers {
-            let sent = request_crc(JobKind::Merge, if answer.attempt.0 == 3 { b"" } else { b"abc" });
-            assert_eq!(answer.check(JobKind::Merge, sent), Ok(()));
+            let payload: &[u8] = if answer.attempt.0 == 3 { b"" } else { b"abc" };
+            let sent = request_crc(MERGE, payload, std::iter::empty());
+            assert_eq!(answer.check(MERGE, sent), Ok(()));
         }
         while woken.load(SeqCst) < 3 {
             std::thread::yield_now();

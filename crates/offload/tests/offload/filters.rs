@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_base::{Clock, ManualClock, Prng};
 use weft_offload::faults::{Fault, FaultCounts, FaultPlan, FaultyUnit};
+use weft_offload::kinds::{BuildFilter, Golden, validate};
 use weft_offload::model::{ModelEngine, ModelParams};
-use weft_offload::operation::{Golden, validate};
 use weft_offload::reason::Blame;
 use weft_offload::unit::inline::InlineUnit;
 use weft_offload::wire::ReturnCode;
@@ -139,7 +139,7 @@ fn each_fault_of_a_filter_is_redone_for_its_reason() {
         let lab = Lab::new(config(), vec![(model(), script_of(&[Some(fault)]))]);
         let finished = lab.one(&hashes(&mut Prng::new(1), 300));
         assert_eq!(finished.report.redone_on_cpu, reason, "{fault:?}");
-        assert_eq!(finished.report.kind, JobKind::BuildFilter);
+        assert_eq!(finished.report.kind, JobKind::of::<BuildFilter>());
         assert_eq!(lab.faults[0].get(fault), 1, "{fault:?}");
         let counters = lab.scheduler.counters();
         let redone = counters.redone_on_cpu.total(Blame::Unit);

@@ -4,13 +4,14 @@ use bytes::Bytes;
 use weft_base::Clock;
 use weft_offload::faults::{Fault, FaultyUnit};
 use weft_offload::health::Standing;
-use weft_offload::job::{Job, JobKind, Shape, Task};
+use weft_offload::job::{Job, Shape};
+use weft_offload::kinds::KEY_BYTES;
 use weft_offload::unit::inline::InlineUnit;
 use weft_offload::{Output, Reason, SchedulerConfig, Unit};
 
 use crate::lab::{
-    Breaks, Cpu, Lab, Sound, TIMES, UNIT_PACE, accept_all, bytes, golden, hedging, job, patient, script_of,
-    unit_spec,
+    Breaks, Cpu, Lab, MERGE, Sound, TIMES, UNIT_PACE, accept_all, bytes, golden, hedging, job, patient,
+    script_of, unit_spec,
 };
 
 /// So many answers make a unit's pace known.
@@ -134,11 +135,8 @@ fn one_slow_small_job_does_not_make_large_ones_wait_for_their_deadline() {
 
 /// A job that only the CPU can do.
 fn too_long(payload: &[u8]) -> Job {
-    let shape = Shape {
-        key_bytes_max: 1000,
-        ..Shape::default()
-    };
-    Job::new(JobKind::Merge, Task::Encoded(payload.to_vec().into()), shape)
+    let shape = Shape::default().with(KEY_BYTES, 1000);
+    Job::encoded(MERGE, payload.to_vec().into(), shape)
 }
 
 /// What is begun beside slow units takes no place from jobs that nobody but the CPU can do, and not the one

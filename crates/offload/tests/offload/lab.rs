@@ -7,12 +7,13 @@ use bytes::Bytes;
 use weft_base::{Clock, ManualClock};
 use weft_offload::counters::Counters;
 use weft_offload::faults::{Fault, FaultCounts, FaultPlan, FaultTimes, FaultyUnit};
-use weft_offload::job::{Job, JobKind, Limits, Shape, Task};
+use weft_offload::job::{Job, Limits, Shape};
+use weft_offload::kinds::{KEY_BYTES, Merge, VALUE_BYTES, WAYS};
 use weft_offload::unit::inline::{InlineUnit, SimulatedSpeed};
 use weft_offload::wire::ReturnCode;
 use weft_offload::{
-    Engine, Finished, FinishedQueue, Outcome, Output, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec,
-    Validator,
+    Accepts, Engine, Finished, FinishedQueue, JobKind, Outcome, Output, Reason, Scheduler, SchedulerConfig,
+    Unit, UnitSpec, Validator,
 };
 
 /// The function that every sound unit of these tests computes.
@@ -96,20 +97,19 @@ pub const FOUND_WITHOUT_COMPARING: [(Fault, Option<Reason>); Fault::ALL.len() - 
     (Fault::DiesRefusing, Some(Reason::Refused)),
 ];
 
-/// A unit's limits in these tests.
-pub const LIMITS: Limits = Limits {
-    key_bytes_max: 64,
-    value_bytes_max: 1024,
-    ways_max: 4,
-    codecs: weft_offload::job::Codecs::ALL,
-    memory_bytes_max: 1 << 20,
-};
+pub const MERGE: JobKind = JobKind::of::<Merge>();
 
 pub fn unit_spec(name: &str) -> UnitSpec {
+    let limits = Limits::of_memory(1 << 20)
+        .with(KEY_BYTES, 64)
+        .with(VALUE_BYTES, 1024)
+        .with(WAYS, 4);
     UnitSpec {
         name: name.to_owned(),
-        accepts: vec![(JobKind::Merge, LIMITS)],
+        accepts: Accepts::Kinds(vec![(MERGE, limits)]),
         depth: 2,
+        buffer_bytes_max: 0,
+        link: None,
         in_process: false,
     }
 }
@@ -272,9 +272,5 @@ pub fn patient(payload: &[u8], deadline_ns: u64) -> Job {
 }
 
 pub fn job(payload: &[u8]) -> Job {
-    Job::new(
-        JobKind::Merge,
-        Task::Encoded(payload.to_vec().into()),
-        Shape::default(),
-    )
+    Job::encoded(MERGE, payload.to_vec().into(), Shape::default())
 }

@@ -8,17 +8,16 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use weft_base::{Clock, ManualClock, Prng, SystemClock};
 use weft_offload::faults::{Fault, FaultPlan, FaultTimes, FaultyUnit};
-use weft_offload::job::Task;
+use weft_offload::kinds::{BuildFilter, Golden, Merge, validate};
 use weft_offload::model::{ModelEngine, ModelParams};
-use weft_offload::operation::{Golden, validate};
 use weft_offload::reason::Blame;
 use weft_offload::unit::PoolUnit;
 use weft_offload::unit::inline::{InlineUnit, SimulatedSpeed};
 use weft_offload::wire::AttemptId;
-use weft_offload::wire::{Request, ReturnCode, request_crc};
+use weft_offload::wire::{Request, ReturnCode, job_crc};
 use weft_offload::{
-    Engine, FinishedQueue, Job, JobError, JobKind, Outcome, Reason, Scheduler, SchedulerConfig, Unit,
-    UnitSpec,
+    Accepts, Engine, FinishedQueue, Job, JobError, JobKind, Limits, Outcome, Reason, Refused, Scheduler,
+    SchedulerConfig, Task, Unit, UnitSpec,
 };
 use weft_ops::block::{Block, BlockBuilder, BlockOptions, Compression};
 use weft_ops::filter::build_filter;
@@ -145,13 +144,15 @@ proptest! {
         let task = random_task(&mut prng);
         let golden = merge(&task).unwrap().encode();
         let job = Job::merge(task.clone(), 0, 0);
-        let crc = request_crc(job.kind, job.payload());
+        let crc = job_crc(&job);
         let mut merged = 0;
         for (number, unit) in all_units().iter_mut().enumerate() {
             let request = Request {
                 attempt: AttemptId(number as u64),
                 kind: job.kind,
-                shape: job.shape,
+                shape: job.shape.clone(),
+                buffers: Vec::new(),
+                dropped: Vec::new(),
                 payload: job.payload().clone(),
                 crc,
                 task: None,
@@ -424,8 +425,11 @@ fn a_campaign_of_faults_on_compaction_units_loses_nothing() {
             seed,
         );
     }
-    let mut filters = UnitSpec::unlimited("filters", 2);
-    filters.accepts.retain(|(kind, _)| *kind == JobKind::BuildFilter);
+    let only_filters = vec![(JobKind::of::<BuildFilter>(), Limits::NONE)];
+    let filters = UnitSpec {
+        accepts: Accepts::Kinds(only_filters),
+        ..UnitSpec::unlimited("filters", 2)
+    };
     add("filters 1", filters.clone(), Box::new(Golden), 4);
     add("filters 2", filters, Box::new(Golden), 5);
 
@@ -511,7 +515,7 @@ fn a_unit_in_this_process_is_a_unit_like_others() {
         };
         assert_eq!(finished.report.unit, "threads 0");
         assert_eq!(finished.report.compared, compare_per_million > 0);
-        assert_eq!(*finished.result.unwrap().into_merge().unwrap(), golden);
+        assert_eq!(*finished.result.unwrap().take::<Merge>().unwrap(), golden);
     }
 }
 
@@ -597,7 +601,10 @@ fn a_damaged_block_is_named_with_its_place() {
         scheduler.submit_with(Job::merge(task, 0, 0), &|| false, move |finished| {
             told.send(finished).unwrap()
         });
-        assert_eq!(heard.recv().unwrap().result, Err(JobError::Merge(error)));
+        assert_eq!(
+            heard.recv().unwrap().result,
+            Err(JobError::Refused(Refused::new(error)))
+        );
         assert_eq!(scheduler.counters().units[0].failures.total(Blame::Unit), 0);
     }
 }
@@ -625,7 +632,7 @@ fn merges_and_filters_on_model_units() {
         task.key_hashes = true;
         let golden = merge(&task).unwrap();
         let finished = scheduler.submit(Job::merge(task.clone(), 4, 100)).wait();
-        let output = finished.result.unwrap().into_merge().unwrap();
+        let output = finished.result.unwrap().take::<Merge>().unwrap();
         assert_eq!(*output, golden);
         assert!(finished.report.unit.starts_with("model") || finished.report.redone_on_cpu.is_some());
         let hashes = output.key_hashes.concat();

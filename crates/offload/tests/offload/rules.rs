@@ -7,13 +7,16 @@ use proptest::prelude::*;
 use weft_base::{Clock, ManualClock};
 use weft_offload::faults::{Fault, FaultPlan};
 use weft_offload::health::Standing;
-use weft_offload::job::{Job, JobKind, Shape, Task};
+use weft_offload::job::{Job, Shape};
+use weft_offload::kinds::{BuildFilter, KEY_BYTES, VALUE_BYTES, WAYS};
 use weft_offload::unit::inline::{InlineUnit, SimulatedSpeed};
-use weft_offload::{FinishedQueue, JobError, Output, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec};
+use weft_offload::{
+    FinishedQueue, JobError, JobKind, Output, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec,
+};
 
 use crate::lab::{
-    Breaks, CPU_PACE, Cpu, FOUND_WITHOUT_COMPARING, Lab, Sound, UNIT_PACE, accept_all, bytes, compare_all,
-    config, fine, golden, impatient, job, script_of, unit_spec,
+    Breaks, CPU_PACE, Cpu, FOUND_WITHOUT_COMPARING, Lab, MERGE, Sound, UNIT_PACE, accept_all, bytes,
+    compare_all, config, fine, golden, impatient, job, script_of, unit_spec,
 };
 
 #[test]
@@ -113,39 +116,28 @@ fn one_of_a_pair_that_fails_is_redone_although_the_other_answered() {
 
 #[test]
 fn jobs_beyond_the_limits_go_to_the_cpu_and_say_why() {
-    let sized = |change: fn(&mut Shape)| {
-        let mut shape = Shape::default();
-        change(&mut shape);
-        Job::new(JobKind::Merge, Task::Encoded(vec![1].into()), shape)
-    };
+    let of_kind = |kind, shape| Job::encoded(kind, vec![1].into(), shape);
+    let of_part = |part, size| of_kind(MERGE, Shape::default().with(part, size));
+    let filter = of_kind(JobKind::of::<BuildFilter>(), Shape::default());
     let cases = [
-        (sized(|shape| shape.key_bytes_max = 65), Reason::KeyTooLong),
-        (sized(|shape| shape.value_bytes_max = 1025), Reason::ValueTooLong),
-        (sized(|shape| shape.ways = 5), Reason::TooManyWays),
-        (
-            sized(|shape| shape.output_bytes_max = 1 << 20),
-            Reason::TooMuchMemory,
-        ),
-        (
-            Job::new(
-                JobKind::BuildFilter,
-                Task::Encoded(vec![1].into()),
-                Shape::default(),
-            ),
-            Reason::NoUnit,
-        ),
+        (of_part(KEY_BYTES, 65), Reason::PartTooLarge),
+        (of_part(VALUE_BYTES, 1025), Reason::PartTooLarge),
+        (of_part(WAYS, 5), Reason::PartTooLarge),
+        (of_kind(MERGE, Shape::new(1 << 20)), Reason::TooMuchMemory),
+        (filter, Reason::NoUnit),
         // The shape was within the limits; the unit found out.
         (job(&[254]), Reason::LimitsFoundExceeded),
     ];
     let lab = Lab::new(config(), vec![fine()]);
     for (job, reason) in cases {
         let expected = golden(job.payload());
+        let before = lab.counters().redone_on_cpu.get(reason);
         lab.submit(0, job);
         lab.run();
         let (_, finished) = lab.pop().unwrap();
         assert_eq!(bytes(&finished), expected);
         assert_eq!(finished.report.redone_on_cpu, Some(reason));
-        assert_eq!(lab.counters().redone_on_cpu.get(reason), 1);
+        assert_eq!(lab.counters().redone_on_cpu.get(reason), before + 1);
     }
     assert_eq!(
         lab.counters().units[0].standing,

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use weft_base::{Clock, SystemClock};
 use weft_offload::faults::{Fault, FaultPlan, FaultTimes, FaultyUnit};
-use weft_offload::job::{Job, JobKind};
+use weft_offload::job::Job;
 use weft_offload::unit::PoolUnit;
 use weft_offload::{
-    Engine, FinishedQueue, JobError, Outcome, Output, Reason, Scheduler, SchedulerConfig, Unit, UnitSpec,
+    Engine, FinishedQueue, JobError, JobKind, Outcome, Output, Reason, Scheduler, SchedulerConfig, Unit,
+    UnitSpec,
 };
 
 use crate::lab::{Cpu, Sound, accept_all, bytes, golden, job, unit_spec};
