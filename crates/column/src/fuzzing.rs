@@ -1,22 +1,98 @@
-//! What fuzzing calls: any bytes as a segment. See [`weft_base::fuzzing`].
+//! What fuzzing calls: any bytes as a segment, and as what a unit is asked and answers about a scan. See
+//! [`weft_base::fuzzing`].
 //!
-//! A fuzzer does not guess checksums, so the bytes are read twice: as they are, and with length and checksums
-//! made to fit, which reaches the checks behind them.
+//! A fuzzer does not guess checksums, so a segment's bytes are read twice: as they are, and with length and
+//! checksums made to fit, which reaches the checks behind them.
 
 use std::ops::Bound;
 
+use bytes::Bytes;
 use weft_base::fuzzing::Target;
+use weft_offload::Operation;
 use weft_ops::crc32c;
 
 use crate::packed::Form;
 use crate::segment::{Column, Decoded, Kind, Segment, SegmentBuilder, SegmentError, Value, ValuePredicate};
+use crate::units::{
+    Matches, Scan, ScanEngineParams, ScanPredicate, ScanStop, ScanTask, ScannedCodes, simulate,
+};
 
 /// All targets.
-pub const TARGETS: [Target; 1] = [Target {
-    name: "column_segment",
-    run: column_segment,
-    seeds,
-}];
+pub const TARGETS: [Target; 2] = [
+    Target {
+        name: "column_segment",
+        run: column_segment,
+        seeds,
+    },
+    Target {
+        name: "column_scan",
+        run: column_scan,
+        seeds: scan_seeds,
+    },
+];
+
+/// Codes of a scan are the last bytes of its input.
+const SCANNED_BYTES: usize = 256;
+/// More codes are not scanned: codes without bits need no bytes.
+const SCANNED_MAX: u32 = 1 << 16;
+
+/// A scan's task and codes, and the same bytes as an answer: engine and processor find the same, and who
+/// looks at an answer takes that one alone.
+pub fn column_scan(data: &[u8]) {
+    let (payload, codes) = data.split_at(data.len().saturating_sub(SCANNED_BYTES));
+    let [payload, codes, whole] = [payload, codes, data].map(Bytes::copy_from_slice);
+    let Ok(task) = Scan::decode(&payload, &[codes]) else {
+        return;
+    };
+    assert_eq!(Scan::encode(&task), payload);
+    if task.count > SCANNED_MAX {
+        return;
+    }
+    let looked = Scan::look(&task, whole);
+    match (
+        Scan::golden(&task),
+        simulate(ScanEngineParams::default(), &[&task]),
+    ) {
+        (Ok(golden), Ok(simulated)) => {
+            assert!(
+                simulated
+                    .iter()
+                    .all(|(found, count, _)| { (found, count) == (&golden.found, &golden.count) })
+            );
+            let answer = Scan::output_to_bytes(&golden);
+            assert_eq!(Scan::look(&task, answer), Some(golden));
+        }
+        (Err(_), Err(ScanStop::Invalid)) => assert_eq!(looked, None),
+        (Ok(_), Err(ScanStop::BeyondLimits)) => {}
+        (golden, simulated) => panic!("{golden:?} {simulated:?}"),
+    }
+}
+
+/// Scans of every form and width.
+fn scan_seeds() -> Vec<Vec<u8>> {
+    let codes: Vec<u8> = (0..SCANNED_BYTES as u64)
+        .map(|at| weft_ops::mix64(at) as u8)
+        .collect();
+    let seed = |width: u32| {
+        let task = ScanTask {
+            codes: ScannedCodes::Here(Bytes::copy_from_slice(&codes)),
+            width,
+            count: (SCANNED_BYTES as u32 * 8).checked_div(width).unwrap_or(99),
+            predicate: match width % 2 {
+                0 => ScanPredicate::Range(1, 100 << (width / 2)),
+                _ => ScanPredicate::Set([0x5555, 0xf0f0_f0f0].into()),
+            },
+            matches: match width % 3 {
+                0 => Matches::RowIds,
+                _ => Matches::Bitmap,
+            },
+        };
+        let mut bytes = Scan::encode(&task);
+        bytes.extend_from_slice(&codes);
+        bytes
+    };
+    [0, 1, 7, 8, 10, 17, 21, 32].map(seed).to_vec()
+}
 
 const HEADER_BYTES: usize = 64;
 const ENTRY_BYTES: usize = 192;
