@@ -20,12 +20,15 @@
 //! needs no special case. Code that computes with them or displays them does: [`crate::arrays`] and
 //! [`crate::evaluate`].
 
-use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::arrow::datatypes::{DataType, Field, i256};
 use weft_expression::ColumnId;
 use weft_types::{NumericSpec, SqlType};
 
 /// NaN in a Decimal128 column.
 pub const DECIMAL_NAN: i128 = i128::MAX;
+
+/// NaN in a Decimal256 column. There are such columns only between an expression and the sum of its values.
+pub const WIDE_NAN: i256 = i256::MAX;
 
 /// Maximum number of digits of a Decimal128 column.
 pub const DECIMAL_DIGITS: u8 = 38;

@@ -55,10 +55,12 @@ struct Compiler<'a> {
     strict: Vec<bool>,
 }
 
+/// `summed`: the values are only added up.
 pub(super) fn compile(
     expr: &Expr,
     inputs: &[(ColumnId, DataType)],
     context: &Arc<ExecutionContext>,
+    summed: bool,
 ) -> Result<Compiled, SqlError> {
     let facts = facts(expr);
     let mut compiler = Compiler {
@@ -77,7 +79,7 @@ pub(super) fn compile(
         .enumerate()
         .map(|(at, (id, data_type))| (*id, (at, data_type)))
         .collect();
-    compiler.emit(&places, context)
+    compiler.emit(&places, context, summed)
 }
 
 /// Properties of the expression that ends at a node.
@@ -258,6 +260,7 @@ impl Compiler<'_> {
         mut self,
         places: &HashMap<ColumnId, (usize, &DataType)>,
         context: &Arc<ExecutionContext>,
+        summed: bool,
     ) -> Result<Compiled, SqlError> {
         let mut steps = Vec::with_capacity(self.expr.nodes().len());
         let mut types: Vec<(SqlType, DataType)> = Vec::new();
@@ -307,7 +310,10 @@ impl Compiler<'_> {
                     push_close(&mut steps, node, values.map(|(_, value)| value))
                 }
                 _ => {
-                    let (kernel, data_type) = Kernel::choose(node, &arguments)?;
+                    let (kernel, data_type) = match summed && at + 1 == nodes.len() {
+                        true => Kernel::choose_summed(node, &arguments)?,
+                        false => Kernel::choose(node, &arguments)?,
+                    };
                     steps.push(Step::Apply(Box::new(kernel), arity));
                     data_type
                 }

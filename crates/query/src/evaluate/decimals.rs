@@ -2,14 +2,16 @@
 //!
 //! The maximum number of digits of a result follows from those of the arguments. Up to 38 digits the result
 //! is a Decimal128 column. Beyond, or if an argument is in stored form, the result is in stored form; each
-//! number is still computed in a register unless it exceeds 128 bits.
+//! number is still computed in a register unless it exceeds 128 bits. What is only added up may instead have
+//! up to 76 digits and be a Decimal256 column ([`DecimalArithmetic::choose_wide`]), which is not decoded
+//! value by value.
 
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, Decimal128Array, new_null_array,
+    Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, Decimal128Array, Decimal256Array, new_null_array,
 };
-use datafusion::arrow::datatypes::{DataType, Decimal128Type};
+use datafusion::arrow::datatypes::{DECIMAL256_MAX_PRECISION, DataType, Decimal128Type, i256};
 use weft_types::{Numeric, SqlError};
 
 use super::kernels::Arithmetic;
@@ -17,7 +19,7 @@ use super::machine::Operand;
 use super::numbers::common_nulls;
 use crate::arrays::decimal;
 use crate::columns::{mantissa, put_mantissa};
-use crate::schema::{DECIMAL_DIGITS, DECIMAL_NAN};
+use crate::schema::{DECIMAL_DIGITS, DECIMAL_NAN, WIDE_NAN};
 
 /// Scales beyond this are left to [`Numeric`].
 const SCALE_MAX: u16 = 1000;
@@ -44,6 +46,21 @@ impl DecimalArithmetic {
         Some((arithmetic, data_type))
     }
 
+    /// As [`DecimalArithmetic::choose`], for a result of 39 to 76 digits from sides of at most 38.
+    pub(super) fn choose_wide(op: Arithmetic, left: &DataType, right: &DataType) -> Option<(Self, DataType)> {
+        let (precision, scale, factors) = result(op, left, right)?;
+        if precision <= i32::from(DECIMAL_DIGITS) || precision > i32::from(DECIMAL256_MAX_PRECISION) {
+            return None;
+        }
+        let data_type = DataType::Decimal256(u8::try_from(precision).ok()?, i8::try_from(scale).ok()?);
+        let arithmetic = DecimalArithmetic {
+            op,
+            data_type: data_type.clone(),
+            factors,
+        };
+        Some((arithmetic, data_type))
+    }
+
     pub(super) fn compute(&self, left: &Operand, right: &Operand, rows: usize) -> Result<ArrayRef, SqlError> {
         match (
             &self.data_type,
@@ -52,6 +69,9 @@ impl DecimalArithmetic {
         ) {
             (DataType::Decimal128(_, _), DataType::Decimal128(_, _), DataType::Decimal128(_, _)) => {
                 Ok(self.in_registers(left, right, rows))
+            }
+            (DataType::Decimal256(_, _), DataType::Decimal128(_, _), DataType::Decimal128(_, _)) => {
+                Ok(self.wide(left, right, rows))
             }
             _ => self.stored(left, right, rows),
         }
@@ -91,6 +111,47 @@ impl DecimalArithmetic {
             _ => a.iter().zip(b.iter()).map(|(a, b)| apply(*a, *b)).collect(),
         };
         Arc::new(Decimal128Array::new(values.into(), nulls).with_data_type(self.data_type.clone()))
+    }
+
+    /// Computes a result of at most 76 digits from sides of at most 38 digits.
+    fn wide(&self, left: &Operand, right: &Operand, rows: usize) -> ArrayRef {
+        let Some(nulls) = common_nulls(left, right) else {
+            return new_null_array(&self.data_type, rows);
+        };
+        let (a, b) = (
+            left.array().as_primitive::<Decimal128Type>().values(),
+            right.array().as_primitive::<Decimal128Type>().values(),
+        );
+        let (up, down) = (i256::from_i128(self.factors.0), i256::from_i128(self.factors.1));
+        // Wrapping, because values under a NULL are arbitrary.
+        let apply = |a: i128, b: i128| {
+            if a == DECIMAL_NAN || b == DECIMAL_NAN {
+                return WIDE_NAN;
+            }
+            if self.op == Arithmetic::Multiply {
+                // Most numbers are small, and two registers multiply sooner than four.
+                return match (i64::try_from(a), i64::try_from(b)) {
+                    (Ok(a), Ok(b)) => i256::from_i128(i128::from(a) * i128::from(b)),
+                    _ => i256::from_i128(a).wrapping_mul(i256::from_i128(b)),
+                };
+            }
+            let (a, b) = (
+                i256::from_i128(a).wrapping_mul(up),
+                i256::from_i128(b).wrapping_mul(down),
+            );
+            match self.op {
+                Arithmetic::Add => a.wrapping_add(b),
+                _ => a.wrapping_sub(b),
+            }
+        };
+        let at = |values: &[i128], operand: &Operand, row: usize| {
+            let row = if operand.is_one() { 0 } else { row };
+            values.get(row).copied().unwrap_or(0)
+        };
+        let values: Vec<i256> = (0..rows)
+            .map(|row| apply(at(a, left, row), at(b, right, row)))
+            .collect();
+        Arc::new(Decimal256Array::new(values.into(), nulls).with_data_type(self.data_type.clone()))
     }
 
     fn stored(&self, left: &Operand, right: &Operand, rows: usize) -> Result<ArrayRef, SqlError> {
@@ -150,23 +211,26 @@ impl DecimalArithmetic {
 
 /// The Decimal128 type that can represent every result, and the factors that align the scales of both sides.
 fn narrow(op: Arithmetic, left: &DataType, right: &DataType) -> Option<(DataType, (i128, i128))> {
-    let (DataType::Decimal128(p, s), DataType::Decimal128(q, t)) = (left, right) else {
-        return None;
-    };
-    let (p, s, q, t) = (i32::from(*p), i32::from(*s), i32::from(*q), i32::from(*t));
-    let (precision, scale) = match op {
-        Arithmetic::Multiply => (p + q, s + t),
-        _ => ((p - s).max(q - t) + s.max(t) + 1, s.max(t)),
-    };
+    let (precision, scale, factors) = result(op, left, right)?;
     if precision > i32::from(DECIMAL_DIGITS) {
         return None;
     }
     let data_type = DataType::Decimal128(u8::try_from(precision).ok()?, i8::try_from(scale).ok()?);
+    Some((data_type, factors))
+}
+
+/// Digits and scale of every result of two Decimal128 columns, and the factors that align the scales.
+fn result(op: Arithmetic, left: &DataType, right: &DataType) -> Option<(i32, i32, (i128, i128))> {
+    let (DataType::Decimal128(p, s), DataType::Decimal128(q, t)) = (left, right) else {
+        return None;
+    };
+    let (p, s, q, t) = (i32::from(*p), i32::from(*s), i32::from(*q), i32::from(*t));
     if op == Arithmetic::Multiply {
-        return Some((data_type, (1, 1)));
+        return Some((p + q, s + t, (1, 1)));
     }
+    let scale = s.max(t);
     let factor = |own: i32| 10_i128.checked_pow(u32::try_from(scale - own).ok()?);
-    Some((data_type, (factor(s)?, factor(t)?)))
+    Some(((p - s).max(q - t) + scale + 1, scale, (factor(s)?, factor(t)?)))
 }
 
 /// A column of numerics in either form.

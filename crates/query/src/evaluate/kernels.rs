@@ -117,6 +117,27 @@ impl Kernel {
         Ok((kernel, data_type))
     }
 
+    /// The kernel of an expression whose values are only added up: as a Decimal256 column if they may have more
+    /// digits than a Decimal128 column has.
+    pub(super) fn choose_summed(
+        node: &Node,
+        arguments: &[(SqlType, DataType)],
+    ) -> Result<(Kernel, DataType), SqlError> {
+        if let (Some(op), [(SqlType::Numeric(_), left), (SqlType::Numeric(_), right)]) =
+            (Arithmetic::of(node), arguments)
+            && matches!(node.ty, SqlType::Numeric(_))
+            && let Some((decimals, data_type)) = DecimalArithmetic::choose_wide(op, left, right)
+        {
+            let kernel = Kernel {
+                work: Work::Decimals(decimals),
+                data_type: data_type.clone(),
+                volatile: false,
+            };
+            return Ok((kernel, data_type));
+        }
+        Kernel::choose(node, arguments)
+    }
+
     fn choose_call(node: &Node, arguments: &[(SqlType, DataType)]) -> Result<(Work, DataType), SqlError> {
         let plain = arrow_type(&node.ty);
         if let (Op::Call(entry), Some(midnight)) = (&node.op, compared_date(&SqlType::Timestamp))

@@ -58,7 +58,29 @@ impl BatchExpr {
         inputs: &[(ColumnId, DataType)],
         context: &Arc<ExecutionContext>,
     ) -> Result<BatchExpr, SqlError> {
-        let compiled = compile::compile(expr, inputs, context)?;
+        BatchExpr::compiled(expr, inputs, context, false)
+    }
+
+    /// The same for an expression whose values are only added up, exactly. The result may be a Decimal256
+    /// column.
+    ///
+    /// # Errors
+    /// As [`BatchExpr::new`].
+    pub fn summed(
+        expr: &Expr,
+        inputs: &[(ColumnId, DataType)],
+        context: &Arc<ExecutionContext>,
+    ) -> Result<BatchExpr, SqlError> {
+        BatchExpr::compiled(expr, inputs, context, true)
+    }
+
+    fn compiled(
+        expr: &Expr,
+        inputs: &[(ColumnId, DataType)],
+        context: &Arc<ExecutionContext>,
+        summed: bool,
+    ) -> Result<BatchExpr, SqlError> {
+        let compiled = compile::compile(expr, inputs, context, summed)?;
         Ok(BatchExpr {
             steps: compiled.steps,
             inputs: inputs.iter().map(|(id, _)| *id).collect(),

@@ -409,3 +409,28 @@ fn arithmetic_is_as_fast_as_kernels() {
     });
     println!("ours {ours:?}, kernels {bare:?}");
 }
+
+/// Products of columns of 38 digits are Decimal256 columns where they are only added up, and in stored form
+/// where they are used for anything else.
+#[test]
+fn only_what_is_added_up_is_wide() {
+    let ty = SqlType::Numeric(None);
+    let product = infix("*", Expr::column(ColumnId(0), ty), Expr::column(ColumnId(1), ty));
+    let above = infix("+", product.clone(), Expr::column(ColumnId(0), ty));
+    let of_digits = |digits| DataType::Decimal128(digits, 2);
+    let wide = |expr: &Expr, digits| {
+        let inputs = [(ColumnId(0), of_digits(digits)), (ColumnId(1), of_digits(digits))];
+        let types = [BatchExpr::new, BatchExpr::summed].map(|make| make(expr, &inputs, &nothing()).unwrap());
+        types.map(|batch| batch.data_type())
+    };
+    assert_eq!(
+        wide(&product, 38),
+        [DataType::Binary, DataType::Decimal256(76, 4)]
+    );
+    assert_eq!(
+        wide(&product, 19),
+        [DataType::Decimal128(38, 4), DataType::Decimal128(38, 4)]
+    );
+    // The product below is stored already.
+    assert_eq!(wide(&above, 38), [DataType::Binary, DataType::Binary]);
+}

@@ -14,8 +14,8 @@ use datafusion::arrow::array::{
     PrimitiveArray,
 };
 use datafusion::arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Decimal128Type, Field, FieldRef, Float64Type, Int16Type, Int32Type,
-    Int64Type,
+    ArrowPrimitiveType, DataType, Decimal128Type, Decimal256Type, Field, FieldRef, Float64Type, Int16Type,
+    Int32Type, Int64Type, i256,
 };
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -27,7 +27,7 @@ use weft_types::{Numeric, SqlError, SqlState};
 
 use crate::columns::{mantissa, put_mantissa};
 use crate::errors::external;
-use crate::schema::DECIMAL_NAN;
+use crate::schema::{DECIMAL_NAN, WIDE_NAN};
 
 /// The argument and the result of the aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -237,11 +237,11 @@ fn sum_of_integers<T: Copy + Into<i64>>(values: &[T]) -> i128 {
 }
 
 /// The sum of decimals; `None` if one is so large, or NaN, that each has to be looked at.
-fn sum_of_decimals(values: &[i128]) -> Option<i128> {
+fn sum_of_decimals(values: impl Iterator<Item = i128>) -> Option<i128> {
     // 2^31 of them, more than an array has, stay below the largest.
     const BITS: u32 = 95;
-    let (magnitudes, sum) = values.iter().fold((0_i128, 0_i128), |(magnitudes, sum), value| {
-        (magnitudes | (value ^ (value >> 127)), sum.wrapping_add(*value))
+    let (magnitudes, sum) = values.fold((0_i128, 0_i128), |(magnitudes, sum), value| {
+        (magnitudes | (value ^ (value >> 127)), sum.wrapping_add(value))
     });
     (magnitudes >> BITS == 0).then_some(sum)
 }
@@ -317,6 +317,21 @@ impl ExactSums {
         Ok(())
     }
 
+    /// Adds a value of more bits.
+    #[inline]
+    fn add_wide(&mut self, group: usize, value: i256) -> Result<(), SqlError> {
+        match value.to_i128() {
+            Some(narrow) if narrow != DECIMAL_NAN => self.add(group, narrow),
+            _ => {
+                if let Some(of) = self.sums.get_mut(group) {
+                    of.count += 1;
+                    self.add_other(group, wide_numeric(value, self.scale)?)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
     /// Adds the sum of so many values, none of which is NaN. False, and nothing done, if it overflows.
     fn add_many(&mut self, group: usize, sum: i128, count: usize) -> bool {
         let Some(of) = self.sums.get_mut(group) else {
@@ -339,7 +354,15 @@ impl ExactSums {
             DataType::Int64 => sum_of_integers(array.as_primitive::<Int64Type>().values()),
             DataType::Decimal128(_, scale) => {
                 self.rescale(u16::from(scale.unsigned_abs()))?;
-                match sum_of_decimals(array.as_primitive::<Decimal128Type>().values()) {
+                match sum_of_decimals(array.as_primitive::<Decimal128Type>().values().iter().copied()) {
+                    Some(sum) => sum,
+                    None => return Ok(false),
+                }
+            }
+            DataType::Decimal256(_, scale) => {
+                self.rescale(u16::from(scale.unsigned_abs()))?;
+                let values = array.as_primitive::<Decimal256Type>().values();
+                match sum_of_decimals(values.iter().map(|value| value.to_i128().unwrap_or(i128::MAX))) {
                     Some(sum) => sum,
                     None => return Ok(false),
                 }
@@ -385,6 +408,11 @@ impl ExactSums {
                 self.rescale(u16::from(scale.unsigned_abs()))?;
                 let array = array.as_primitive::<Decimal128Type>();
                 each_value(array, groups, filter, |group, value| self.add(group, value))
+            }
+            DataType::Decimal256(_, scale) => {
+                self.rescale(u16::from(scale.unsigned_abs()))?;
+                let array = array.as_primitive::<Decimal256Type>();
+                each_value(array, groups, filter, |group, value| self.add_wide(group, value))
             }
             DataType::Binary => {
                 let array = array.as_binary::<i32>();
@@ -550,6 +578,23 @@ fn decimal(value: i128, scale: u16) -> Result<Numeric, SqlError> {
         return Ok(Numeric::NAN);
     }
     Numeric::from_i128(value, scale).ok_or_else(|| SqlError::internal("a decimal of too many digits"))
+}
+
+/// The number of a Decimal256 column.
+fn wide_numeric(value: i256, scale: u16) -> Result<Numeric, SqlError> {
+    const UNIT: i128 = 10_i128.pow(38);
+    if value == WIDE_NAN {
+        return Ok(Numeric::NAN);
+    }
+    // At most 76 digits, so either part has at most 38.
+    let (high, low) = (value / i256::from_i128(UNIT), value % i256::from_i128(UNIT));
+    match (high.to_i128(), low.to_i128()) {
+        (Some(high), Some(low)) => {
+            let high = decimal(high, scale)?.mul(&decimal(UNIT, 0)?)?;
+            high.add(&decimal(low, scale)?)
+        }
+        _ => Err(SqlError::internal("a decimal of too many digits")),
+    }
 }
 
 impl GroupsAccumulator for ExactSums {

@@ -44,6 +44,8 @@ impl Lowering<'_> {
             None => None,
             Some(filter) => Some(column(self.held(filter, plan, items)?)),
         };
+        let ordered = !call.order.is_empty() || call.aggregate.ordered && !order.is_empty();
+        let is_summed = !ordered && matches!(native(call, &types, None), Some(Native::Sum(_)));
         // Arguments that can fail are computed only for rows that the filter accepts.
         let mut arguments = Vec::with_capacity(call.arguments.len());
         for argument in &call.arguments {
@@ -51,9 +53,15 @@ impl Lowering<'_> {
                 Some(filter) if is_fallible(argument) => guarded(filter, argument),
                 _ => argument.clone(),
             };
-            arguments.push(self.held(&guarded, plan, items)?);
+            arguments.push(match is_summed {
+                true if guarded.as_column().is_none() => {
+                    let (id, value) = (self.fresh(guarded.ty()), self.summed(&guarded, plan)?);
+                    items.push((id, value));
+                    id
+                }
+                _ => self.held(&guarded, plan, items)?,
+            });
         }
-        let ordered = !call.order.is_empty() || call.aggregate.ordered && !order.is_empty();
         // An item's Arrow type is not known yet.
         let arrow = match (&arguments[..], &call.arguments[..]) {
             ([id], [argument]) if argument.as_column().is_some() => Some(arrow_of(plan.schema(), *id)?),

@@ -1,5 +1,8 @@
 //! Expressions in plans: columns, literals, and opaque functions for everything else.
 
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, Volatility};
@@ -13,9 +16,13 @@ use crate::errors::sql_error;
 use crate::evaluate::BatchExpr;
 use crate::functions::scalar::{Computation, computed};
 use crate::schema::arrow_type;
+use crate::session::ExecutionContext;
 
 /// Maximum number of stacked projections through which filters are pushed.
 const LEVELS_MAX: u32 = 3;
+
+/// Makes an expression for columns of these types.
+type Compile = fn(&Expr, &[(ColumnId, DataType)], &Arc<ExecutionContext>) -> Result<BatchExpr, SqlError>;
 
 impl Lowering<'_> {
     /// An expression over the columns of a plan.
@@ -36,7 +43,15 @@ impl Lowering<'_> {
         } else {
             Volatility::Immutable
         };
-        self.opaque_as(expr, plan, volatility)
+        self.opaque_as(expr, plan, volatility, BatchExpr::new)
+    }
+
+    /// An expression whose values are only added up, exactly.
+    pub(crate) fn summed(&mut self, expr: &Expr, plan: &LogicalPlan) -> Result<PlanExpr, SqlError> {
+        if expr.columns().next().is_none() || is_volatile(expr) {
+            return self.scalar(expr, plan);
+        }
+        self.opaque_as(expr, plan, Volatility::Immutable, BatchExpr::summed)
     }
 
     /// An item of a projection.
@@ -63,7 +78,7 @@ impl Lowering<'_> {
         if level < LEVELS_MAX || expr.columns().next().is_none() {
             return self.scalar(expr, plan);
         }
-        self.opaque_as(expr, plan, Volatility::Volatile)
+        self.opaque_as(expr, plan, Volatility::Volatile, BatchExpr::new)
     }
 
     fn opaque_as(
@@ -71,6 +86,7 @@ impl Lowering<'_> {
         expr: &Expr,
         plan: &LogicalPlan,
         volatility: Volatility,
+        compiled: Compile,
     ) -> Result<PlanExpr, SqlError> {
         let mut ids: Vec<ColumnId> = expr.columns().collect();
         ids.sort_unstable();
@@ -79,7 +95,7 @@ impl Lowering<'_> {
         for id in ids {
             inputs.push((id, arrow_of(plan.schema(), id)?));
         }
-        let batch = BatchExpr::new(expr, &inputs, &self.context)?;
+        let batch = compiled(expr, &inputs, &self.context)?;
         let ty = batch.data_type();
         let number = self.next_function();
         let computation = Computation::Expression(batch);

@@ -1,6 +1,7 @@
 //! Arithmetic and casts with PostgreSQL's results.
 
 use crate::fixture::{Db, numeric};
+use weft_base::Prng;
 use weft_types::SqlType;
 
 fn db() -> Db {
@@ -127,4 +128,83 @@ fn literals_take_the_other_operands_type() {
     );
     assert_eq!(db.text("SELECT c, length(c) FROM t"), "ab   |2");
     assert_eq!(db.state("SELECT 1 FROM t WHERE d = 'never'"), "22007");
+}
+
+/// Numbers of every size with the digits that the column allows, some of them NULL or NaN.
+fn number(prng: &mut Prng, digits: u32, scale: u32) -> String {
+    match prng.below(40) {
+        0 => return "NULL".to_owned(),
+        1 => return "NaN".to_owned(),
+        _ => {}
+    }
+    let used = 1 + prng.below(u64::from(digits)) as usize;
+    let digits: String = (0..used)
+        .map(|_| char::from(b'0' + prng.below(10) as u8))
+        .collect();
+    let digits = format!("{digits:0>width$}", width = scale as usize + 1);
+    let (whole, rest) = digits.split_at(digits.len() - scale as usize);
+    let sign = if prng.chance(1, 3) { "-" } else { "" };
+    format!("{sign}{whole}.{rest}")
+}
+
+/// Values of 39 to 76 digits are added up without being stored; where a projection stands between, they are
+/// stored first.
+#[test]
+fn sums_of_long_values_are_those_of_stored_ones() {
+    let db = Db::new();
+    let columns = [
+        ("g", SqlType::Int4),
+        ("a", numeric(38, 3)),
+        ("b", numeric(30, 10)),
+        ("c", numeric(20, 2)),
+        ("d", numeric(12, 4)),
+    ];
+    let table = db.table("n", &columns, &[]);
+    let mut prng = Prng::new(7);
+    let rows: Vec<[String; 5]> = (0..4000)
+        .map(|row| {
+            // Groups without NaN, with small values alone, and a single one of all.
+            let small = row % 3 == 0;
+            let digits = |most: u32| if small { 8 } else { most };
+            let mut cells = [(38, 3), (30, 10), (20, 2), (12, 4)]
+                .map(|(most, scale)| number(&mut prng, digits(most), scale));
+            if row % 3 < 2 {
+                cells
+                    .iter_mut()
+                    .filter(|cell| *cell == "NaN")
+                    .for_each(|cell| "1.00".clone_into(cell));
+            }
+            let [a, b, c, d] = cells;
+            [(row % 7 * 3 + row % 3).to_string(), a, b, c, d]
+        })
+        .collect();
+    let rows: Vec<Vec<&str>> = rows
+        .iter()
+        .map(|row| row.iter().map(String::as_str).collect())
+        .collect();
+    let rows: Vec<&[&str]> = rows.iter().map(Vec::as_slice).collect();
+    db.insert(table, &rows);
+    for value in [
+        "a * b",
+        "a * c",
+        "b * c * d",
+        "a + b",
+        "b - a",
+        "a * 1.0000001",
+        "c * (1 - d) * (1 + b)",
+        "a - a",
+    ] {
+        for (keys, groups) in [("", ""), ("g,", "GROUP BY g ORDER BY g")] {
+            for condition in ["true", "g % 3 < 2", "g % 3 = 0", "g < 0"] {
+                let sums = "sum(%), avg(%), count(%), sum(%) FILTER (WHERE g > 4)";
+                let summed = sums.replace('%', value);
+                let direct = format!("SELECT {keys} {summed} FROM n WHERE {condition} {groups}");
+                let stored = format!(
+                    "SELECT {keys} {} FROM (SELECT g, {value} AS x FROM n WHERE {condition} OFFSET 0) s {groups}",
+                    sums.replace('%', "x")
+                );
+                assert_eq!(db.rows(&direct), db.rows(&stored), "{direct}");
+            }
+        }
+    }
 }
