@@ -13,6 +13,7 @@
 //! - [`disk`]: files and directories; [`RealDisk`] is the operating system, [`SimDisk`] a disk that loses
 //!   whatever was not synced.
 //! - [`fuzzing`]: what a fuzz target is, and its short form in the tests.
+//! - [`idle`]: what threads do before they sleep.
 //! - [`memory`]: memory in huge pages, and hints to the memory system.
 //! - [`niceness`]: a thread that gives way to the others.
 //! - [`pace`]: keeping background work to a share of the time.
@@ -24,6 +25,7 @@ pub mod clock;
 pub mod codec;
 pub mod disk;
 pub mod fuzzing;
+pub mod idle;
 pub mod ids;
 pub mod json;
 pub mod memory;

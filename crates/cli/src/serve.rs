@@ -59,6 +59,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let server =
         Server::start(Arc::new(database.clone()), config).map_err(|e| Failure::Environment(e.to_string()))?;
     announce(arguments, &server, &database, began)?;
+    weft_base::idle::set_hook(give_back);
     // Another error would mean that the handler is gone, which never happens; stopping is then safe.
     while signalled.recv_timeout(GIVE_BACK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
         give_back();
