@@ -117,8 +117,8 @@ impl Kernel {
         Ok((kernel, data_type))
     }
 
-    /// The kernel of an expression whose values are only added up: as a Decimal256 column if they may have more
-    /// digits than a Decimal128 column has.
+    /// The kernel of an expression whose values are only added up: as a Decimal256 column if they may have
+    /// more digits than a Decimal128 column has.
     pub(super) fn choose_summed(
         node: &Node,
         arguments: &[(SqlType, DataType)],
