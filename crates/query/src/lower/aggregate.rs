@@ -10,13 +10,14 @@
 use std::sync::Arc;
 
 use datafusion::common::{JoinType, ScalarValue};
-use datafusion::logical_expr::{Aggregate, Expr as PlanExpr, LogicalPlan, Union};
+use datafusion::logical_expr::{Aggregate, Expr as PlanExpr, LogicalPlan};
 use weft_binder::relation::{AggregateCall, Item, Relation, SortKey};
 use weft_expression::{ColumnId, Expr, Op};
 use weft_types::{SqlError, SqlType, Value, interrupt};
 
 use super::calls::PlannedCall;
 use super::predicate::conjuncts;
+use super::set::union_of;
 use super::{Domain, Lowering, arrow_of, column, projected};
 use crate::arrays::{array_of_values, needs_order_key};
 use crate::errors::sql_error;
@@ -150,7 +151,7 @@ impl Lowering<'_> {
         }
         match <[Arc<LogicalPlan>; 1]>::try_from(parts) {
             Ok([only]) => Ok(Arc::unwrap_or_clone(only)),
-            Err(parts) => Ok(LogicalPlan::Union(Union::try_new(parts).map_err(sql_error)?)),
+            Err(parts) => union_of(parts),
         }
     }
 

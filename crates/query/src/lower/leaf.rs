@@ -6,12 +6,13 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::provider_as_source;
-use datafusion::logical_expr::{LogicalPlan, TableScanBuilder, Union};
+use datafusion::logical_expr::{LogicalPlan, TableScanBuilder};
 use weft_binder::relation::Scan;
 use weft_expression::{ColumnId, Expr};
 use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlType, Value};
 
+use super::set::union_of;
 use super::{Domain, Lowering, projected};
 use crate::arrays::{ValueColumn, array_of_values};
 use crate::errors::sql_error;
@@ -96,7 +97,7 @@ impl Lowering<'_> {
         }
         match <[Arc<LogicalPlan>; 1]>::try_from(inputs) {
             Ok([only]) => Ok(Arc::unwrap_or_clone(only)),
-            Err(inputs) => Ok(LogicalPlan::Union(Union::try_new(inputs).map_err(sql_error)?)),
+            Err(inputs) => union_of(inputs),
         }
     }
 

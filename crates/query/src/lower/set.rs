@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::JoinType;
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, Union};
 use weft_binder::relation::{Relation, SetOp};
@@ -15,9 +16,30 @@ use weft_types::{SqlError, SqlType};
 use super::window::Rank;
 use super::{Domain, Lowering, arrow_of, column, columns_of, projected};
 use crate::errors::sql_error;
+use crate::rows::rows_of;
 use crate::schema::{arrow_type, field_name};
 
 type SetColumn = (ColumnId, SqlType, Vec<ColumnId>);
+
+/// A union of more inputs begins with one that has no rows.
+const INPUTS_FEW: usize = 32;
+
+/// The rows of all inputs, which have the same columns.
+///
+/// DataFusion looks through the inputs for one where a column may be NULL, compares each that it passes with
+/// all others, and does so whenever a rule touches the union. So in a long union the first input is such a
+/// one.
+pub(crate) fn union_of(mut inputs: Vec<Arc<LogicalPlan>>) -> Result<LogicalPlan, SqlError> {
+    if let Some(first) = inputs.first().filter(|_| inputs.len() > INPUTS_FEW) {
+        let fields = first.schema().fields().iter();
+        let fields: Vec<_> = fields
+            .map(|field| field.as_ref().clone().with_nullable(true))
+            .collect();
+        let nothing = rows_of(RecordBatch::new_empty(Arc::new(Schema::new(fields))))?;
+        inputs.insert(0, Arc::new(nothing));
+    }
+    Ok(LogicalPlan::Union(Union::try_new(inputs).map_err(sql_error)?))
+}
 
 impl Lowering<'_> {
     pub(crate) fn set(
@@ -36,8 +58,7 @@ impl Lowering<'_> {
         self.made(columns.iter().map(|(id, ty, _)| (*id, *ty)));
         match op {
             SetOp::Union => {
-                let plans = plans.into_iter().map(Arc::new).collect();
-                let union = LogicalPlan::Union(Union::try_new(plans).map_err(sql_error)?);
+                let union = union_of(plans.into_iter().map(Arc::new).collect())?;
                 if all { Ok(union) } else { self.distinct_rows(union) }
             }
             SetOp::Intersect => self.matched(plans, JoinType::LeftSemi, all),

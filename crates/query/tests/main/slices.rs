@@ -146,8 +146,13 @@ fn stopped_plannings_end_soon() {
 fn a_stopped_planning_ends_soon() {
     let db = crowded(1);
     let large = format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(80));
-    for (term, depth) in [(" UNION SELECT 2", 200), (" EXCEPT SELECT id FROM c", 120)] {
-        let sql = format!("SELECT 1{}", term.repeat(depth));
+    let forms = [
+        ("SELECT 1", " UNION SELECT 2", 200),
+        ("SELECT 1", " EXCEPT SELECT id FROM c", 120),
+        ("VALUES (1)", ", ((SELECT 1))", 2000),
+    ];
+    for (start, term, count) in forms {
+        let sql = format!("{start}{}", term.repeat(count));
         let (whole, outcome) = planning_time(&db, &sql, &session(&db));
         outcome.unwrap();
         let hurried = QuerySettings {
