@@ -63,7 +63,7 @@ proptest! {
     #[test]
     fn every_way_finds_the_same(
         codes in proptest::collection::vec(any::<u32>(), 0..700),
-        width in 0_u32..=32,
+        width in 1_u32..=32,
         predicate in predicates(),
         rows: bool,
         narrow: bool,
@@ -231,6 +231,29 @@ fn codes_are_sent_once_and_stay() {
         (bytes, 9 * bytes)
     );
     assert!(unit.link_ns > Link::PCIE_3_X8.ns(bytes));
+}
+
+/// A set beyond the engine's table goes to the processor at once, and the codes stay where they are.
+#[test]
+fn a_set_beyond_the_table_costs_the_unit_nothing() {
+    let lab = Lab::new(1 << 20, 0, vec![no_faults()]);
+    let codes: Vec<u32> = (0..2000).map(|code| code * 400).collect();
+    let packed = pack(&codes, 20);
+    let buffer = Buffer::new(packed.clone());
+    let of_words = |words: usize| {
+        let set = ScanPredicate::Set(vec![0x8000_0001_0000_0001; words].into());
+        task(&buffer, 20, codes.len(), set, Matches::RowIds)
+    };
+    for (words, reason) in [(4096, None), (4097, Some(Reason::PartTooLarge)), (4096, None)] {
+        let asked = of_words(words);
+        let finished = lab.one(&asked);
+        assert_eq!(finished.report.redone_on_cpu, reason);
+        let result = finished.result.unwrap().take::<Scan>().unwrap();
+        assert_eq!(result.found, expected(&asked, &packed));
+    }
+    let unit = lab.scheduler.counters().units.remove(0);
+    assert_eq!(unit.buffer_bytes_sent, packed.len() as u64);
+    assert_eq!(unit.failures.nonzero().count(), 0);
 }
 
 /// Three columns, and memory for two of them.

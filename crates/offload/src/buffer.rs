@@ -21,8 +21,14 @@ use weft_ops::crc32c;
 pub struct BufferId {
     /// The buffer.
     pub handle: u64,
-    /// How often its contents were replaced. A unit keeps one generation of a buffer.
-    pub generation: u32,
+    /// Its contents: later ones have a higher number. A unit keeps one generation of a buffer.
+    pub generation: u64,
+}
+
+/// Never the same twice.
+fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Registered bytes. Cheap to clone; units may drop theirs when the last clone is gone.
@@ -54,7 +60,7 @@ impl Buffer {
     #[must_use]
     pub fn replaced(&self, bytes: impl Into<Bytes>) -> Buffer {
         let id = BufferId {
-            generation: self.0.id.generation + 1,
+            generation: next_number(),
             ..self.0.id
         };
         Buffer::of(id, bytes.into())

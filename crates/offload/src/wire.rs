@@ -45,6 +45,8 @@ pub struct Request {
     pub crc: u32,
     /// The registered buffers that the task uses, in its order.
     pub buffers: Vec<RequestBuffer>,
+    /// Whether the unit is to drop all registered buffers first.
+    pub drops_all: bool,
     /// Registered buffers that the unit is to drop first.
     pub dropped: Vec<BufferId>,
     /// For a unit that works in this process's memory, the task itself instead of payload and checksum.

@@ -28,7 +28,7 @@ use weft_offload::wire::ReturnCode;
 use weft_offload::{Accepts, Engine, JobKind, Limits, Link, Operation, Outcome, UnitSpec};
 use weft_ops::packed::{WIDTH_MAX, packed_len};
 
-use super::scan::{Found, Matches, Scan, ScanPredicate, ScanResult, ScanTask, WIDTH};
+use super::scan::{Found, Matches, SET_WORDS, Scan, ScanPredicate, ScanResult, ScanTask, WIDTH};
 
 /// Bytes of a line.
 const LINE: usize = 64;
@@ -85,7 +85,9 @@ impl ScanEngineParams {
     /// and answers take `link`.
     #[must_use]
     pub fn spec(&self, name: impl Into<String>, depth: usize, link: Link) -> UnitSpec {
-        let limits = Limits::of_memory(self.memory_bytes_max).with(WIDTH, u64::from(WIDTH_MAX));
+        let limits = Limits::of_memory(self.memory_bytes_max)
+            .with(WIDTH, u64::from(WIDTH_MAX))
+            .with(SET_WORDS, u64::from(self.set_words_max));
         UnitSpec {
             name: name.into(),
             accepts: Accepts::Kinds(vec![(JobKind::of::<Scan>(), limits)]),
@@ -343,26 +345,6 @@ impl<'t> Scanning<'t> {
     }
 
     fn finish(mut self) -> (Found, u32, ScanCycles) {
-        // Codes of no bits take no bytes: all are zero, and found without a line.
-        if self.task.width == 0 {
-            let zero = match &self.task.predicate {
-                ScanPredicate::Range(low, _) => *low == 0,
-                ScanPredicate::Set(set) => set.first().is_some_and(|word| word & 1 == 1),
-            };
-            if zero {
-                self.count = self.task.count;
-                for row in 0..self.task.count {
-                    match self.task.matches {
-                        Matches::Bitmap => {
-                            if let Some(word) = self.bitmap.get_mut((row >> 6) as usize) {
-                                *word |= 1 << (row & 63);
-                            }
-                        }
-                        Matches::RowIds => self.rows.push(row),
-                    }
-                }
-            }
-        }
         self.cycles.total = self.writes.back().copied().unwrap_or(0).max(self.now);
         let found = match self.task.matches {
             Matches::Bitmap => Found::Bitmap(self.bitmap),

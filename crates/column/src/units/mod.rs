@@ -14,4 +14,6 @@ mod engine;
 mod scan;
 
 pub use engine::{ScanCycles, ScanEngine, ScanEngineParams, ScanStop, simulate};
-pub use scan::{Found, Matches, Scan, ScanError, ScanPredicate, ScanResult, ScanTask, ScannedCodes, WIDTH};
+pub use scan::{
+    Found, Matches, SET_WORDS, Scan, ScanError, ScanPredicate, ScanResult, ScanTask, ScannedCodes, WIDTH,
+};

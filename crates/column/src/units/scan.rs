@@ -29,11 +29,11 @@ const MAGIC: [u8; 4] = *b"WSC1";
 
 /// Words of an answer that are computed again.
 const WORDS_CHECKED: usize = 16;
-/// The most words of a set: for codes of 26 bits.
-const SET_WORDS_MAX: usize = 1 << 20;
 
 /// Part of a job: bits of a code.
 pub const WIDTH: &str = "width";
+/// Part of a job: words of a set.
+pub const SET_WORDS: &str = "set_words";
 
 /// Finds the codes that satisfy a predicate.
 #[derive(Debug)]
@@ -101,7 +101,8 @@ pub struct ScanTask {
     pub matches: Matches,
 }
 
-/// Fewer bytes than so many codes of this width have, or a width that there is not.
+/// Fewer bytes than so many codes of this width have, or a width that there is not. Codes of no bits are not
+/// scanned: they are all the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScanError;
 
@@ -137,6 +138,9 @@ impl ScanTask {
     /// # Errors
     /// There are fewer.
     pub fn codes(&self) -> Result<Codes<'_>, ScanError> {
+        if self.width == 0 {
+            return Err(ScanError);
+        }
         Codes::new(self.codes.bytes(), self.width, self.count as usize).map_err(|_| ScanError)
     }
 
@@ -173,7 +177,7 @@ impl ScanTask {
         let mut bytes = Scan::encode(self);
         if let ScannedCodes::Registered(buffer) = &self.codes {
             bytes.put_u64(buffer.id().handle);
-            bytes.put_u32(buffer.id().generation);
+            bytes.put_u64(buffer.id().generation);
         }
         hash64(&bytes)
     }
@@ -250,7 +254,7 @@ fn decode_task(payload: &[u8], codes: &Bytes) -> Result<ScanTask, CodecError> {
         0 => ScanPredicate::Range(reader.u32()?, reader.u32()?),
         1 => {
             let words = reader.u32()? as usize;
-            if words > SET_WORDS_MAX || words > reader.remaining() / 8 {
+            if words > reader.remaining() / 8 {
                 return Err(CodecError::new(14, "a set of more words than follow"));
             }
             let words: Result<Vec<u64>, CodecError> = (0..words).map(|_| reader.u64()).collect();
@@ -382,12 +386,21 @@ impl Operation for Scan {
 impl ScanTask {
     /// The scan as a job.
     #[must_use]
-    pub fn job(self) -> Job {
+    pub fn job(mut self) -> Job {
+        if let ScannedCodes::Here(bytes) = &self.codes {
+            self.codes = ScannedCodes::Registered(Buffer::new(bytes.clone()));
+        }
+        let set_words = match &self.predicate {
+            ScanPredicate::Range(..) => 0,
+            ScanPredicate::Set(set) => set.len() as u64,
+        };
         let output_bytes_max = match self.matches {
             Matches::Bitmap => 8 * self.words() as u64 + 4,
             Matches::RowIds => 4 * u64::from(self.count) + 4,
         };
-        let shape = Shape::new(output_bytes_max).with(WIDTH, u64::from(self.width));
+        let shape = Shape::new(output_bytes_max)
+            .with(WIDTH, u64::from(self.width))
+            .with(SET_WORDS, set_words);
         Job::of::<Scan>(self, shape)
     }
 }

@@ -250,6 +250,7 @@ impl Core {
             payload: Bytes::new(),
             crc: 0,
             buffers: Vec::new(),
+            drops_all: false,
             dropped: Vec::new(),
             task: None,
         };
@@ -264,6 +265,7 @@ impl Core {
             request.payload = job.payload().clone();
             request.crc = *state.crc.get_or_insert_with(|| job_crc(job));
             (request.buffers, request.dropped) = (carried.buffers, carried.dropped);
+            request.drops_all = carried.drops_all;
         }
         slot.counters.link_ns += spec.link.map_or(0, |link| link.ns(sent_bytes));
         let bytes_in = state.job.task_bytes();

@@ -15,11 +15,13 @@ pub(super) struct Residents {
     bytes: u64,
     /// Counts requests.
     now: u64,
+    /// The unit may have what is not listed.
+    must_clear: bool,
 }
 
 #[derive(Debug)]
 struct Resident {
-    generation: u32,
+    generation: u64,
     bytes: u64,
     last_used: u64,
     watch: BufferWatch,
@@ -30,7 +32,9 @@ struct Resident {
 pub(super) struct Carried {
     /// The buffers of the job, with the bytes of those that the unit lacks.
     pub(super) buffers: Vec<RequestBuffer>,
-    /// What the unit is to drop first.
+    /// Whether the unit is to drop everything first.
+    pub(super) drops_all: bool,
+    /// What else it is to drop first.
     pub(super) dropped: Vec<BufferId>,
     /// Bytes that are sent.
     pub(super) sent_bytes: u64,
@@ -47,6 +51,7 @@ impl Residents {
         if buffers.is_empty() {
             return carried;
         }
+        carried.drops_all = std::mem::take(&mut self.must_clear);
         let abandoned: Vec<u64> = self
             .held
             .iter()
@@ -58,7 +63,8 @@ impl Residents {
         }
         // What this request needs is not dropped for its other buffers.
         for buffer in buffers {
-            if let Some(held) = self.held.get_mut(&buffer.id().handle) {
+            let held = self.held.get_mut(&buffer.id().handle);
+            if let Some(held) = held.filter(|held| held.generation == buffer.id().generation) {
                 held.last_used = self.now;
             }
         }
@@ -70,8 +76,12 @@ impl Residents {
                 carried.buffers.push(RequestBuffer::of(buffer, false, true));
                 continue;
             }
-            carried.dropped.extend(self.drop_one(id.handle));
-            let is_kept = self.make_room(bytes, bytes_max, &mut carried.dropped);
+            // Not for other contents of a buffer that the request needs as well.
+            let mut is_kept = held.is_none_or(|held| held.last_used < self.now);
+            if is_kept {
+                carried.dropped.extend(self.drop_one(id.handle));
+                is_kept = self.make_room(bytes, bytes_max, &mut carried.dropped);
+            }
             if is_kept {
                 self.bytes += bytes;
                 let resident = Resident {
@@ -92,6 +102,7 @@ impl Residents {
     pub(super) fn forget(&mut self) {
         self.held.clear();
         self.bytes = 0;
+        self.must_clear = true;
     }
 
     fn drop_one(&mut self, handle: u64) -> Option<BufferId> {
@@ -142,7 +153,7 @@ mod tests {
         // The third needs the place of the second.
         let third = residents.carry(std::slice::from_ref(&c), 100);
         assert_eq!((third.dropped, third.sent_bytes), (vec![b.id()], 40));
-        let all = residents.carry(&[a.clone(), b, c], 100);
+        let all = residents.carry(&[a.clone(), b.clone(), c.clone()], 100);
         assert_eq!((all.sent_bytes, all.kept_bytes, all.dropped), (40, 80, vec![]));
         assert!(!all.buffers[1].is_kept);
         // Too large for the unit's memory.
@@ -163,6 +174,16 @@ mod tests {
         let other = buffer(10);
         assert_eq!(residents.carry(std::slice::from_ref(&other), 100).dropped, [id]);
         residents.forget();
-        assert_eq!(residents.carry(&[other], 100).sent_bytes, 10);
+        let again = residents.carry(std::slice::from_ref(&other), 100);
+        assert_eq!((again.sent_bytes, again.drops_all), (10, true));
+        assert!(!residents.carry(std::slice::from_ref(&other), 100).drops_all);
+        // Two generations in one request: one of them stays.
+        let newer = other.replaced(vec![9; 20]);
+        let both = residents.carry(&[newer.clone(), other.clone()], 100);
+        assert_eq!((both.sent_bytes, both.dropped), (20, vec![]));
+        assert!(!both.buffers[0].is_kept);
+        let both = residents.carry(&[other.clone(), newer], 100);
+        assert_eq!((both.sent_bytes, both.kept_bytes, both.dropped), (20, 10, vec![]));
+        assert_ne!(other.replaced(vec![1]).id(), other.replaced(vec![2]).id());
     }
 }

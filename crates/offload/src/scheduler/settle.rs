@@ -420,8 +420,10 @@ impl Core {
             return;
         };
         slot.counters.failures.add(reason);
-        // Whatever went wrong may have been its buffers, or the request that had them.
-        slot.residents.forget();
+        if reason.blame() != crate::reason::Blame::Nobody {
+            // It may have been its buffers, or the request that had them.
+            slot.residents.forget();
+        }
         let on_probation = matches!(slot.health.standing(now_ns), Standing::Probation { .. });
         let may_be_of_before = matches!(reason, Reason::Late | Reason::Refused);
         let counts = !on_probation || slot.probe == Some(job) || !may_be_of_before;

@@ -39,6 +39,10 @@ impl BufferMemory {
     /// was neither sent nor there.
     pub(crate) fn take_in(&mut self, request: &mut Request) -> Option<Vec<Bytes>> {
         self.now += 1;
+        if request.drops_all {
+            self.held.clear();
+            self.bytes = 0;
+        }
         for id in request.dropped.drain(..) {
             self.drop_one(id);
         }

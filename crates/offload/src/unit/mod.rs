@@ -134,7 +134,8 @@ pub trait Unit: Send {
     /// From now on, call `waker` when a poll would find an answer.
     fn set_waker(&mut self, waker: Waker);
 
-    /// Starts a request, or puts it in line.
+    /// Starts a request, or puts it in line. The registered buffers that it brings or drops are taken in at
+    /// once, in the order of requests, also if it is withdrawn later.
     ///
     /// # Errors
     /// If it does not take the request; there will be no answer then.

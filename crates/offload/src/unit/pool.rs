@@ -223,6 +223,7 @@ mod tests {
             kind: MERGE,
             shape: Shape::default(),
             buffers: Vec::new(),
+            drops_all: false,
             dropped: Vec::new(),
             payload: payload.into(),
             crc: request_crc(MERGE, payload, std::iter::empty()),

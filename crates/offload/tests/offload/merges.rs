@@ -152,6 +152,7 @@ proptest! {
                 kind: job.kind,
                 shape: job.shape.clone(),
                 buffers: Vec::new(),
+                drops_all: false,
                 dropped: Vec::new(),
                 payload: job.payload().clone(),
                 crc,

@@ -34,7 +34,7 @@ pub(super) struct DecimalArithmetic {
 
 impl DecimalArithmetic {
     pub(super) fn choose(op: Arithmetic, left: &DataType, right: &DataType) -> Option<(Self, DataType)> {
-        if !matches!(op, Arithmetic::Add | Arithmetic::Subtract | Arithmetic::Multiply) {
+        if !is_exact(op) {
             return None;
         }
         let (data_type, factors) = narrow(op, left, right).unwrap_or((DataType::Binary, (1, 1)));
@@ -48,6 +48,9 @@ impl DecimalArithmetic {
 
     /// As [`DecimalArithmetic::choose`], for a result of 39 to 76 digits from sides of at most 38.
     pub(super) fn choose_wide(op: Arithmetic, left: &DataType, right: &DataType) -> Option<(Self, DataType)> {
+        if !is_exact(op) {
+            return None;
+        }
         let (precision, scale, factors) = result(op, left, right)?;
         if precision <= i32::from(DECIMAL_DIGITS) || precision > i32::from(DECIMAL256_MAX_PRECISION) {
             return None;
@@ -207,6 +210,11 @@ impl DecimalArithmetic {
         };
         Some((value, scale))
     }
+}
+
+/// Whether a result has no more digits than follow from those of the arguments.
+fn is_exact(op: Arithmetic) -> bool {
+    matches!(op, Arithmetic::Add | Arithmetic::Subtract | Arithmetic::Multiply)
 }
 
 /// The Decimal128 type that can represent every result, and the factors that align the scales of both sides.

@@ -281,7 +281,7 @@ impl ExactSums {
             if let Some(of) = self.sums.get_mut(group)
                 && take(&mut of.held)
             {
-                let number = decimal(take(&mut of.sum), self.scale)?;
+                let number = total(take(&mut of.sum), self.scale)?;
                 self.add_other(group, number)?;
             }
         }
@@ -458,7 +458,7 @@ impl ExactSums {
 
     fn total(&self, group: usize) -> Result<Numeric, SqlError> {
         let of = self.of(group);
-        let sum = decimal(of.sum, self.scale)?;
+        let sum = total(of.sum, self.scale)?;
         match self.others.get(&group) {
             Some(other) if of.held => other.add(&sum),
             Some(other) => Ok(other.clone()),
@@ -469,7 +469,7 @@ impl ExactSums {
     fn value(&self, group: usize, out: &mut Vec<u8>) -> Result<(), SqlError> {
         let of = self.of(group);
         if self.kind == SumKind::NumericAverage {
-            self.total(group)?.div(&decimal(of.count.into(), 0)?)?.encode(out);
+            self.total(group)?.div(&total(of.count.into(), 0)?)?.encode(out);
         } else if self.others.contains_key(&group) {
             self.total(group)?.encode(out);
         } else {
@@ -573,10 +573,16 @@ impl ExactSums {
     }
 }
 
+/// The number of a Decimal128 column.
 fn decimal(value: i128, scale: u16) -> Result<Numeric, SqlError> {
     if value == DECIMAL_NAN {
         return Ok(Numeric::NAN);
     }
+    total(value, scale)
+}
+
+/// A sum, which is not NaN whatever its bits are.
+fn total(value: i128, scale: u16) -> Result<Numeric, SqlError> {
     Numeric::from_i128(value, scale).ok_or_else(|| SqlError::internal("a decimal of too many digits"))
 }
 
@@ -590,8 +596,8 @@ fn wide_numeric(value: i256, scale: u16) -> Result<Numeric, SqlError> {
     let (high, low) = (value / i256::from_i128(UNIT), value % i256::from_i128(UNIT));
     match (high.to_i128(), low.to_i128()) {
         (Some(high), Some(low)) => {
-            let high = decimal(high, scale)?.mul(&decimal(UNIT, 0)?)?;
-            high.add(&decimal(low, scale)?)
+            let high = total(high, scale)?.mul(&total(UNIT, 0)?)?;
+            high.add(&total(low, scale)?)
         }
         _ => Err(SqlError::internal("a decimal of too many digits")),
     }
