@@ -244,7 +244,11 @@ fn a_set_beyond_the_table_costs_the_unit_nothing() {
         let set = ScanPredicate::Set(vec![0x8000_0001_0000_0001; words].into());
         task(&buffer, 20, codes.len(), set, Matches::RowIds)
     };
-    for (words, reason) in [(4096, None), (4097, Some(Reason::PartTooLarge)), (4096, None)] {
+    for (words, reason) in [
+        (1 << 15, None),
+        ((1 << 15) + 1, Some(Reason::PartTooLarge)),
+        (1 << 15, None),
+    ] {
         let asked = of_words(words);
         let finished = lab.one(&asked);
         assert_eq!(finished.report.redone_on_cpu, reason);

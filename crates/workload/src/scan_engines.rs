@@ -6,7 +6,7 @@
 //!
 //! Source: DBA 3 and 4, table 2 (one scan), figure 7 (several at once on one device).
 
-use weft_column::units::{Scan, ScanCycles, ScanEngineParams, ScanTask, simulate};
+use weft_column::units::{Scan, ScanCycles, ScanEngineParams, ScanStop, ScanTask, simulate};
 use weft_offload::{Link, Operation};
 
 use crate::driver::RunError;
@@ -40,7 +40,8 @@ impl EngineScans {
     }
 }
 
-/// Does one scan on each of so many engines of a device at the same time.
+/// Does one scan on each of so many engines of a device at the same time. `None`: its set is larger than the
+/// engines' tables.
 ///
 /// # Errors
 /// The engines do not take it, or find something else than the processor.
@@ -48,9 +49,12 @@ pub fn scan_on_engines(
     params: ScanEngineParams,
     task: &ScanTask,
     engines: usize,
-) -> Result<EngineScans, RunError> {
-    let done = simulate(params, &vec![task; engines.max(1)]);
-    let done = done.map_err(|why| RunError(format!("the engine does not scan: {why:?}")))?;
+) -> Result<Option<EngineScans>, RunError> {
+    let done = match simulate(params, &vec![task; engines.max(1)]) {
+        Ok(done) => done,
+        Err(ScanStop::BeyondLimits) => return Ok(None),
+        Err(ScanStop::Invalid) => return Err(RunError("the engine takes the scan for invalid".to_owned())),
+    };
     let golden = Scan::golden(task).map_err(|why| RunError(why.to_string()))?;
     if done.iter().any(|(found, ..)| *found != golden.found) {
         return Err(RunError(
@@ -59,7 +63,7 @@ pub fn scan_on_engines(
     }
     let last = done.into_iter().max_by_key(|(.., cycles)| cycles.total);
     let (_, _, cycles) = last.ok_or_else(|| RunError("no engine".to_owned()))?;
-    Ok(EngineScans {
+    Ok(Some(EngineScans {
         values: u64::from(task.count),
         seconds: params.ns(cycles.total) as f64 / 1e9,
         cycles,
@@ -68,7 +72,7 @@ pub fn scan_on_engines(
             Scan::task_bytes(task),
             Scan::output_bytes(&golden),
         ],
-    })
+    }))
 }
 
 #[cfg(test)]
@@ -82,7 +86,7 @@ mod tests {
         let params = ScanEngineParams::default();
         for kind in ScanKind::ALL {
             let task = column.task(kind, 50_000);
-            let took = |engines| scan_on_engines(params, &task, engines).unwrap();
+            let took = |engines| scan_on_engines(params, &task, engines).unwrap().unwrap();
             let (one, many) = (took(1), took(16));
             assert_eq!(one.values, 50_000);
             assert!(many.seconds > 2.0 * one.seconds, "{kind:?}: {one:?} {many:?}");

@@ -62,7 +62,7 @@ pub struct ScanEngineParams {
 
 impl Default for ScanEngineParams {
     /// DBA's board: four channels of DDR4-1866 that give 60 GB/s together, 250 MHz, 256 GB. The document does
-    /// not state the other numbers.
+    /// not state the other numbers; the table holds the sets of codes of 21 bits.
     fn default() -> Self {
         ScanEngineParams {
             channels: 4,
@@ -72,7 +72,7 @@ impl Default for ScanEngineParams {
             page_bytes: 2 << 20,
             translation_cycles: 100,
             set_ports: 64,
-            set_words_max: 4096,
+            set_words_max: 1 << 15,
             lines_written_behind: 8,
             memory_bytes_max: 256 << 30,
             clock_mhz: 250,
