@@ -4,18 +4,19 @@
 //! numeric. An average is the exact sum, divided once at the end by the rules of numeric division. Sums of
 //! floats are added in row order.
 
+mod floats;
+
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::mem::take;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, Float64Array, Int64Array, Int64Builder,
-    PrimitiveArray,
+    Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, Int64Array, Int64Builder, PrimitiveArray,
 };
 use datafusion::arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Decimal128Type, Decimal256Type, Field, FieldRef, Float64Type, Int16Type,
-    Int32Type, Int64Type, i256,
+    ArrowPrimitiveType, DataType, Decimal128Type, Decimal256Type, Field, FieldRef, Int16Type, Int32Type,
+    Int64Type, i256,
 };
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -28,6 +29,7 @@ use weft_types::{Numeric, SqlError, SqlState};
 use crate::columns::{mantissa, put_mantissa};
 use crate::errors::external;
 use crate::schema::{DECIMAL_NAN, WIDE_NAN};
+use floats::FloatSums;
 
 /// The argument and the result of the aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,11 +71,9 @@ impl SumKind {
 
     fn groups(self) -> Box<dyn GroupsAccumulator> {
         match self {
-            SumKind::FloatSum | SumKind::FloatAverage => Box::new(FloatSums {
-                average: self == SumKind::FloatAverage,
-                sums: Vec::new(),
-                counts: Vec::new(),
-            }),
+            SumKind::FloatSum | SumKind::FloatAverage => {
+                Box::new(FloatSums::new(self == SumKind::FloatAverage))
+            }
             _ => Box::new(ExactSums {
                 kind: self,
                 sums: Vec::new(),
@@ -658,107 +658,6 @@ fn state_of_rows(kind: SumKind, values: &[ArrayRef], filter: Option<&BooleanArra
     sums.state(EmitTo::All)
 }
 
-/// Sums of floats.
-struct FloatSums {
-    average: bool,
-    sums: Vec<f64>,
-    counts: Vec<i64>,
-}
-
-impl FloatSums {
-    fn resize(&mut self, groups: usize) {
-        if self.sums.len() < groups {
-            // The empty sum is -0, which changes no number when added to it. An average begins with 0.
-            self.sums.resize(groups, if self.average { 0.0 } else { -0.0 });
-            self.counts.resize(groups, 0);
-        }
-    }
-
-    fn add(&mut self, group: usize, value: f64, rows: i64) -> Result<(), SqlError> {
-        if let (Some(sum), Some(count)) = (self.sums.get_mut(group), self.counts.get_mut(group)) {
-            let total = *sum + value;
-            if total.is_infinite() && sum.is_finite() && value.is_finite() {
-                return Err(SqlError::new(
-                    SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-                    "value out of range: overflow",
-                ));
-            }
-            *sum = total;
-            *count += rows;
-        }
-        Ok(())
-    }
-}
-
-impl GroupsAccumulator for FloatSums {
-    fn update_batch(
-        &mut self,
-        values: &[ArrayRef],
-        group_indices: &[usize],
-        opt_filter: Option<&BooleanArray>,
-        total_num_groups: usize,
-    ) -> Result<()> {
-        self.resize(total_num_groups);
-        let Some(array) = values.first() else {
-            return Ok(());
-        };
-        let array = array.as_primitive::<Float64Type>();
-        each_value(array, group_indices, opt_filter, |group, value| {
-            self.add(group, value, 1)
-        })
-        .map_err(external)
-    }
-
-    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        let sums = emit_to.take_needed(&mut self.sums);
-        let counts = emit_to.take_needed(&mut self.counts);
-        let values = sums.into_iter().zip(counts).map(|(sum, count)| match count {
-            0 => None,
-            _ if self.average => Some(sum / count as f64),
-            _ => Some(sum),
-        });
-        Ok(Arc::new(values.collect::<Float64Array>()))
-    }
-
-    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
-        let sums = Float64Array::from(emit_to.take_needed(&mut self.sums));
-        let counts = Int64Array::from(emit_to.take_needed(&mut self.counts));
-        Ok(vec![Arc::new(sums), Arc::new(counts)])
-    }
-
-    fn merge_batch(
-        &mut self,
-        values: &[ArrayRef],
-        group_indices: &[usize],
-        total_num_groups: usize,
-    ) -> Result<()> {
-        self.resize(total_num_groups);
-        if let [sums, counts] = values {
-            let sums = sums.as_primitive::<Float64Type>();
-            let counts = counts.as_primitive::<Int64Type>();
-            for (row, group) in group_indices.iter().enumerate() {
-                if counts.value(row) > 0 {
-                    self.add(*group, sums.value(row), counts.value(row))
-                        .map_err(external)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn convert_to_state(
-        &self,
-        values: &[ArrayRef],
-        opt_filter: Option<&BooleanArray>,
-    ) -> Result<Vec<ArrayRef>> {
-        state_of_rows(SumKind::FloatSum, values, opt_filter)
-    }
-
-    fn size(&self) -> usize {
-        self.sums.capacity() * size_of::<f64>() + self.counts.capacity() * size_of::<i64>()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::array::{Decimal128Array, Int32Array};
@@ -785,6 +684,20 @@ mod tests {
             }
         }
         sums.state(EmitTo::All).unwrap()
+    }
+
+    /// A sum may be the number whose bits mean NaN in a column; it is added to by several threads.
+    #[test]
+    fn a_sum_with_the_bits_of_nan_is_a_number() {
+        let most = 10_i128.pow(38) - 1;
+        let column = Decimal128Array::from(vec![most, i128::MAX - most]);
+        let array: ArrayRef = Arc::new(column.with_data_type(DataType::Decimal128(38, 0)));
+        let states = states(SumKind::NumericSum, &[array], false);
+        let mut sums = SumKind::NumericSum.groups();
+        sums.merge_batch(&states, &[0, 1], 2).unwrap();
+        let total = sums.evaluate(EmitTo::All).unwrap();
+        let total = Numeric::decode(total.as_binary::<i32>().value(0)).unwrap();
+        assert_eq!(total.to_string(), i128::MAX.to_string());
     }
 
     fn decimal_value() -> impl Strategy<Value = i128> {
