@@ -13,7 +13,7 @@ use weft_base::{Progress, RealDisk, SystemClock};
 use weft_offload::model::ModelParams;
 use weft_server::{Server, ServerConfig};
 
-use crate::allocator::{GIVE_BACK_EVERY, give_back};
+use crate::allocator::{GIVE_BACK_EVERY, Rest, give_back};
 use crate::arguments::{CheckpointUnit, ServeArguments, Switch};
 use crate::failure::Failure;
 use crate::opening;
@@ -60,9 +60,10 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         Server::start(Arc::new(database.clone()), config).map_err(|e| Failure::Environment(e.to_string()))?;
     announce(arguments, &server, &database, began)?;
     weft_base::idle::set_hook(give_back);
+    let mut rest = Rest::default();
     // Another error would mean that the handler is gone, which never happens; stopping is then safe.
     while signalled.recv_timeout(GIVE_BACK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
-        give_back();
+        rest.tick(&server, &database);
     }
     eprintln!("stopping");
     let closed = server.stop(STOP_GRACE);

@@ -22,7 +22,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -163,6 +163,8 @@ const SMALL_DEPTH: usize = 40;
 const SMALL_NODES: usize = 120;
 /// The same limit for nodes of its expressions: planning recurses over them with large stack frames.
 const SMALL_EXPRESSION_NODES: usize = 300;
+/// How long threads stay awake when all are woken.
+const REST_NAP: Duration = Duration::from_millis(2);
 
 impl QueryEngine {
     /// An engine with `threads` threads and default bounds.
@@ -212,6 +214,17 @@ impl QueryEngine {
             kept: Arc::default(),
             planning: Arc::new(Semaphore::new(PLANNING_MAX)),
         })
+    }
+
+    /// Wakes every thread for a moment, so that it sees that the process rests
+    /// ([`weft_base::idle::set_resting`]).
+    pub fn rest(&self) {
+        for handle in [&self.handle, &self.yielding] {
+            for _ in 0..handle.metrics().num_workers() {
+                // Not asynchronous: as long as one thread sleeps here, another is woken for the next.
+                handle.spawn(async { std::thread::sleep(REST_NAP) });
+            }
+        }
     }
 
     /// Runs a query over tables. `parameters` are the values of `$1`, `$2`, ..., of the types that the query

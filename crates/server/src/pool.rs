@@ -53,6 +53,7 @@ use mio::{Interest, Token, Waker};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use socket2::Socket as Stream;
 use weft_base::blocking::{self, Watcher};
+use weft_base::idle;
 
 use crate::poller::{Poller, SocketEvent};
 
@@ -380,6 +381,11 @@ impl Pool {
             .inspect_err(|_| self.forget(&slot))
     }
 
+    /// Wakes the thread that polls, for nothing else than its being awake.
+    pub fn wake(&self) {
+        let _ = self.waker.wake();
+    }
+
     /// All threads end when the last connection has gone.
     pub fn stop(&self) {
         self.queue.lock().stopping = true;
@@ -457,7 +463,10 @@ impl Pool {
                 // Spinning would take time from other threads if more clients are active than there are cores
                 // to spare, or if a session waits for another core.
                 let may_spin = queue.blocked == 0 && self.active.connections() * 2 <= self.cores;
-                MutexGuard::unlocked(&mut queue, || self.poller.lock().poll(may_spin, &mut events));
+                MutexGuard::unlocked(&mut queue, || {
+                    idle::about_to_rest();
+                    self.poller.lock().poll(may_spin, &mut events);
+                });
                 queue.polling = false;
                 self.queue_ready(&mut queue, &mut events);
             } else if !self.wait_idle(&mut queue) {

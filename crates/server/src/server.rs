@@ -95,6 +95,12 @@ impl Server {
         self.shared.connection_count()
     }
 
+    /// Wakes the thread that waits for bytes, so that it sees that the process rests
+    /// ([`weft_base::idle::set_resting`]).
+    pub fn rest(&self) {
+        self.pool.wake();
+    }
+
     /// Stops accepting, cancels running statements, sends every client 57P01, and after `grace` closes the
     /// connections that are left. Returns how many had to be closed. Connections that ended in time no longer
     /// use the backend.

@@ -269,6 +269,12 @@ impl Database {
         Session::new(Arc::clone(&self.shared), user, pid)
     }
 
+    /// Wakes the threads of queries, so that they see that the process rests
+    /// ([`weft_base::idle::set_resting`]).
+    pub fn rest(&self) {
+        self.shared.queries.rest();
+    }
+
     /// The transaction engine below: programs, snapshots, replay.
     pub fn engine(&self) -> &Engine {
         &self.shared.engine
