@@ -1,10 +1,13 @@
 //! `weft serve`: the server in the foreground, until Ctrl-C or SIGTERM.
 //!
 //! The line `listening on ADDRESS` on stdout announces that recovery is complete and clients may connect; a
-//! process that starts the server as a child waits for it ([`crate::server_process`]).
+//! process that starts the server as a child waits for it ([`crate::server_process`]). When it is told to stop,
+//! it writes a checkpoint and an image of the indexes, so that the next start reads no rows; told again, it ends
+//! at once.
 
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +23,8 @@ use crate::opening;
 
 /// Time for clients to finish when the server is told to stop.
 const STOP_GRACE: Duration = Duration::from_secs(2);
+/// Exit status of a server that was told twice to stop, and so did not write its last checkpoint.
+const SIGNALLED_TWICE: i32 = 130;
 /// The text before the address on stdout.
 pub(crate) const LISTENING: &str = "listening on ";
 
@@ -34,8 +39,15 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
         )));
     }
     let (signal, signalled) = mpsc::channel();
-    ctrlc::set_handler(move || signal.send(()).unwrap_or(()))
-        .map_err(|e| Failure::doing("handling signals", e))?;
+    let signals = AtomicU32::new(0);
+    let on_signal = move || {
+        if signals.fetch_add(1, Ordering::Relaxed) > 0 {
+            eprintln!("stopping at once; the next start recovers from the log");
+            std::process::exit(SIGNALLED_TWICE);
+        }
+        signal.send(()).unwrap_or(());
+    };
+    ctrlc::set_handler(on_signal).map_err(|e| Failure::doing("handling signals", e))?;
     let began = Instant::now();
     let options = options(arguments)?;
     let progress = Progress::default();
@@ -69,6 +81,21 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     let closed = server.stop(STOP_GRACE);
     if closed > 0 {
         eprintln!("{closed} connection(s) closed");
+    }
+    let began = Instant::now();
+    match database.checkpoint_for_stop() {
+        Ok(is_imaged) => eprintln!(
+            "checkpoint of batch {} written in {:.1} s{}",
+            database.engine().boundary().0,
+            began.elapsed().as_secs_f64(),
+            if is_imaged {
+                "; the next start reads no rows"
+            } else {
+                ""
+            }
+        ),
+        // Everything is in the log.
+        Err(error) => eprintln!("no checkpoint at the end, so the next start takes longer: {error}"),
     }
     Ok(())
 }

@@ -24,7 +24,9 @@ use weft_base::memory::prefetch;
 use weft_base::{BatchId, TableId};
 
 use crate::chunk_queue::ChunkQueue;
-use crate::memory::{LeftBehind, OldSlots, Pin, Retired, RowMemory, Slot, SlotId, free_left_block};
+use crate::memory::{
+    LeftBehind, OldPlaces, OldSlots, Pin, Retired, RowMemory, Slot, SlotId, free_left_block,
+};
 use crate::table::{Schema, TableCore, TableData};
 
 /// A row's place, to be looked up again later: the table may be gone by then.
@@ -78,6 +80,7 @@ enum Unlinked {
 /// What rows that left memory, or moved, leave behind.
 enum Left {
     Slots(OldSlots),
+    Places(OldPlaces),
     Block(Retired),
 }
 
@@ -208,10 +211,12 @@ impl Garbage {
         }
     }
 
-    /// Notes what a freezing left behind: readers of this epoch do not find it.
+    /// Notes what a freezing or refilling left behind: readers of this epoch do not find it.
     pub(crate) fn leave_behind(&mut self, epoch: u64, left: LeftBehind) {
         let slots = left.slots.into_iter().map(Left::Slots);
-        for left in slots.chain(left.blocks.into_iter().map(Left::Block)) {
+        let places = left.places.into_iter().map(Left::Places);
+        let blocks = left.blocks.into_iter().map(Left::Block);
+        for left in slots.chain(places).chain(blocks) {
             self.left.push_back((epoch, left));
         }
     }
@@ -288,6 +293,8 @@ impl Garbage {
                 // SAFETY: unlinked before that epoch began; every reader of an earlier one has left, and
                 // later ones, and batches, do not find it.
                 Left::Slots(slots) => unsafe { slots.free(&self.memory) },
+                // SAFETY: as above.
+                Left::Places(places) => unsafe { places.free(&self.memory) },
                 Left::Block(version) => {
                     // SAFETY: as above.
                     done.freed_bytes += unsafe { free_left_block(version, &self.memory) } as u64;
@@ -410,7 +417,7 @@ impl Drop for Garbage {
         let left = self.left.drain().filter_map(|(_, left)| match left {
             Left::Block(version) => Some(version),
             // Slots are part of the memory that goes with the store.
-            Left::Slots(_) => None,
+            Left::Slots(_) | Left::Places(_) => None,
         });
         for version in blocks.chain(left) {
             // SAFETY: no reader, no batch.

@@ -22,7 +22,8 @@
 //!   planned together. `prefetch`: which part of a row is prefetched.
 //! - `snapshot`: readers register, state is published. [`Snapshot`], [`Reader`].
 //! - `writer`: [`BatchWriter`], [`MemberWriter`], rollback, digests, changes of definitions.
-//! - `garbage`: when superseded versions are freed. [`Evictor`]: rows leave memory.
+//! - `garbage`: when superseded versions are freed. [`Evictor`]: rows leave memory; [`Refiller`]: they
+//!   come back.
 //! - [`columns`]: columns beside the rows, for queries that scan.
 //! - [`checkpoint`]: a snapshot as a file, and back.
 //!
@@ -48,6 +49,7 @@ mod memory;
 mod prefetch;
 mod probe;
 mod read;
+mod refiller;
 mod region_walk;
 mod scrub;
 mod snapshot;
@@ -68,6 +70,7 @@ pub use memory::SlotId;
 pub use prefetch::Fetch;
 pub use probe::Probe;
 pub use read::{Locator, ReadView, RowVersion, prefix_successor};
+pub use refiller::{Refilled, Refiller};
 pub use scrub::Scrubber;
 pub use snapshot::{Pinned, Reader, Snapshot};
 #[cfg(any(test, feature = "faults"))]

@@ -21,7 +21,9 @@ use crate::columns::Asked;
 use crate::index::IndexData;
 use crate::index::build::{BuildError, build, build_row_ids};
 use crate::index::hash::HashIndex;
-use crate::memory::{Pin, REGION_SLOTS, RowMemory, Scratch, Slot, SlotArena, SlotId, VersionRef};
+use crate::memory::{
+    ColdRegion, Pin, REGION_SLOTS, RowLengths, RowMemory, Scratch, Slot, SlotArena, SlotId, VersionRef,
+};
 use crate::table_map::TableMap;
 
 /// Slots in one scan chunk (a morsel).
@@ -338,6 +340,15 @@ impl Loaded {
         usize::try_from(self.row_count).unwrap_or(0)
     }
 
+    /// So many rows, none of them in memory.
+    pub(crate) fn cold(rows: u64, digest: u64) -> Self {
+        Loaded {
+            linked_bytes: 0,
+            row_count: i64::try_from(rows).unwrap_or(i64::MAX),
+            digest,
+        }
+    }
+
     /// Adds what another thread has put there.
     pub(crate) fn add(&mut self, other: Loaded) {
         self.linked_bytes += other.linked_bytes;
@@ -366,6 +377,28 @@ impl TableLoader {
             loaded: Loaded::default(),
             residence,
         }
+    }
+
+    /// Fills the empty table: all its rows are cold.
+    pub(crate) fn restore(&self, lengths: RowLengths, regions: Vec<ColdRegion>) {
+        self.data.core.slots.restore(lengths, regions);
+    }
+
+    /// An index of the table for so many rows, still empty, and its number.
+    pub(crate) fn empty_index(&self, id: IndexId, rows: usize) -> Option<(usize, IndexData)> {
+        let (core, indexes) = (&self.data.core, self.data.indexes.iter().enumerate());
+        let (number, index) = indexes.into_iter().find(|(_, index)| index.id == id)?;
+        let mut data = IndexData::new(&index.def, &core.layout, core.slots.memory());
+        data.make_room(rows);
+        Some((number, data))
+    }
+
+    /// The index over the row ids of so many rows, still empty, if the table has one.
+    pub(crate) fn empty_row_ids(&self, rows: usize) -> Option<HashIndex> {
+        self.data.row_ids.as_ref()?;
+        let mut row_ids = HashIndex::new(self.data.core.slots.memory());
+        row_ids.make_room(rows);
+        Some(row_ids)
     }
 
     fn pin(&self) -> Pin<'_> {

@@ -15,7 +15,7 @@ use weft_types::{SqlType, Value};
 
 use crate::fixture::{self, ITEMS, ITEMS_KIND_HASH, ITEMS_NAME, NOTES};
 
-fn dir() -> PathBuf {
+pub fn dir() -> PathBuf {
     PathBuf::from("/db")
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weft_base::{BatchId, SimDisk, TableId};
 use weft_store::checkpoint::Checkpoints;
 use weft_store::columns::ColumnKeeper;
-use weft_store::{CatalogOp, ColumnDef, Evictor, Locator, MemberWriter, SlotId, Store};
+use weft_store::{CatalogOp, ColumnDef, Evictor, Locator, MemberWriter, Refilled, Refiller, SlotId, Store};
 use weft_types::{SqlError, SqlType, Value};
 
 use crate::checkpoint::{files, filled, load, open_with, tiny, write};
@@ -199,6 +199,98 @@ fn a_row_that_was_used_is_spared_once() {
     drop(snapshot);
     fixture::settle(&store);
     assert_eq!(store.memory_stats().unlinked_versions, 0);
+}
+
+/// Brings all regions back.
+pub fn refill_all(store: &Arc<Store>) -> usize {
+    let mut refiller = Refiller::default();
+    let steps = std::iter::from_fn(|| Some(refiller.step(store, u64::MAX).unwrap()));
+    steps
+        .take_while(|step| *step != Refilled::Round)
+        .filter(|step| *step == Refilled::Region)
+        .count()
+}
+
+/// Regions come back with what was thawed, written, inserted and removed meanwhile, and old readers see what
+/// they saw; the memory is what it was before they were frozen.
+#[test]
+fn regions_come_back() {
+    let resident = filled(3_000);
+    fixture::settle(&resident);
+    fixture::settle(&resident);
+    let (_disk, mut checkpoints, store) = cold(3_000);
+    let before = store.snapshot();
+    let change = |store: &Arc<Store>| {
+        fixture::member(store, |member| {
+            for id in (1..3_000).step_by(7).filter(|id| id % 8 != 0) {
+                let slot = slot_of(member, id).unwrap();
+                if id % 2 == 0 {
+                    member.remove(ITEMS, slot).unwrap();
+                } else {
+                    member
+                        .update(
+                            ITEMS,
+                            slot,
+                            &fixture::item(id, Some(77), Some(&format!("now {id}"))),
+                        )
+                        .unwrap();
+                }
+            }
+            for id in 9_000..9_050 {
+                member.insert(ITEMS, &fixture::item(id, None, None)).unwrap();
+            }
+        });
+    };
+    change(&store);
+    change(&resident);
+    let mut refiller = Refiller::default();
+    assert_eq!(refiller.step(&store, 1_000), Some(Refilled::Full));
+    let regions = refill_all(&store);
+    assert!(regions > 2, "{regions}");
+    assert_eq!(refill_all(&store), 0, "none is frozen");
+    assert_eq!(before.verify_digest().unwrap(), before.digest());
+    assert_eq!(store.snapshot().verify_digest().unwrap(), resident.state_digest());
+    drop(before);
+    for store in [&store, &resident] {
+        fixture::settle(store);
+    }
+    let (used, expected) = (store.row_memory(), resident.row_memory());
+    assert_eq!((used.cold_rows, used.left_bytes), (0, 0));
+    assert_eq!(used.version_bytes, expected.version_bytes);
+    assert_eq!(used.kept_bytes, expected.kept_bytes);
+    // And they leave again.
+    write(&mut checkpoints, &store).unwrap();
+    evict_all(&store);
+    fixture::settle(&store);
+    fixture::settle(&resident);
+    assert_eq!(store.row_memory().version_bytes, 0);
+    assert_eq!(store.snapshot().verify_digest().unwrap(), resident.state_digest());
+}
+
+/// A row that cannot be read keeps its region on disk, and nothing of it in memory; others come back.
+#[test]
+fn a_region_that_cannot_be_read_stays_frozen() {
+    let (disk, _checkpoints, store) = cold(3_000);
+    let before = store.row_memory();
+    disk.fail_reads(true);
+    assert_eq!(refill_all(&store), 0);
+    let after = store.row_memory();
+    assert_eq!(
+        (after.cold_rows, after.kept_bytes),
+        (before.cold_rows, before.kept_bytes)
+    );
+    disk.fail_reads(false);
+    for path in files(&disk, "table-").iter().take(1) {
+        disk.flip_bit(path, 300, 3).unwrap();
+    }
+    assert!(refill_all(&store) > 0);
+    let after = store.row_memory();
+    assert!(
+        after.cold_rows > 0 && after.cold_rows < before.cold_rows,
+        "{after:?}"
+    );
+    assert_eq!(after.cold_rows + after.thawed_rows, before.cold_rows);
+    assert!(store.snapshot().verify_digest().is_err());
 }
 
 /// A region that is frozen gives its free slots to new rows.

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weft_base::{Prng, SimDisk};
 use weft_store::checkpoint::Changes;
 use weft_store::columns::ColumnKeeper;
-use weft_store::{BatchWriter, Evictor, Locator, MemberWriter, ReadView, Snapshot, Store};
+use weft_store::{
+    BatchWriter, Evictor, Locator, MemberWriter, ReadView, Refilled, Refiller, Snapshot, Store,
+};
 use weft_types::Value;
 
 use crate::checkpoint;
@@ -140,12 +142,13 @@ fn readers_see_whole_batches_of_rows_that_come_and_go() {
     run(true);
 }
 
-/// Writes checkpoints and takes rows out of memory.
+/// Writes checkpoints, takes rows out of memory, and brings some of their regions back.
 fn evict(store: &Arc<Store>, stop: &AtomicBool) {
     let disk = SimDisk::new(3);
     let mut checkpoints = checkpoint::open_with(&disk, &checkpoint::tiny()).unwrap();
     let mut evictor = Evictor::default();
-    let mut evicted = 0;
+    let mut refiller = Refiller::default();
+    let (mut evicted, mut refilled) = (0, 0);
     while !stop.load(Ordering::Relaxed) {
         // A batch may be finished and not yet published.
         if let Some(changes) = Changes::take(store) {
@@ -156,7 +159,12 @@ fn evict(store: &Arc<Store>, stop: &AtomicBool) {
         for _ in 0..8 {
             evicted += evictor.step(store, true).map_or(0, |step| step.rows);
         }
+        for _ in 0..3 {
+            let step = refiller.step(store, u64::MAX);
+            refilled += usize::from(step == Some(Refilled::Region));
+        }
     }
+    assert!(refilled > 1, "{refilled}");
     assert!(evicted > ACCOUNTS as usize, "{evicted}");
     // Whoever reads from here on finds its rows in memory.
     let all = Bound::Unbounded;

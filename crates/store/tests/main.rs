@@ -12,5 +12,6 @@ mod constraints;
 mod definitions;
 mod fixture;
 mod histories;
+mod image;
 mod memory;
 mod model;

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use weft_base::{BatchId, SimDisk};
 use weft_store::columns::ColumnKeeper;
-use weft_store::{Evictor, Locator, MemberWriter, Snapshot, Store};
+use weft_store::{Evictor, Locator, MemberWriter, Refiller, Snapshot, Store};
 use weft_types::{SqlError, Value};
 
-use crate::checkpoint;
 use crate::fixture::{self, ITEMS, ITEMS_KIND, ITEMS_KIND_HASH, ITEMS_NAME, ITEMS_PKEY, Item};
+use crate::{checkpoint, image};
 
 /// Rows that [`Action::RemoveFrom`] removes.
 const NEIGHBOURS: i64 = 10;
@@ -57,6 +57,9 @@ enum Step {
     Checkpoint,
     /// Takes rows out of memory: so many regions' turns.
     Evict(usize),
+    Refill(usize),
+    /// Closes the store and opens it, by an image of its indexes.
+    Reopen,
 }
 
 fn name() -> impl Strategy<Value = Option<String>> {
@@ -99,6 +102,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(columns, bytes_max)| Step::CopyColumns { columns, bytes_max }),
         2 => Just(Step::Checkpoint),
         3 => (1..12usize).prop_map(Step::Evict),
+        2 => (1..12usize).prop_map(Step::Refill),
+        1 => Just(Step::Reopen),
     ]
 }
 
@@ -346,9 +351,10 @@ proptest! {
 
     #[test]
     fn store_equals_model(steps in proptest::collection::vec(step(), 1..60)) {
-        let store = fixture::store();
-        let mut checkpoints = checkpoint::open_with(&SimDisk::new(1), &checkpoint::tiny()).unwrap();
-        let mut evictor = Evictor::default();
+        let mut store = fixture::store();
+        let disk = SimDisk::new(1);
+        let mut checkpoints = checkpoint::open_with(&disk, &checkpoint::tiny()).unwrap();
+        let (mut evictor, mut refiller) = (Evictor::default(), Refiller::default());
         let mut model = Model::new();
         let mut held: Vec<(Snapshot, Model)> = Vec::new();
         for step in &steps {
@@ -378,6 +384,18 @@ proptest! {
                 Step::Evict(steps) => (0..*steps).for_each(|_| {
                     evictor.step(&store, true).unwrap();
                 }),
+                Step::Refill(steps) => (0..*steps).for_each(|_| {
+                    refiller.step(&store, u64::MAX).unwrap();
+                }),
+                Step::Reopen => {
+                    held.clear();
+                    fixture::settle(&store);
+                    checkpoint::write(&mut checkpoints, &store).unwrap();
+                    prop_assert!(checkpoints.write_image(&store).unwrap());
+                    drop(checkpoints);
+                    (checkpoints, store) = image::reopen(&disk);
+                    prop_assert_eq!(store.row_memory().version_bytes, 0, "no row was read");
+                }
                 _ => {}
             }
             let oldest = held.iter().map(|(snapshot, _)| snapshot.batch()).min();

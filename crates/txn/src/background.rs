@@ -57,7 +57,7 @@ pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> 
     if shared.config.column_bytes_max > 0 {
         start("weft-columns", keep_columns)?;
     }
-    if shared.config.memory_bytes > 0 {
+    if shared.config.memory_bytes > 0 || shared.store.has_cold_rows() {
         start("weft-memory", memory::govern)?;
     }
     if shared.config.checkpoint_every_bytes > 0 {

@@ -279,6 +279,8 @@ impl Ticket {
     }
 }
 
+/// Steps of garbage collection at a time.
+const COLLECT_STEPS: usize = 10_000;
 /// How often a waiting thread checks whether it was cancelled.
 pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(20);
 
@@ -549,6 +551,22 @@ impl Engine {
     /// Takes a checkpoint now, while batches go on, and drops the log before it. Returns its batch.
     pub fn checkpoint(&self) -> Result<BatchId, EngineError> {
         background::checkpoint(self.shared(), background::Pace::Full)
+    }
+
+    /// For a clean stop: takes a checkpoint if there is none of the newest batch, and writes an image of the
+    /// indexes beside it, so that the next opening reads no rows. Whether there is an image: none is written
+    /// if batches run meanwhile, or while a snapshot keeps older versions.
+    pub fn checkpoint_for_stop(&self) -> Result<bool, EngineError> {
+        let shared = self.shared();
+        if shared.store.boundary() != shared.store.saved() {
+            self.checkpoint()?;
+        }
+        while shared.store.collect_garbage(COLLECT_STEPS) >= COLLECT_STEPS {}
+        let checkpoints = shared.checkpoints.lock();
+        checkpoints.write_image(&shared.store).map_err(|source| {
+            let doing = "writing the image of indexes".to_string();
+            EngineError::Io { doing, source }
+        })
     }
 
     /// Counters since opening.

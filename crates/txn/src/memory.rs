@@ -5,11 +5,13 @@
 //! ([`weft_store::Evictor`]); indexes cannot. While all together exceed the bound, rows leave it, region by
 //! region, at a share of the time that grows with the excess. If none can leave because they are newer than
 //! the checkpoint, another one is written. What left is free once the readers of that moment have gone.
+//! While there is memory to spare, regions come back ([`weft_store::Refiller`]): those that had to leave, and
+//! all of them after an opening that read no rows.
 //!
 //! [`EngineConfig::memory_bytes`]: crate::EngineConfig::memory_bytes
 
 use weft_base::Pacer;
-use weft_store::Evictor;
+use weft_store::{Evictor, Refilled, Refiller};
 
 use crate::background::{self, Pace, stopping};
 use crate::engine::Shared;
@@ -25,6 +27,10 @@ const PAUSE_DOUBLINGS_MAX: u32 = 6;
 /// Of the bound, what may wait for readers: one part in; but at least some regions.
 const LEFT_PART: u64 = 8;
 const LEFT_BYTES_MIN: u64 = 4 << 20;
+/// Of the bound, what stays free when regions come back: one part in.
+const SPARE_PART: u64 = 8;
+/// The share of the time in which they do.
+const REFILL_SHARE: f64 = 0.5;
 /// Steps of garbage collection at a time.
 const COLLECT_STEPS: usize = 10_000;
 
@@ -35,8 +41,11 @@ pub(crate) fn govern(shared: &Shared) {
     let mut in_vain = 0;
     while !stopping(shared, shared.config.memory_pause * (1 << in_vain)) {
         let used = Use::of(shared);
-        let is_too_much = used.rows + used.rest > shared.config.memory_bytes;
+        let is_too_much = used.all() > bound(shared);
         let is_in_vain = is_too_much && !governor.shrink(shared, used);
+        if !is_too_much && shared.store.has_cold_rows() {
+            governor.refill(shared);
+        }
         in_vain = if is_in_vain {
             (in_vain + 1).min(PAUSE_DOUBLINGS_MAX)
         } else {
@@ -45,9 +54,18 @@ pub(crate) fn govern(shared: &Shared) {
     }
 }
 
+/// The memory that may be used.
+fn bound(shared: &Shared) -> u64 {
+    match shared.config.memory_bytes {
+        0 => u64::MAX,
+        bytes => bytes,
+    }
+}
+
 #[derive(Default)]
 struct Governor {
     evictor: Evictor,
+    refiller: Refiller,
 }
 
 /// What the governor counts.
@@ -66,13 +84,36 @@ impl Use {
             rest: shared.store.index_bytes() + shared.store.column_stats().bytes + shared.store.read_bytes(),
         }
     }
+
+    fn all(self) -> u64 {
+        self.rows + self.rest
+    }
 }
 
 impl Governor {
+    /// Brings regions back, once around, as long as memory is to spare.
+    fn refill(&mut self, shared: &Shared) {
+        let bound = bound(shared);
+        let mut pacer = Pacer::new();
+        loop {
+            let room = (bound - bound / SPARE_PART).saturating_sub(Use::of(shared).all());
+            match self.refiller.step(&shared.store, room) {
+                Some(Refilled::Region) => pacer.pause(REFILL_SHARE),
+                Some(Refilled::Nothing) => {}
+                Some(Refilled::Full | Refilled::Round) | None => return,
+            }
+            if *shared.stopping.lock() {
+                return;
+            }
+            // Old slots and places are free when readers have left them.
+            shared.store.collect_due_garbage();
+        }
+    }
+
     /// Takes rows out of memory until it is small enough, or none can leave. Whether it is worth trying again
     /// soon.
     fn shrink(&mut self, shared: &Shared, used: Use) -> bool {
-        let bound = shared.config.memory_bytes;
+        let bound = bound(shared);
         // What statements that run for long keep is not free before they end, so that more of it is no gain.
         let left_max = (bound / LEFT_PART).max(LEFT_BYTES_MIN);
         shared.snapshots.forget_what_was_read();

@@ -13,7 +13,7 @@ use weft_lsm::{Lsm, Snapshot as LsmSnapshot};
 
 use super::cold::StoredRows;
 use super::format::{HEADER_FAMILY, HEADER_KEY, Header, VERSION, family, row_id, split_row_value};
-use super::{Boundary, CheckpointError, Checkpoints};
+use super::{Boundary, CheckpointError, Checkpoints, image};
 use crate::memory::RowMemory;
 use crate::store::Store;
 use crate::table::{Loaded, RangeLoader, Residence, Schema, Structure, TableLoader};
@@ -42,6 +42,16 @@ impl Checkpoints {
         Ok(store)
     }
 
+    /// The tables of a checkpoint, without rows.
+    fn empty_tables(&self, header: &Header) -> (Arc<RowMemory>, Loaders) {
+        let memory = Arc::<RowMemory>::default();
+        memory.set_cold_rows(StoredRows::of(&self.lsm));
+        let tables = header.catalog.tables();
+        let loaders = tables.map(|def| (def.id, TableLoader::new(def, &memory)));
+        let loaders = loaders.collect();
+        (memory, loaders)
+    }
+
     fn load_all(
         &self,
         threads: usize,
@@ -59,24 +69,33 @@ impl Checkpoints {
             return Err(CheckpointError::UnknownVersion { version });
         }
         let header = Header::decode(&bytes).map_err(in_header)?;
-        let memory = Arc::<RowMemory>::default();
-        memory.set_cold_rows(StoredRows::of(&self.lsm));
-        let loaders: Vec<(TableId, TableLoader)> = header
-            .catalog
-            .tables()
-            .map(|def| (def.id, TableLoader::new(def, &memory)))
-            .collect();
-        let residence = Residence::Within(self.loaded_bytes_max, header.batch);
-        let loaded = load_rows(&self.lsm, (&header, residence), &loaders, threads, progress)?;
-        let built = build_structures(&loaders, &loaded, threads, progress)?;
-
+        let (mut memory, mut loaders) = self.empty_tables(&header);
+        let restored = match image::restore(&self.image, &header, &loaders, threads, progress) {
+            Ok(restored) => restored,
+            Err(error) => {
+                eprintln!(
+                    "weft: rows are read one by one, since the image of indexes cannot be used: {error}"
+                );
+                (memory, loaders) = self.empty_tables(&header);
+                None
+            }
+        };
+        let filled = match restored {
+            Some(restored) => restored,
+            None => {
+                let residence = Residence::Within(self.loaded_bytes_max, header.batch);
+                let loaded = load_rows(&self.lsm, (&header, residence), &loaders, threads, progress)?;
+                let built = build_structures(&loaders, &loaded, threads, progress)?;
+                loaded.into_iter().zip(built).collect()
+            }
+        };
         let mut digest = header.catalog.digest();
         let mut tables = TableMap::default();
         let mut boundary = Boundary {
             batch: header.batch,
             cores: hashbrown::HashMap::default(),
         };
-        for (((id, loader), loaded), built) in loaders.into_iter().zip(loaded).zip(built) {
+        for ((id, loader), (loaded, built)) in loaders.into_iter().zip(filled) {
             digest = digest.wrapping_add(loaded.digest);
             let table = loader.finish(loaded, built);
             boundary.cores.insert(id, Arc::downgrade(&table.core));
@@ -100,6 +119,9 @@ impl Checkpoints {
         Ok(Some((Arc::new(store), boundary)))
     }
 }
+
+/// Tables that are being filled.
+type Loaders = Vec<(TableId, TableLoader)>;
 
 /// Tables with at least this many rows have their indexes built by several threads each.
 const LONG_ROWS: usize = 1 << 16;
@@ -135,14 +157,15 @@ fn load_rows(
     let snapshot = lsm.snapshot();
     progress.begin("loading rows", "parts of about 8 MB", ranges.len() as u64);
     let readers = threads.saturating_mul(READERS_PER_THREAD);
-    let done = in_parallel(readers, ranges.len(), |number| match ranges.get(number) {
-        Some(range) => {
-            let loaded = load_range(lsm, &snapshot, (header, residence), loaders, range)?;
-            progress.add(1, loaded.rows() as u64);
-            Ok((range.table, loaded))
-        }
-        None => Ok((0, Loaded::default())),
-    })?;
+    let load = |number: usize| -> Result<_, CheckpointError> {
+        let Some(range) = ranges.get(number) else {
+            return Ok((0, Loaded::default()));
+        };
+        let loaded = load_range(lsm, &snapshot, (header, residence), loaders, range)?;
+        progress.add(1, loaded.rows() as u64);
+        Ok((range.table, loaded))
+    };
+    let done = in_parallel(readers, ranges.len(), load)?;
     let mut loaded = vec![Loaded::default(); loaders.len()];
     for (table, part) in done {
         if let Some(sum) = loaded.get_mut(table) {
@@ -205,7 +228,7 @@ fn build_structures(
     work.sort_by_key(|(table, _)| std::cmp::Reverse(row_count(*table)));
     progress.begin("building indexes", "indexes and maps", work.len() as u64);
     let (long, short) = work.split_at(work.partition_point(|(table, _)| row_count(*table) >= LONG_ROWS));
-    let build = |(table, number): (usize, usize), threads| {
+    let build = |(table, number): (usize, usize), threads| -> Result<_, CheckpointError> {
         let Some((id, loader)) = loaders.get(table) else {
             return Ok(None);
         };
@@ -235,11 +258,11 @@ fn build_structures(
 
 /// Does `count` pieces of work with `threads` threads, the caller's included; returns the results in any
 /// order, or the first error.
-fn in_parallel<T: Send>(
+pub(super) fn in_parallel<T: Send, E: Send>(
     threads: usize,
     count: usize,
-    work: impl Fn(usize) -> Result<T, CheckpointError> + Sync,
-) -> Result<Vec<T>, CheckpointError> {
+    work: impl Fn(usize) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
     let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let serve = || {
         let mut done = Vec::new();

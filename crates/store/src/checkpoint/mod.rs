@@ -44,6 +44,7 @@
 mod changes;
 mod cold;
 pub(crate) mod format;
+pub(crate) mod image;
 mod load;
 mod units;
 mod verify;
@@ -157,6 +158,7 @@ pub struct Checkpoints {
     run_rows: usize,
     loaded_bytes_max: u64,
     written: Option<Boundary>,
+    image: image::ImagePlace,
 }
 
 /// The state that the engine holds.
@@ -180,6 +182,7 @@ impl Checkpoints {
     /// # Errors
     /// The disk's; corrupt files that opening has to look at.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, config: &CheckpointConfig) -> Result<Self, CheckpointError> {
+        let image = image::ImagePlace::new(Arc::clone(&disk), dir);
         let (dir, options) = (dir.join(FOLDER), config.engine_options());
         // The clock is only used for the engine's statistics.
         let clock = Arc::new(SystemClock::default());
@@ -188,7 +191,21 @@ impl Checkpoints {
             run_rows: config.run_rows,
             loaded_bytes_max: config.loaded_bytes_max,
             written: None,
+            image,
         })
+    }
+
+    /// Writes what the next opening needs to find every row without reading any ([`image`]), if the store is
+    /// where the checkpoint is and no reader keeps older versions. Whether it did. Batches may go on
+    /// meanwhile, but then nothing is kept.
+    ///
+    /// # Errors
+    /// The disk's. The checkpoint is not touched.
+    pub fn write_image(&self, store: &Arc<crate::Store>) -> Result<bool, std::io::Error> {
+        let Some(written) = &self.written else {
+            return Ok(false);
+        };
+        image::write(&self.image, store, written.batch)
     }
 
     /// Merges files until no further merge is due, if no thread does it.

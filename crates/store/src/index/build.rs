@@ -173,12 +173,12 @@ const GROUP: usize = 16;
 
 /// Entries on their way into a hash index.
 #[derive(Default)]
-struct Adding {
+pub(crate) struct Adding {
     waiting: Vec<(u64, SlotId)>,
 }
 
 impl Adding {
-    fn add(&mut self, index: &HashIndex, hash: u64, slot: SlotId) {
+    pub(crate) fn add(&mut self, index: &HashIndex, hash: u64, slot: SlotId) {
         prefetch(index.line_address(hash));
         self.waiting.push((hash, slot));
         if self.waiting.len() >= GROUP {
@@ -186,7 +186,7 @@ impl Adding {
         }
     }
 
-    fn finish(&mut self, index: &HashIndex) {
+    pub(crate) fn finish(&mut self, index: &HashIndex) {
         for (hash, slot) in self.waiting.drain(..) {
             index.add(hash, slot);
         }

@@ -418,6 +418,27 @@ impl HashIndex {
         tagged.filter_map(Table::from_tagged)
     }
 
+    /// Shows every entry: its slot, and a hash that is the same entry as the one it was added with. Nobody
+    /// changes the index meanwhile, or what is seen is of several moments.
+    pub(crate) fn each(&self, mut see: impl FnMut(u64, SlotId)) {
+        for (shard, upper) in self.shards.iter().zip(0u64..) {
+            let _writer = shard.writer.entries.lock();
+            let Some(table) = Table::from_tagged(shard.table.load(Ordering::Relaxed)) else {
+                continue;
+            };
+            for line in 0..table.line_count() {
+                // SAFETY: the arena lives as long as the index.
+                let line = unsafe { table.line(line) };
+                for cell in line.cells.iter().map(|cell| cell.load(Ordering::Relaxed)) {
+                    if cell != 0 {
+                        let hash = upper << (64 - SHARD_BITS) | cell >> SLOT_BITS;
+                        see(hash, SlotId((cell & SLOT_MASK) - 1));
+                    }
+                }
+            }
+        }
+    }
+
     /// Entries in all shards.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {

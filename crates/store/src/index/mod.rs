@@ -46,7 +46,7 @@ impl IndexData {
     }
 
     /// Presizes a new index for this many rows, unless some rows may have no entry.
-    fn make_room(&mut self, rows: usize) {
+    pub(crate) fn make_room(&mut self, rows: usize) {
         if let Some(hash) = &mut self.hash
             && !self.nulls_in_order
         {

@@ -177,7 +177,7 @@ pub(super) enum Where {
     Cold(ColdRow),
 }
 
-/// What takes the place of a region's slots when it is frozen. It stays frozen.
+/// What takes the place of a region's slots while it is frozen.
 #[derive(Debug)]
 pub(super) struct FrozenRegion {
     places: Box<[Place]>,
@@ -195,6 +195,11 @@ impl FrozenRegion {
                 .map(|_| AtomicU64::new(0))
                 .collect(),
         }
+    }
+
+    /// How many slots it stands for.
+    pub(super) fn slot_count(&self) -> u32 {
+        self.places.len() as u32
     }
 
     /// Memory that it takes.

@@ -5,8 +5,8 @@
 //! already it takes those that nobody has used since the last time. Readers may be in the old slots, which
 //! show what they showed: they are left behind until those readers have gone.
 //!
-//! A row comes back when a reader or a batch needs it ([`SlotArena::thaw`]). Who looks at whole tables reads
-//! cold rows without that ([`SlotArena::visit`]).
+//! A row comes back when a reader or a batch needs it ([`SlotArena::thaw`]), a region when there is memory for
+//! it (`refill`). Who looks at whole tables reads cold rows without that ([`SlotArena::visit`]).
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
@@ -32,16 +32,18 @@ pub(crate) struct LeftBehind {
     pub(crate) blocks: Vec<Retired>,
     /// Slots.
     pub(crate) slots: Vec<OldSlots>,
+    /// The places of a region's rows.
+    pub(crate) places: Option<OldPlaces>,
     /// How many rows became cold.
     pub(crate) rows: usize,
 }
 
 impl LeftBehind {
     /// Memory that it takes.
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         let slots: usize = self.slots.iter().map(|slots| slots.bytes).sum();
         let blocks: usize = self.blocks.iter().map(|block| block.view().memory_bytes()).sum();
-        (slots + blocks) as u64
+        (slots + blocks) as u64 + self.places.as_ref().map_or(0, |places| places.0.size_bytes())
     }
 
     /// Frees everything at once.
@@ -58,6 +60,24 @@ impl LeftBehind {
             // SAFETY: passed on.
             unsafe { slots.free(memory) };
         }
+        if let Some(places) = self.places {
+            // SAFETY: passed on.
+            unsafe { places.free(memory) };
+        }
+    }
+}
+
+/// The places of a region's rows, which are in slots again.
+#[derive(Debug)]
+pub(crate) struct OldPlaces(pub(super) Box<FrozenRegion>);
+
+impl OldPlaces {
+    /// # Safety
+    /// Nobody uses them any more; `memory` is what they count in.
+    pub(crate) unsafe fn free(self, memory: &RowMemory) {
+        let bytes = self.0.size_bytes();
+        memory.left_is_freed(bytes);
+        memory.region_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -74,9 +94,9 @@ pub(crate) unsafe fn free_left_block(version: Retired, memory: &RowMemory) -> us
 /// Memory of slots whose rows are elsewhere now.
 #[derive(Debug)]
 pub(crate) struct OldSlots {
-    start: NonNull<u8>,
-    bytes: usize,
-    is_region: bool,
+    pub(super) start: NonNull<u8>,
+    pub(super) bytes: usize,
+    pub(super) is_region: bool,
 }
 
 // SAFETY: memory with one owner.
@@ -104,7 +124,7 @@ impl OldSlots {
 /// table; whoever visits many rows keeps it, so that they are read together.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    row: Vec<u8>,
+    pub(super) row: Vec<u8>,
     words: Vec<u64>,
     ahead: ReadAhead,
 }
@@ -164,7 +184,7 @@ impl SlotArena {
             .fetch_add(frozen.size_bytes(), Ordering::Relaxed);
         region.set_frozen(frozen);
         left.slots.push(OldSlots {
-            start: region.base,
+            start: region.base(),
             bytes: region.slots_bytes(),
             is_region: true,
         });
@@ -217,9 +237,20 @@ impl SlotArena {
         true
     }
 
-    /// A copy of a slot, with the same versions except for the inline one, which is copied, too.
+    /// A copy of a slot in memory of its own.
     fn moved(&self, region: &Region, slot: Slot<'_>) -> NonNull<u8> {
         let to = self.slot_memory(region.stride as usize);
+        // SAFETY: of that size, and nobody else's.
+        unsafe { Self::copy_slot(region, slot, to) };
+        to
+    }
+
+    /// Copies a slot, with the same versions except for the inline one, which is copied, too: what led to it
+    /// leads to the copy. No batch is open, and nobody collects.
+    ///
+    /// # Safety
+    /// `to` is memory for a slot of this region that nobody else knows.
+    pub(super) unsafe fn copy_slot(region: &Region, slot: Slot<'_>, to: NonNull<u8>) {
         // SAFETY: a slot of the region's stride; nobody changes it, as no batch is open and nobody collects.
         unsafe { ptr::copy_nonoverlapping(slot.address(), to.as_ptr(), region.stride as usize) };
         // SAFETY: a copy of a slot of this region.
@@ -227,7 +258,7 @@ impl SlotArena {
         let (from, to_inline) = (slot.inline_version(), copy.inline_version());
         if copy.newest_raw() == from {
             copy.set_newest(to_inline);
-            return to;
+            return;
         }
         // SAFETY: as above; nothing is freed meanwhile.
         let mut version = copy.at(unsafe { Pin::new(Pin::EVERYTHING) });
@@ -238,7 +269,6 @@ impl SlotArena {
             }
             version = newer.older();
         }
-        to
     }
 
     /// Memory for a slot. Undefined contents.
@@ -352,7 +382,7 @@ impl SlotArena {
     }
 
     /// Reads a cold row; returns the batch that wrote it.
-    fn read(&self, cold: ColdRow, row: &mut Vec<u8>) -> Result<BatchId, SqlError> {
+    pub(super) fn read(&self, cold: ColdRow, row: &mut Vec<u8>) -> Result<BatchId, SqlError> {
         let (table, row_id) = (self.table(), cold.row_id);
         let Some(rows) = self.memory().cold_rows() else {
             return Err(SqlError::internal("rows are cold, but nowhere"));
@@ -378,7 +408,7 @@ impl SlotArena {
 
     /// The same for who visits rows one after the other. What is read ahead may not have the row: then it is
     /// read by itself.
-    fn read_ahead(&self, cold: ColdRow, scratch: &mut Scratch) -> Result<BatchId, SqlError> {
+    pub(super) fn read_ahead(&self, cold: ColdRow, scratch: &mut Scratch) -> Result<BatchId, SqlError> {
         let (table, row) = (self.table(), &mut scratch.row);
         let rows = self.memory().cold_rows();
         let ahead = rows.and_then(|rows| scratch.ahead.read(rows.as_ref(), table, cold.row_id, row));

@@ -22,7 +22,8 @@ const REGIONS_MAX: usize = 1 << 28;
 
 /// Slots of one stride, side by side.
 pub(super) struct Region {
-    pub(super) base: NonNull<u8>,
+    /// Where the slots are, or were: [`Region::base`].
+    base: AtomicPtr<u8>,
     pub(super) stride: u32,
     pub(super) slots: u32,
     /// A bit for each group of slots: one of them was written.
@@ -33,8 +34,8 @@ pub(super) struct Region {
     changed: AtomicPtr<ChangedSlots>,
     /// Chunks read in their slots while there was no copy.
     pub(super) reads: AtomicU32,
-    /// What takes the place of the slots once it is frozen; null before that. From then on nobody new looks
-    /// at `base`.
+    /// What takes the place of the slots while it is frozen; null otherwise. As long as it is there, nobody
+    /// new looks at `base`.
     frozen: AtomicPtr<FrozenRegion>,
 }
 
@@ -52,7 +53,7 @@ impl Region {
     /// `slots` slots of `stride` bytes from `base` on.
     pub(super) fn new(base: NonNull<u8>, stride: u32, slots: u32) -> Self {
         Region {
-            base,
+            base: AtomicPtr::new(base.as_ptr()),
             stride,
             slots,
             written: AtomicU64::new(0),
@@ -63,18 +64,40 @@ impl Region {
         }
     }
 
-    /// What takes the place of its slots, if it is frozen.
+    /// A region that never had slots: its rows are on disk.
+    pub(super) fn new_frozen(stride: u32, frozen: FrozenRegion) -> Self {
+        let region = Region::new(NonNull::dangling(), stride, frozen.slot_count());
+        region.set_frozen(frozen);
+        region
+    }
+
+    /// Where its slots are. Only if it is not frozen.
+    pub(super) fn base(&self) -> NonNull<u8> {
+        // Never null.
+        NonNull::new(self.base.load(Ordering::Acquire)).unwrap_or(NonNull::dangling())
+    }
+
+    /// What takes the place of its slots, if it is frozen. Who has a pin may use it as long as that.
     #[inline(always)]
     pub(super) fn frozen(&self) -> Option<&FrozenRegion> {
-        // SAFETY: null, or set once and alive as long as this.
+        // SAFETY: null, or alive until nobody with a pin is left that could have found it.
         unsafe { self.frozen.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Freezes it: once, by one thread.
+    /// Freezes it, by one thread.
     pub(super) fn set_frozen(&self, frozen: FrozenRegion) {
         let frozen = Box::into_raw(Box::new(frozen));
         let before = self.frozen.swap(frozen, Ordering::AcqRel);
-        assert!(before.is_null(), "a region is frozen once");
+        assert!(before.is_null(), "it was not frozen");
+    }
+
+    /// Slots take the place of the rows' places again; these are returned. By the thread that freezes.
+    pub(super) fn set_slots(&self, base: NonNull<u8>) -> Option<Box<FrozenRegion>> {
+        // Who finds no places finds these slots, or those of a time before it was frozen.
+        self.base.store(base.as_ptr(), Ordering::Release);
+        let frozen = self.frozen.swap(ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: made in `set_frozen`, and taken once.
+        (!frozen.is_null()).then(|| unsafe { Box::from_raw(frozen) })
     }
 
     /// Bytes of its slots while it is not frozen.
@@ -145,7 +168,7 @@ impl Region {
         let start = match self.frozen() {
             // SAFETY: inside the region. Its slots were all zero, and are there until nobody is left who
             // could have looked before it was frozen.
-            None => unsafe { self.base.add(offset as usize * self.stride as usize) },
+            None => unsafe { self.base().add(offset as usize * self.stride as usize) },
             Some(frozen) => find(frozen, offset)?,
         };
         // SAFETY: a slot of this region; who finds it has a pin.

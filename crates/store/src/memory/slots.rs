@@ -75,9 +75,9 @@ pub(crate) struct SlotArena {
     free: Mutex<Vec<SlotId>>,
     free_count: AtomicUsize,
     /// The longest row, and sums of sampled lengths, for the stride of the next region.
-    row_bytes_max: AtomicUsize,
-    sampled_bytes: AtomicU64,
-    sampled_rows: AtomicU64,
+    pub(super) row_bytes_max: AtomicUsize,
+    pub(super) sampled_bytes: AtomicU64,
+    pub(super) sampled_rows: AtomicU64,
     memory: Arc<RowMemory>,
 }
 
@@ -348,6 +348,29 @@ impl SlotArena {
         self.cursor.store(u64::from(number) << 32, Ordering::Release);
     }
 
+    /// Adds a region whose slots are all given out.
+    pub(super) fn add_full(&self, region: Region) {
+        let _growth = self.growth.lock();
+        let number = self.region_count.load(Ordering::Relaxed);
+        let cursor = u64::from(number) << 32 | u64::from(region.slots);
+        // SAFETY: the latch of growth is held.
+        unsafe { self.regions.add(number as usize, region) };
+        self.region_count.store(number + 1, Ordering::Release);
+        self.cursor.store(cursor, Ordering::Release);
+    }
+
+    /// Adds slots that new rows may use.
+    pub(super) fn give_free(&self, slots: Vec<SlotId>) {
+        let mut free = self.free.lock();
+        free.extend(slots);
+        self.free_count.store(free.len(), Ordering::Relaxed);
+    }
+
+    /// Whether slots may have this length.
+    pub(super) fn is_stride(bytes: u32) -> bool {
+        (STRIDE_MIN..=STRIDE_MAX).contains(&(bytes as usize)) && bytes.is_multiple_of(8)
+    }
+
     fn next_stride(&self) -> usize {
         let longest = self.row_bytes_max.load(Ordering::Relaxed);
         let rows = self.sampled_rows.load(Ordering::Relaxed);
@@ -468,7 +491,7 @@ impl Drop for SlotArena {
                 None => {
                     let bytes = region.slots_bytes();
                     // SAFETY: taken in `grow` with this size; the table is gone.
-                    unsafe { self.memory.arena.deallocate(Kind::Slots, region.base, bytes) };
+                    unsafe { self.memory.arena.deallocate(Kind::Slots, region.base(), bytes) };
                     bytes as u64
                 }
             };

@@ -20,7 +20,7 @@ use crate::columns::ChunkColumns;
 use crate::memory::{ColdAccess, Pin, SlotId};
 use crate::read::{Locator, ReadView, RowVersion};
 use crate::store::Store;
-use crate::table::{Schema, TableCore};
+use crate::table::{Schema, TableCore, TableData};
 pub(crate) use published::Published;
 pub(crate) use registry::ReaderRegistry;
 use registry::{CellId, IDLE};
@@ -160,6 +160,11 @@ impl Snapshot {
     /// The state digest at the boundary.
     pub fn digest(&self) -> u64 {
         self.inner.digest
+    }
+
+    /// All tables, in any order.
+    pub(crate) fn table_data(&self) -> impl Iterator<Item = &Arc<TableData>> {
+        self.inner.schema.tables.values()
     }
 
     /// The rows of all tables, in any order.
