@@ -32,8 +32,8 @@ pub fn set_hook(hook: fn(Amount)) {
     let _ = HOOK.set(hook);
 }
 
-/// Tells whether the process rests, as a server does without connections: threads that are woken then give back
-/// all they can before they sleep again.
+/// Tells whether the process rests, as a server does without connections: threads that are woken then give
+/// back all they can before they sleep again.
 pub fn set_resting(resting: bool) {
     RESTING.store(resting, Ordering::Relaxed);
 }

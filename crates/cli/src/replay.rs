@@ -1,13 +1,15 @@
 //! `weft replay`: replays the log and prints the state digest after each batch.
 //!
 //! Each batch's digest is compared with the one in the log; a difference ends the command with exit code 3.
-//! Two runs with different `--workers` must print the same lines. Only batches that the log still covers
-//! can be shown: those before the newest checkpoint are gone.
+//! So is that of the checkpoint, with all its rows, before that. Two runs with different `--workers` must
+//! print the same lines. Only batches that the log still covers can be shown: those before the newest
+//! checkpoint are gone.
 
 use std::io::Write;
 use std::sync::Arc;
 
 use weft_base::{Progress, RealDisk};
+use weft_store::checkpoint::CheckpointConfig;
 use weft_txn::{EngineConfig, Replay};
 
 use crate::arguments::ReplayArguments;
@@ -26,6 +28,11 @@ pub(crate) fn run(arguments: &ReplayArguments) -> Result<(), Failure> {
     }
     let config = EngineConfig {
         workers: arguments.workers,
+        // All rows are compared with the digest.
+        checkpoint: CheckpointConfig {
+            reads_image: false,
+            ..CheckpointConfig::default()
+        },
         ..EngineConfig::default()
     };
     let mut replay = Replay::open(Arc::new(RealDisk), &arguments.data, &config, &Progress::default())?;

@@ -1,9 +1,9 @@
 //! `weft serve`: the server in the foreground, until Ctrl-C or SIGTERM.
 //!
 //! The line `listening on ADDRESS` on stdout announces that recovery is complete and clients may connect; a
-//! process that starts the server as a child waits for it ([`crate::server_process`]). When it is told to stop,
-//! it writes a checkpoint and an image of the indexes, so that the next start reads no rows; told again, it ends
-//! at once.
+//! process that starts the server as a child waits for it ([`crate::server_process`]). When it is told to
+//! stop, it writes a checkpoint and an image of the indexes, so that the next start reads no rows; told
+//! again, it ends at once.
 
 use std::io::Write;
 use std::sync::Arc;

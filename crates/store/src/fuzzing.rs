@@ -2,10 +2,11 @@
 //! [`weft_base::fuzzing`].
 //!
 //! The first byte says what the rest is: the header of a checkpoint, a catalog, or a sequence of catalog
-//! operations as the log has them, each behind its length.
+//! operations as the log has them, each behind its length. Of an image of indexes: its footer, or a chunk of
+//! one of its kinds behind the number of its items.
 
 use weft_base::fuzzing::Target;
-use weft_base::{BatchId, ByteReader, ByteWriter, CodecError, IndexId, TableId};
+use weft_base::{BatchId, ByteReader, ByteWriter, CodecError, IndexId, RowId, TableId};
 use weft_types::{SqlType, Value};
 
 use crate::catalog::{
@@ -14,14 +15,23 @@ use crate::catalog::{
     TableDef,
 };
 use crate::checkpoint::format::Header;
+use crate::checkpoint::image::{Footer, chunks};
+use crate::memory::{ColdPlace, SlotId};
 use crate::store::Store;
 
 /// All targets.
-pub const TARGETS: [Target; 1] = [Target {
-    name: "catalog",
-    run: catalog,
-    seeds,
-}];
+pub const TARGETS: [Target; 2] = [
+    Target {
+        name: "catalog",
+        run: catalog,
+        seeds,
+    },
+    Target {
+        name: "image",
+        run: image,
+        seeds: image_seeds,
+    },
+];
 
 const HEADER: u8 = 0;
 const CATALOG: u8 = 1;
@@ -48,6 +58,84 @@ pub fn catalog(data: &[u8]) {
         Some((_, bytes)) => operations(bytes),
         None => {}
     }
+}
+
+const FOOTER: u8 = 0;
+const PLACES: u8 = 1;
+const ENTRIES: u8 = 2;
+
+/// A part of an image: what is accepted is what was written, or at least within its bounds.
+pub fn image(data: &[u8]) {
+    let Some((&kind, bytes)) = data.split_first() else {
+        return;
+    };
+    if kind == FOOTER {
+        let _ = Footer::decode(bytes);
+        return;
+    }
+    let Some((&items, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let items = u64::from(items);
+    match kind {
+        PLACES => {
+            if let Ok(regions) = chunks::places(bytes, items) {
+                assert_eq!(regions.len(), 2);
+            }
+        }
+        ENTRIES => {
+            if let Ok(entries) = chunks::entries(bytes, items) {
+                let again = chunks::entries(&chunks::put_entries(&entries), items);
+                assert_eq!(
+                    again.as_ref(),
+                    Ok(&entries),
+                    "entries change when they are written anew"
+                );
+            }
+        }
+        _ => {
+            if let Ok(entries) = chunks::hashed(bytes, items) {
+                assert_eq!(entries.len() as u64, items);
+            }
+        }
+    }
+}
+
+fn image_seeds() -> Vec<Vec<u8>> {
+    let place = |offset: u32, batch: u64, member: u32, ordinal: u32| ColdPlace {
+        offset,
+        row_id: RowId {
+            batch: BatchId(batch),
+            member,
+            ordinal,
+        },
+        seal_bits: 0x00ab_cd00 << (offset % 8),
+    };
+    let first = [
+        place(0, 7, 0, 0),
+        place(1, 7, 0, 1),
+        place(5, 7, 1, 1),
+        place(255, 3, 9, 4),
+    ];
+    let second = [place(1_000, 3, 9, 5), place(1_023, u64::MAX, u32::MAX, u32::MAX)];
+    let places = chunks::put_places(&[&first, &second]);
+    let keys = ["", "a", "abc", "abd", "b"].map(|key| key.as_bytes().to_vec());
+    let entries: Vec<_> = keys
+        .into_iter()
+        .zip((0..).map(|slot| SlotId(slot * 77 % 300)))
+        .collect();
+    let entries = chunks::put_entries(&entries);
+    let mut hashed = Vec::new();
+    for slot in 0..4u64 {
+        hashed.put_u64(slot << 60 | slot);
+        hashed.put_varint(slot * 500);
+    }
+    vec![
+        [&[FOOTER], &chunks::footer()[..]].concat(),
+        [&[PLACES, 6], &places[..]].concat(),
+        [&[ENTRIES, 5], &entries[..]].concat(),
+        [&[3, 4], &hashed[..]].concat(),
+    ]
 }
 
 /// A catalog is the same, its digest included, when it is written and read again.

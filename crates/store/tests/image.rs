@@ -199,8 +199,8 @@ fn damage_anywhere_costs_the_image_and_nothing_else() {
     assert!(cold_rows(&whole, &store) > 0);
 }
 
-/// The power fails, or the disk does, at every step of writing an image: the checkpoint is what it was, and the
-/// image whole or absent.
+/// The power fails, or the disk does, at every step of writing an image: the checkpoint is what it was, and
+/// the image whole or absent.
 #[test]
 fn an_image_is_whole_or_absent() {
     let (whole, store) = (SimDisk::new(3), filled(40));

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! log           each segment by itself, each record decoded              (weft_wal::verify)
+//! image         the checksums of what an opening reads instead of rows   (weft_store::checkpoint)
 //! rows          every block of the checkpoint's tables, and its header   (weft_store::checkpoint)
 //! LSM           every directory below that holds an engine's files       (weft_lsm::verify)
 //! together      the log begins where the checkpoint ends
@@ -11,7 +12,7 @@
 //! No byte of the database is changed and nothing is repaired; at most the lock file is created.
 //!
 //! Not checked: rows are not loaded, so they are compared neither with the state digest nor with the layouts
-//! and constraints of their tables, and no program is run; opening does that. In an LSM engine, tables after
+//! and constraints of their tables, and no program is run; a replay does that. In an LSM engine, tables after
 //! an unreadable one and logs after the first damaged one are not checked.
 
 use std::fmt;
@@ -182,6 +183,16 @@ fn checkpoint(
     };
     let sound = checked.files.is_sound();
     lsm(&rows, checked.files, report);
+    match checked.image {
+        None => {}
+        Some(Ok(batch)) => report
+            .looked_at
+            .push(format!("an image of the indexes of batch {batch}")),
+        Some(Err(reason)) => {
+            let reason = format!("{reason} (rows are read instead, and the next clean stop writes another)");
+            report.found(&dir.join(checkpoint::IMAGE_NAME), "image", &reason);
+        }
+    }
     match checked.batch {
         Ok(batch) => {
             let batch_name = batch.map_or("no batch yet".to_owned(), |batch| format!("batch {batch}"));

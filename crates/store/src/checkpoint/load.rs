@@ -70,8 +70,9 @@ impl Checkpoints {
         }
         let header = Header::decode(&bytes).map_err(in_header)?;
         let (mut memory, mut loaders) = self.empty_tables(&header);
-        let restored = match image::restore(&self.image, &header, &loaders, threads, progress) {
-            Ok(restored) => restored,
+        let by_image = || image::restore(&self.image, &header, &loaders, threads, progress);
+        let restored = match self.reads_image.then(by_image).transpose() {
+            Ok(restored) => restored.flatten(),
             Err(error) => {
                 eprintln!(
                     "weft: rows are read one by one, since the image of indexes cannot be used: {error}"

@@ -9,6 +9,8 @@
 //!
 //!   opening: header ──► catalog, empty tables ◄── rows, by ranges and threads ──► indexes
 //!                                                     load.rs
+//!                                             ◄── places of rows, indexes: if the last stop was a clean one
+//!                                                     image/
 //! ```
 //!
 //! The engine holds a header (batch, digest, catalog) and every row under (table, row id): the state at one
@@ -62,6 +64,7 @@ use weft_ops::block::Compression;
 use crate::table::TableCore;
 
 pub use changes::Changes;
+pub use image::NAME as IMAGE_NAME;
 pub use units::{CompactionUnits, UnitStats};
 pub use verify::{Checked, verify};
 pub use weft_lsm::{IoCounts, SYNC_SITES};
@@ -83,6 +86,9 @@ pub struct CheckpointConfig {
     pub level1_bytes: u64,
     /// Rows that are sorted at a time: 32 bytes of memory each.
     pub run_rows: usize,
+    /// Whether an opening may use an image of the indexes, and so read no rows. If not, it compares all rows
+    /// with the digest.
+    pub reads_image: bool,
     /// Memory that rows take when they are loaded; about so much is filled, and the others stay on disk.
     pub loaded_bytes_max: u64,
     /// Memory for reading rows that are not in memory: indexes and filters of files, about 7 bytes for a row
@@ -102,6 +108,7 @@ impl Default for CheckpointConfig {
             level0_tables: 4,
             level1_bytes: 256 << 20,
             run_rows: 1 << 20,
+            reads_image: true,
             loaded_bytes_max: u64::MAX,
             read_bytes: 72 << 20,
             merge_beside: true,
@@ -157,6 +164,7 @@ pub struct Checkpoints {
     lsm: Arc<weft_lsm::Lsm>,
     run_rows: usize,
     loaded_bytes_max: u64,
+    reads_image: bool,
     written: Option<Boundary>,
     image: image::ImagePlace,
 }
@@ -190,6 +198,7 @@ impl Checkpoints {
             lsm: Arc::new(weft_lsm::Lsm::open(disk, &dir, options, clock)?),
             run_rows: config.run_rows,
             loaded_bytes_max: config.loaded_bytes_max,
+            reads_image: config.reads_image,
             written: None,
             image,
         })

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use weft_base::{BatchId, Disk};
 use weft_lsm::{LsmError, LsmOptions, VerifyReport};
 
-use super::FOLDER;
 use super::format::{HEADER_FAMILY, HEADER_KEY, Header, VERSION};
+use super::{FOLDER, image};
 
 /// What a check found.
 #[derive(Clone, Debug)]
@@ -16,6 +16,9 @@ pub struct Checked {
     pub files: VerifyReport,
     /// The boundary that they hold; `None` without a checkpoint yet. Else what is wrong with the header.
     pub batch: Result<Option<BatchId>, String>,
+    /// The image of indexes: the batch of its checkpoint, or what is wrong with it; `None` without one. It is
+    /// derived: an opening does without.
+    pub image: Option<Result<BatchId, String>>,
 }
 
 /// Checks the engine of the database in `dir`: every file, and the header. Rows are not compared with the
@@ -26,6 +29,8 @@ pub struct Checked {
 /// result.
 pub fn verify(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Checked, LsmError> {
     let mut newest = None;
+    let image = image::check(&image::ImagePlace::new(Arc::clone(disk), dir));
+    let image = image.map(|checked| checked.map_err(|error| error.to_string()));
     let dir = dir.join(FOLDER);
     let files =
         weft_lsm::verify_and_show(disk, &dir, &LsmOptions::default(), |family, key, stamp, value| {
@@ -35,7 +40,7 @@ pub fn verify(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Checked, LsmError> {
             }
         })?;
     let batch = newest.map(|(_, header)| batch_of(&header)).transpose();
-    Ok(Checked { files, batch })
+    Ok(Checked { files, batch, image })
 }
 
 fn batch_of(header: &[u8]) -> Result<BatchId, String> {

@@ -5,8 +5,8 @@
 //! already it takes those that nobody has used since the last time. Readers may be in the old slots, which
 //! show what they showed: they are left behind until those readers have gone.
 //!
-//! A row comes back when a reader or a batch needs it ([`SlotArena::thaw`]), a region when there is memory for
-//! it (`refill`). Who looks at whole tables reads cold rows without that ([`SlotArena::visit`]).
+//! A row comes back when a reader or a batch needs it ([`SlotArena::thaw`]), a region when there is memory
+//! for it (`refill`). Who looks at whole tables reads cold rows without that ([`SlotArena::visit`]).
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;

@@ -248,3 +248,46 @@ fn an_error_in_a_checkpoint_is_reported_and_loses_nothing() {
         assert!(failures > 10, "{failures}");
     }
 }
+
+/// After a clean stop no row is read before the first transactions; then all come back, while these go on.
+#[test]
+fn rows_come_back_after_a_clean_stop() {
+    const MANY: i64 = 3_000;
+    let disk = SimDisk::new(3);
+    let bank = Bank::open(&disk, quiet(), MANY).unwrap();
+    (0..50).for_each(|account| bank.set(account, account));
+    assert!(bank.engine.checkpoint_for_stop().unwrap());
+    let expected = balances(&bank.engine.snapshot());
+    drop(bank);
+    let config = EngineConfig {
+        // The first look at the memory comes late.
+        memory_pause: Duration::from_millis(300),
+        ..quiet()
+    };
+    let bank = Bank::open(&disk, config, MANY).unwrap();
+    let rows = bank.engine.stats().rows;
+    assert!(rows.cold_rows as i64 >= MANY, "{rows:?}");
+    bank.set(7, 70_000);
+    let begun = Instant::now();
+    while bank.engine.stats().rows.cold_rows > 0 {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{:?}",
+            bank.engine.stats().rows
+        );
+        bank.set(8, begun.elapsed().as_millis() as i64);
+    }
+    bank.set(8, expected[&8]);
+    bank.set(7, expected[&7]);
+    assert_eq!(balances(&bank.engine.snapshot()), expected);
+    check_digest(&bank.engine);
+    // A stop in disorder: the image is of the checkpoint, and the log goes on from there.
+    bank.set(9, 9_000);
+    bank.engine.wait_durable(bank.engine.boundary()).unwrap();
+    drop(bank);
+    let bank = Bank::open(&disk, quiet(), MANY).unwrap();
+    let rows = bank.engine.stats().rows;
+    assert!(rows.cold_rows + rows.thawed_rows >= MANY as u64, "{rows:?}");
+    assert_eq!(balances(&bank.engine.snapshot())[&9], 9_000);
+    check_digest(&bank.engine);
+}

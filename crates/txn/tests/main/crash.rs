@@ -70,6 +70,9 @@ struct Run {
     config: EngineConfig,
     /// Rows that came back into memory.
     thawed: u64,
+    /// Whether rounds end with an image of the indexes, and how many openings used one.
+    writes_images: bool,
+    images_used: u64,
 }
 
 type Outcome = Result<(), String>;
@@ -96,6 +99,8 @@ impl Run {
             next_txid: 1,
             config,
             thawed: 0,
+            writes_images: false,
+            images_used: 0,
         }
     }
 
@@ -294,6 +299,8 @@ impl Run {
                 }
             }
             let Some(mut bank) = opened else { continue };
+            let rows = bank.engine.stats().rows;
+            self.images_used += u64::from(rows.cold_rows + rows.thawed_rows > 0);
             if bank.engine.catalog().tables().count() == 2 {
                 self.settle(&bank)?;
             }
@@ -302,6 +309,15 @@ impl Run {
             }
             self.work(&mut bank)?;
             self.thawed += bank.engine.stats().rows.thawed_rows;
+            if self.writes_images && self.prng.chance(3, 4) {
+                if let Ok(true) = bank.engine.checkpoint_for_stop() {
+                    self.known.durable = bank.engine.boundary();
+                }
+                // It is of no use if there is a batch behind it, and does no harm.
+                if self.prng.chance(1, 3) {
+                    self.work(&mut bank)?;
+                }
+            }
             match self.prng.below(4) {
                 // The process ends in order, or is killed (the disk keeps all that was written), or the
                 // power goes. Threads of the old process, which end later, have the old disk: what they
@@ -351,6 +367,24 @@ fn every_crash_keeps_what_was_acknowledged_while_rows_leave_memory() {
         thawed += run.thawed;
     }
     assert!(thawed > 0, "all rows were in memory when they were needed");
+}
+
+/// Images of the indexes are written, cut off, found with batches behind them, and opened.
+#[test]
+fn every_crash_keeps_what_was_acknowledged_with_images() {
+    let mut used = 0;
+    for seed in 0..seed_count(40) {
+        for config in [quiet(), without_memory()] {
+            let counts = config.memory_bytes == 0;
+            let mut run = Run::with(seed, None, config);
+            run.writes_images = true;
+            if let Err(reason) = run.all() {
+                panic!("seed {seed}: {reason}");
+            }
+            used += if counts { run.images_used } else { 0 };
+        }
+    }
+    assert!(used > 10, "{used} images used");
 }
 
 #[test]

@@ -240,3 +240,26 @@ fn an_unreadable_log_end_is_not_reported_as_the_end() {
         assert!(checked.looked_at.iter().any(unknown), "{:#?}", checked.looked_at);
     }
 }
+
+#[test]
+fn a_damaged_image_is_found_and_harmless() {
+    let scratch = database();
+    let engine = open(scratch.path());
+    let (boundary, digest) = (engine.boundary(), engine.snapshot().digest());
+    assert!(engine.checkpoint_for_stop().unwrap());
+    drop(engine);
+    let sound = check(scratch.path()).unwrap();
+    assert_eq!(sound.findings, []);
+    assert!(
+        sound
+            .looked_at
+            .contains(&format!("an image of the indexes of batch {boundary}"))
+    );
+    assert_eq!(damage(scratch.path(), "image", |len| len / 2), 1);
+    let found = check(scratch.path()).unwrap().findings;
+    assert!(matches!(&found[..], [one] if one.kind == "image"), "{found:?}");
+    let engine = open(scratch.path());
+    assert_eq!(engine.stats().rows.cold_rows, 0, "rows were read");
+    let snapshot = engine.snapshot();
+    assert_eq!(engine.store().verify_digest(&snapshot).unwrap(), digest);
+}

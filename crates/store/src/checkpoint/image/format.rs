@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! file    "WEFTIMG1" | chunks | footer | footer's length u64 | CRC-32C of footer and length u32 | "WEFTIMG1"
-//! footer  batch u64 | digest u64 | tables: id, rows, terms of the digest u64, lengths, regions, places, indexes
+//! footer  batch u64 | digest u64 | tables: id, rows, terms u64, lengths, regions, places, indexes
 //! chunk   as its list in the footer says: kind, offset, length, CRC-32C, items, the first region
 //! ```
 //!

@@ -4,7 +4,7 @@
 //!   clean stop: checkpoint, then  slots: row id, seal --+--> image, beside the rows
 //!                                 indexes: entries    --'
 //!   opening:    header of the checkpoint == that of the image?
-//!                 yes: every row is cold, indexes are filled from the image; rows come back in the background
+//!                 yes: every row is cold, indexes are filled from the image; rows come back later
 //!                 no:  rows are read, indexes are built                                     (load.rs)
 //! ```
 //!
@@ -31,11 +31,11 @@ use weft_base::{CodecError, Disk, SyncSite};
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use format::Footer;
-pub(super) use read::restore;
+pub(super) use read::{check, restore};
 pub(super) use write::write;
 
-/// Name of the image in a database's directory.
-const NAME: &str = "image";
+/// Name of the image of indexes in a database's directory.
+pub const NAME: &str = "image";
 /// Its name until it is complete.
 const UNFINISHED_NAME: &str = ".image.partial";
 
@@ -107,10 +107,10 @@ impl From<CodecError> for ImageError {
 /// For fuzzing: a chunk as each kind of chunk there is.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod chunks {
-    use crate::memory::{ColdPlace, ColdRegion, RegionShape, SlotId};
-    use weft_base::CodecError;
+    use crate::memory::{ColdPlace, ColdRegion, RegionShape, RowLengths, SlotId};
+    use weft_base::{BatchId, CodecError, IndexId, TableId};
 
-    use super::format;
+    use super::format::{self, Kind};
 
     /// Reads places of two regions.
     pub(crate) fn places(bytes: &[u8], items: u64) -> Result<Vec<ColdRegion>, CodecError> {
@@ -133,6 +133,40 @@ pub(crate) mod chunks {
             writer.entry(&mut out, key, *slot);
         }
         out
+    }
+
+    /// A footer with each kind of index.
+    pub(crate) fn footer() -> Vec<u8> {
+        let chunk = |items, regions| format::Chunk {
+            offset: 8,
+            bytes: 1_000,
+            crc: 77,
+            items,
+            regions,
+        };
+        let index = |kind| format::IndexImage {
+            kind,
+            chunks: vec![chunk(200, (0, 0)), chunk(100, (0, 0))],
+        };
+        let kinds = [Kind::Ordered(IndexId(3)), Kind::Hashed(IndexId(4)), Kind::RowIds];
+        let shape = |slots| RegionShape { stride: 64, slots };
+        let table = format::TableImage {
+            id: TableId(2),
+            rows: 300,
+            terms: 0x1234_5678_9abc_def0,
+            lengths: RowLengths::default(),
+            regions: vec![shape(256), shape(1_024)],
+            places: vec![chunk(100, (0, 1)), chunk(200, (1, 1))],
+            indexes: kinds.map(index).to_vec(),
+        };
+        let footer = format::Footer {
+            batch: BatchId(9),
+            digest: 5,
+            tables: vec![table],
+        };
+        let bytes = footer.encode();
+        assert_eq!(format::Footer::decode(&bytes).as_ref(), Ok(&footer));
+        bytes
     }
 
     /// Entries of a hash index.

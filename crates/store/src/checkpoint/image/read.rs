@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weft_base::{CodecError, Disk, DiskFile, OpenMode, Progress, TableId};
+use weft_base::{BatchId, CodecError, Disk, DiskFile, OpenMode, Progress, TableId};
 use weft_ops::{crc32c, crc32c_append};
 
 use super::format::{
@@ -24,8 +24,8 @@ use weft_ops::hash64;
 /// A footer is not longer: it takes some bytes for each quarter of a megabyte of the file.
 const FOOTER_BYTES_MAX: u64 = 1 << 30;
 
-/// Fills the tables of a checkpoint, in the order of `loaders`; `None` if there is no image of it. On an error
-/// tables may be half full, and are not to be used.
+/// Fills the tables of a checkpoint, in the order of `loaders`; `None` if there is no image of it. On an
+/// error tables may be half full, and are not to be used.
 pub(in super::super) fn restore(
     place: &ImagePlace,
     header: &Header,
@@ -77,6 +77,36 @@ pub(in super::super) fn restore(
     Ok(Some(
         finished.map(|(table, regions)| table.finish(regions)).collect(),
     ))
+}
+
+/// Checks an image's footer and checksums: the batch of its checkpoint, or what is wrong; `None` if there is
+/// no image. That it is the newest checkpoint's, and right, is not checked.
+pub(in super::super) fn check(place: &ImagePlace) -> Option<Result<BatchId, ImageError>> {
+    let checked = open(place.disk.as_ref(), place).and_then(|image| {
+        let Some((file, footer)) = image else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        for table in &footer.tables {
+            let indexes = table.indexes.iter().flat_map(|index| &index.chunks);
+            for chunk in table.places.iter().chain(indexes) {
+                read_chunk(&*file, chunk, &mut bytes)?;
+            }
+        }
+        Ok(Some(footer.batch))
+    });
+    checked.transpose()
+}
+
+/// Reads a chunk into `bytes`, replacing what was there.
+fn read_chunk(file: &dyn DiskFile, chunk: &Chunk, bytes: &mut Vec<u8>) -> Result<(), ImageError> {
+    bytes.resize(usize::try_from(chunk.bytes).unwrap_or(0), 0);
+    file.read_exact_at(bytes, chunk.offset)?;
+    if crc32c(bytes) == chunk.crc {
+        return Ok(());
+    }
+    let at = usize::try_from(chunk.offset).unwrap_or(usize::MAX);
+    Err(CodecError::new(at, "a chunk that does not match its checksum").into())
 }
 
 /// The file and its footer, if there is one.
@@ -204,12 +234,7 @@ impl Part<'_> {
         let mut regions = Vec::new();
         let mut bytes = Vec::new();
         for chunk in self.chunks {
-            bytes.resize(usize::try_from(chunk.bytes).unwrap_or(0), 0);
-            file.read_exact_at(&mut bytes, chunk.offset)?;
-            if crc32c(&bytes) != chunk.crc {
-                let at = usize::try_from(chunk.offset).unwrap_or(usize::MAX);
-                return Err(CodecError::new(at, "a chunk that does not match its checksum").into());
-            }
+            read_chunk(file, chunk, &mut bytes)?;
             match self.index {
                 None => regions.extend(self.places(&bytes, chunk)?),
                 Some((index, _)) => self.entries(&bytes, chunk, index)?,
