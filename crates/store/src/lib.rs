@@ -64,6 +64,7 @@ pub use catalog::{
     ProcedureParam, Relation, SequenceDef, SequenceId, SequenceState, TableDef, refuse_many_params,
 };
 pub use evict::{Evicted, Evictor};
+pub use index::prepare::PreparedIndex;
 pub use lookup_plan::{LookupPlan, PlannedLookups};
 pub use memory::PrefaultedPages;
 pub use memory::SlotId;

@@ -45,6 +45,62 @@ pub(crate) struct TableCore {
     pub(crate) removed: Mutex<Vec<RowId>>,
     /// The columns that queries have read in whole chunks.
     pub(crate) asked: Asked,
+    /// Who wants to know which slots are written.
+    watches: Mutex<Vec<Marks>>,
+}
+
+/// What one watch has not taken yet: a bit for each group of slots, by region.
+struct Marks {
+    watch: u64,
+    regions: Vec<u64>,
+}
+
+/// Tells which slots of a table may have been written since it was last asked.
+pub(crate) struct Watch {
+    core: Arc<TableCore>,
+    number: u64,
+}
+
+impl Watch {
+    /// From the next [`Watch::take`] on.
+    pub(crate) fn new(core: &Arc<TableCore>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        core.watches.lock().push(Marks {
+            watch: number,
+            regions: Vec::new(),
+        });
+        Watch {
+            core: Arc::clone(core),
+            number,
+        }
+    }
+
+    /// Those slots. No batch is open, or it is the caller's; so the writes of all before are among them.
+    pub(crate) fn take(&mut self) -> Vec<SlotId> {
+        let slots = &self.core.slots;
+        let new = slots.take_touched();
+        let mut marks = Vec::new();
+        for watch in self.core.watches.lock().iter_mut() {
+            watch.regions.resize(watch.regions.len().max(new.len()), 0);
+            for (all, new) in watch.regions.iter_mut().zip(&new) {
+                *all |= new;
+            }
+            if watch.watch == self.number {
+                marks = std::mem::take(&mut watch.regions);
+            }
+        }
+        slots.ids_of_marks(&marks).collect()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.core
+            .watches
+            .lock()
+            .retain(|marks| marks.watch != self.number);
+    }
 }
 
 impl TableCore {
@@ -64,6 +120,7 @@ impl TableCore {
             terms_sum: AtomicU64::new(0),
             removed: Mutex::default(),
             asked: Asked::new(def.layout.column_count()),
+            watches: Mutex::default(),
         }
     }
 

@@ -8,9 +8,13 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use weft_base::IndexId;
 use weft_base::{BatchId, SimDisk};
 use weft_store::columns::ColumnKeeper;
-use weft_store::{Evictor, Locator, MemberWriter, Refiller, Snapshot, Store};
+use weft_store::{
+    CatalogOp, Evictor, IndexDef, IndexMethod, Locator, MemberWriter, PreparedIndex, Refiller, Snapshot,
+    Store,
+};
 use weft_types::{SqlError, Value};
 
 use crate::fixture::{self, ITEMS, ITEMS_KIND, ITEMS_KIND_HASH, ITEMS_NAME, ITEMS_PKEY, Item};
@@ -60,6 +64,10 @@ enum Step {
     Refill(usize),
     /// Closes the store and opens it, by an image of its indexes.
     Reopen,
+    /// Begins to prepare an index of this kind, or goes on with the one that is being prepared.
+    Prepare(usize),
+    /// Has the prepared index appear, and compares it with the rows.
+    CreatePrepared,
 }
 
 fn name() -> impl Strategy<Value = Option<String>> {
@@ -104,7 +112,99 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (1..12usize).prop_map(Step::Evict),
         2 => (1..12usize).prop_map(Step::Refill),
         1 => Just(Step::Reopen),
+        3 => (0..INDEXES.len()).prop_map(Step::Prepare),
+        2 => Just(Step::CreatePrepared),
     ]
+}
+
+/// Indexes that are prepared: columns, method, whether they are unique.
+const INDEXES: [(&[usize], IndexMethod, bool); 6] = [
+    (&[1, 0], IndexMethod::Ordered, false),
+    (&[0, 1], IndexMethod::Both, true),
+    (&[2], IndexMethod::Hash, false),
+    (&[2], IndexMethod::Both, true),
+    (&[1], IndexMethod::Both, true),
+    (&[1], IndexMethod::Hash, true),
+];
+
+/// A value of a unique index that several rows have.
+fn has_duplicate(index: &IndexDef, model: &Model) -> bool {
+    let kinds = model.values().filter_map(|(kind, _)| *kind);
+    let mut seen = std::collections::BTreeSet::new();
+    index.unique && index.columns == [1] && !kinds.into_iter().all(|kind| seen.insert(kind))
+}
+
+fn prepare(
+    store: &Arc<Store>,
+    model: &Model,
+    prepared: Option<PreparedIndex>,
+    kind: usize,
+) -> Option<PreparedIndex> {
+    let (columns, method, unique) = INDEXES[kind];
+    let id = IndexId(store.catalog().next_object_id());
+    let def = IndexDef {
+        unique,
+        ..fixture::index(id, "prepared", ITEMS, columns, method)
+    };
+    let (def, outcome) = match prepared {
+        Some(mut prepared) => (prepared.def().clone(), prepared.catch_up().map(|_| prepared)),
+        None => {
+            let table = fixture::table(&store.catalog(), ITEMS).clone();
+            let outcome = store.prepare_index(&table, &def);
+            (def, outcome.map(|prepared| prepared.expect("the table is there")))
+        }
+    };
+    assert_eq!(outcome.is_err(), has_duplicate(&def, model), "{def:?}");
+    outcome
+        .map_err(|error| assert_eq!(error.state.code(), "23505"))
+        .ok()
+}
+
+fn create_prepared(store: &Arc<Store>, model: &Model, prepared: PreparedIndex) {
+    let def = prepared.def().clone();
+    let before = store.memory_stats().ordered_entries;
+    let next = BatchId(store.boundary().0 + 1);
+    let mut batch = store.begin_batch(next);
+    batch.offer(prepared);
+    let created = batch.apply_catalog(&CatalogOp::CreateIndex(def.clone()));
+    assert_eq!(batch.offered(), 0, "it was used");
+    assert_eq!(created.is_err(), has_duplicate(&def, model), "{def:?}");
+    if let Err(error) = created {
+        assert_eq!(error.message, "could not create unique index \"prepared\"");
+        return batch.abort();
+    }
+    batch.finish();
+    store.publish(next);
+    let snapshot = store.snapshot();
+    let expected: Vec<Item> = model
+        .iter()
+        .map(|(id, (kind, name))| (*id, *kind, name.clone()))
+        .collect();
+    if def.method != IndexMethod::Hash {
+        let entries = store.memory_stats().ordered_entries - before;
+        assert_eq!(entries, model.len() as u64, "one for each row, and no other");
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        let rows = snapshot
+            .range(ITEMS, def.id, all.0, all.1, false, usize::MAX)
+            .unwrap();
+        let mut rows: Vec<Item> = rows.iter().map(fixture::decode).collect();
+        rows.sort();
+        assert_eq!(rows, expected);
+    }
+    for (id, kind, name) in &expected {
+        let values = fixture::item_values(*id, *kind, name.as_deref());
+        let key: Vec<Value> = def.columns.iter().map(|column| values[*column].clone()).collect();
+        let mut found = false;
+        let see = |row| {
+            found |= fixture::decode(&row).0 == *id;
+            ControlFlow::Continue(())
+        };
+        snapshot.lookup(ITEMS, def.id, &fixture::key(&key), see).unwrap();
+        assert!(found, "{id} by {def:?}");
+    }
+    fixture::batch(store, |batch| {
+        batch.apply_catalog(&CatalogOp::DropIndex(def.id)).unwrap();
+    });
 }
 
 fn check_columns(snapshot: &Snapshot, model: &Model, columns: &[usize]) {
@@ -357,6 +457,7 @@ proptest! {
         let (mut evictor, mut refiller) = (Evictor::default(), Refiller::default());
         let mut model = Model::new();
         let mut held: Vec<(Snapshot, Model)> = Vec::new();
+        let mut prepared = None;
         for step in &steps {
             match step {
                 Step::Batch { members, publishes } => run_batch(&store, &mut model, members, *publishes),
@@ -387,8 +488,15 @@ proptest! {
                 Step::Refill(steps) => (0..*steps).for_each(|_| {
                     refiller.step(&store, u64::MAX).unwrap();
                 }),
+                Step::Prepare(kind) => prepared = prepare(&store, &model, prepared.take(), *kind),
+                Step::CreatePrepared => {
+                    if let Some(prepared) = prepared.take() {
+                        create_prepared(&store, &model, prepared);
+                    }
+                }
                 Step::Reopen => {
                     held.clear();
+                    prepared = None;
                     fixture::settle(&store);
                     checkpoint::write(&mut checkpoints, &store).unwrap();
                     prop_assert!(checkpoints.write_image(&store).unwrap());
@@ -399,11 +507,14 @@ proptest! {
                 _ => {}
             }
             let oldest = held.iter().map(|(snapshot, _)| snapshot.batch()).min();
-            prop_assert_eq!(store.oldest_snapshot(), oldest.unwrap_or(store.boundary()));
+            let oldest = oldest.unwrap_or(store.boundary());
+            if prepared.is_none() {
+                prop_assert_eq!(store.oldest_snapshot(), oldest);
+            }
         }
         held.iter().for_each(|(snapshot, then)| check(snapshot, then));
         check(&store.snapshot(), &model);
-        drop(held);
+        drop((held, prepared));
         check_nothing_left(&store, &model);
     }
 }

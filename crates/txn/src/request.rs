@@ -2,11 +2,12 @@
 
 use crate::locks::LockRequests;
 use crate::ticket::{Responder, TicketCell};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use weft_base::{BatchId, TxnId};
 use weft_lock::LockRequest;
 use weft_program::{AccessKeys, Outcome, Program};
-use weft_store::CatalogOp;
+use weft_store::{CatalogOp, PreparedIndex};
 use weft_types::SqlError;
 use weft_types::interrupt::Interrupt;
 
@@ -95,6 +96,8 @@ const MEMBER_BYTES: usize = 32;
 pub(crate) struct CommitRequest {
     pub txn: TxnId,
     pub catalog_ops: Vec<CatalogOp>,
+    /// Indexes for these, built already.
+    pub prepared: Mutex<Vec<PreparedIndex>>,
     pub write_set: Vec<u8>,
     /// What can end the statement while it changes definitions, if anything can.
     pub interrupt: Option<Arc<dyn Interrupt>>,

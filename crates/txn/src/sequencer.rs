@@ -453,6 +453,8 @@ fn run_members_or_panic(
     batch: &Batch,
 ) -> Result<Vec<Answer<Committed>>, SqlError> {
     for commit in &batch.commits {
+        let prepared = std::mem::take(&mut *commit.prepared.lock());
+        prepared.into_iter().for_each(|index| writer.offer(index));
         let mut ops = commit.catalog_ops.iter();
         let mut apply = || ops.try_for_each(|op| writer.apply_catalog(op));
         // It is alone in its batch, which is undone if the statement ends here.

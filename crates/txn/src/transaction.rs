@@ -33,13 +33,14 @@ use crate::snapshots::KeptSnapshot;
 use crate::ticket::{TicketCell, lost_answer};
 use crate::view::{self, Layers, TxnView, ViewRow};
 use hashbrown::HashMap;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
-use weft_base::{BatchId, CatalogVersion, Reservation, RowId, TableId, TxnId};
+use weft_base::{BatchId, CatalogVersion, IndexId, Reservation, RowId, TableId, TxnId, blocking};
 use weft_lock::{LockMode, LockRequest, ResourceId, join};
-use weft_store::{Catalog, CatalogOp, Snapshot, TableDef};
+use weft_store::{Catalog, CatalogOp, IndexDef, PreparedIndex, Snapshot, TableDef};
 use weft_types::{SqlError, SqlState, interrupt};
 
 /// The isolation level of a transaction.
@@ -82,6 +83,9 @@ const RESERVED_BYTES: usize = 1 << 20;
 
 /// Weft's own SQLSTATE for a statement that has to wait and released its thread; callers never show it.
 const PARKED: SqlState = SqlState("WF002");
+/// An index that is prepared follows the writers until about so few slots are written meanwhile, or so often.
+const CATCH_UP_SLOTS_FEW: usize = 4_096;
+const CATCH_UP_ROUNDS_MAX: usize = 16;
 
 fn parked() -> SqlError {
     SqlError::new(PARKED, "the statement waits for a lock")
@@ -108,6 +112,8 @@ pub struct Transaction {
     overlay: Arc<Overlay>,
     catalog_ops: Vec<CatalogOp>,
     private_catalog: Option<Arc<Catalog>>,
+    /// Indexes that this transaction creates, built already.
+    prepared: Vec<PreparedIndex>,
     /// The definitions that the last program was compiled for.
     known: Option<Arc<Catalog>>,
     held: HashMap<ResourceId, LockMode>,
@@ -145,6 +151,7 @@ impl Transaction {
             overlay: memory.overlay,
             catalog_ops: Vec::new(),
             private_catalog: None,
+            prepared: Vec::new(),
             known: None,
             held: memory.held,
             asked_for_locks: false,
@@ -654,6 +661,41 @@ impl Transaction {
         Ok(())
     }
 
+    /// Builds an index that the transaction is going to create, while others write to its table. To be called
+    /// before the table is locked, and [`Transaction::catch_up_indexes`] afterwards: then little is left to be
+    /// done when the transaction commits, and nobody waits for it. Without these calls everybody waits.
+    pub fn prepare_index(&mut self, def: &IndexDef) -> Result<(), SqlError> {
+        let is_there = |op: &CatalogOp| matches!(created_by(op), Some(other) if other.id == def.id);
+        // A statement that was parked is executed again.
+        if self.prepared.iter().any(|prepared| prepared.def() == def) || self.catalog_ops.iter().any(is_there)
+        {
+            return Ok(());
+        }
+        let catalog = self.catalog();
+        let Some(table) = catalog.table_by_id(def.table) else {
+            return Ok(());
+        };
+        let store = &self.engine.shared().store;
+        let prepared = blocking::section(|| -> Result<_, SqlError> {
+            let mut prepared = store.prepare_index(table, def)?;
+            if let Some(prepared) = &mut prepared {
+                let mut rounds = 0;
+                while rounds < CATCH_UP_ROUNDS_MAX && prepared.catch_up()? > CATCH_UP_SLOTS_FEW {
+                    rounds += 1;
+                }
+            }
+            Ok(prepared)
+        })?;
+        self.prepared.extend(prepared);
+        Ok(())
+    }
+
+    /// See [`Transaction::prepare_index`].
+    pub fn catch_up_indexes(&mut self) -> Result<(), SqlError> {
+        let all = &mut self.prepared;
+        blocking::section(|| all.iter_mut().try_for_each(|one| one.catch_up().map(drop)))
+    }
+
     /// A point to roll back to.
     pub fn savepoint(&self) -> TxnSavepoint {
         TxnSavepoint {
@@ -668,6 +710,13 @@ impl Transaction {
         self.withdraw();
         self.overlay_mut().rollback_to(mark.overlay);
         self.catalog_ops.truncate(mark.catalog_op_count);
+        let left: Vec<IndexId> = self
+            .catalog_ops
+            .iter()
+            .filter_map(created_by)
+            .map(|index| index.id)
+            .collect();
+        self.prepared.retain(|prepared| left.contains(&prepared.def().id));
         self.private_catalog = mark.private_catalog.clone();
         // Versions of definitions that were rolled back may be given to others.
         self.known = None;
@@ -693,6 +742,7 @@ impl Transaction {
         shared.submit(Request::Commit(CommitRequest {
             txn: self.id,
             catalog_ops: std::mem::take(&mut self.catalog_ops),
+            prepared: Mutex::new(std::mem::take(&mut self.prepared)),
             write_set: self.overlay.encode(),
             interrupt: interrupt::current(),
             ticket: responder,
@@ -715,6 +765,14 @@ impl Transaction {
                 self.engine.shared().submit(Request::Release(self.id));
             }
         }
+    }
+}
+
+/// The index that a change of definitions creates over rows that may be there.
+fn created_by(op: &CatalogOp) -> Option<&IndexDef> {
+    match op {
+        CatalogOp::CreateIndex(index) | CatalogOp::AddPrimaryKey(index) => Some(index),
+        _ => None,
     }
 }
 

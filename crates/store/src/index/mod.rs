@@ -8,6 +8,7 @@
 pub(crate) mod build;
 pub(crate) mod hash;
 pub(crate) mod ordered;
+pub(crate) mod prepare;
 
 use std::cell::RefCell;
 use std::sync::Arc;

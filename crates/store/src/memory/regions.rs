@@ -26,8 +26,10 @@ pub(super) struct Region {
     base: AtomicPtr<u8>,
     pub(super) stride: u32,
     pub(super) slots: u32,
-    /// A bit for each group of slots: one of them was written.
+    /// A bit for each group of slots: one of them was written since a checkpoint took them.
     pub(super) written: AtomicU64,
+    /// The same, since an index that is being prepared took them.
+    pub(super) touched: AtomicU64,
     /// The copy of its columns, if there is one.
     columns: Mutex<Option<Arc<RegionColumns>>>,
     /// What that copy has to be told of; null without one.
@@ -57,6 +59,7 @@ impl Region {
             stride,
             slots,
             written: AtomicU64::new(0),
+            touched: AtomicU64::new(0),
             columns: Mutex::default(),
             changed: AtomicPtr::default(),
             reads: AtomicU32::new(0),

@@ -163,6 +163,9 @@ impl SlotArena {
         if region.written.load(Ordering::Relaxed) & bit == 0 {
             region.written.fetch_or(bit, Ordering::Relaxed);
         }
+        if region.touched.load(Ordering::Relaxed) & bit == 0 {
+            region.touched.fetch_or(bit, Ordering::Relaxed);
+        }
         region.note_change(slot.0 & (REGION_SLOTS - 1));
         Some(place)
     }
@@ -197,9 +200,18 @@ impl SlotArena {
     /// Takes and clears the marks of all regions. No batch is open, so the writes of all batches so far are
     /// in them.
     pub(crate) fn take_written(&self) -> Vec<u64> {
+        self.take_marks(|region| &region.written)
+    }
+
+    /// The same for the marks of indexes that are being prepared.
+    pub(crate) fn take_touched(&self) -> Vec<u64> {
+        self.take_marks(|region| &region.touched)
+    }
+
+    fn take_marks(&self, which: impl Fn(&Region) -> &AtomicU64) -> Vec<u64> {
         let regions = (0..self.region_count()).map(|number| self.region(number));
         regions
-            .map(|region| region.map_or(0, |region| region.written.swap(0, Ordering::Relaxed)))
+            .map(|region| region.map_or(0, |region| which(region).swap(0, Ordering::Relaxed)))
             .collect()
     }
 

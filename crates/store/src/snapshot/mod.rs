@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use weft_base::{BatchId, CatalogVersion, IndexId, TableId};
 use weft_types::SqlError;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, TableDef};
 use crate::columns::ChunkColumns;
 use crate::memory::{ColdAccess, Pin, SlotId};
 use crate::read::{Locator, ReadView, RowVersion};
@@ -160,6 +160,13 @@ impl Snapshot {
     /// The state digest at the boundary.
     pub fn digest(&self) -> u64 {
         self.inner.digest
+    }
+
+    /// The rows of a table, if they are laid out as this definition says.
+    pub(crate) fn core_of(&self, def: &TableDef) -> Option<Arc<TableCore>> {
+        let table = self.inner.schema.tables.get(&def.id)?;
+        let is_same = table.core.layout == def.layout;
+        is_same.then(|| Arc::clone(&table.core))
     }
 
     /// All tables, in any order.

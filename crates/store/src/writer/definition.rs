@@ -1,7 +1,7 @@
 //! Changes of definitions inside a batch: the pure change of the catalog, and what it does to the data.
 //!
-//! Nothing that readers use is changed. A new index is built over the existing slots and appears with a new
-//! [`TableData`]; a change of the row layout writes all rows into a new core, with the same row ids; a table
+//! Nothing that readers use is changed. A new index is built over the existing slots, unless it was prepared
+//! before ([`BatchWriter::offer`]), and appears with a new [`TableData`]; a change of the row layout writes all rows into a new core, with the same row ids; a table
 //! that is dropped or truncated is just removed from the schema. On an error the batch's schema is unchanged.
 
 use std::sync::Arc;
@@ -13,15 +13,26 @@ use weft_types::{RowLayout, SqlError, SqlState, Value};
 
 use super::{BatchWriter, violation};
 use crate::catalog::{Catalog, CatalogOp, TableDef};
-use crate::index::build::{BuildError, build, build_row_ids};
+use crate::index::build::{build, build_row_ids};
 use crate::index::hash::HashIndex;
-use crate::memory::{Pin, Scratch, Slot, VersionRef};
+use crate::index::prepare::{PreparedIndex, build_error, check_no_nulls};
+use crate::memory::{Pin, Slot, VersionRef};
 use crate::table::{Residence, Schema, TableCore, TableData, TableIndex, TableLoader};
 
 /// Units of work of a row that is written anew.
 const ROW_UNITS: usize = 64;
 
 impl BatchWriter<'_> {
+    /// An index for one of the catalog operations to come: it need not be built then.
+    pub fn offer(&mut self, prepared: PreparedIndex) {
+        self.prepared.get_mut().push(prepared);
+    }
+
+    /// How many indexes were offered and not used so far.
+    pub fn offered(&mut self) -> usize {
+        self.prepared.get_mut().len()
+    }
+
     /// Changes the catalog and the data with it: builds indexes, checks their uniqueness, rewrites rows; all
     /// of this can be interrupted. On an error nothing has changed. Members that write must be committed;
     /// later members see the new catalog.
@@ -68,7 +79,7 @@ impl BatchWriter<'_> {
             } => {
                 let data = self.redefined(catalog, *table)?;
                 if *not_null {
-                    self.check_no_nulls(&data, *column as usize)?;
+                    check_no_nulls(&data.def, &data.core, self.pin(Pin::EVERYTHING), *column as usize)?;
                 }
                 (*table, data)
             }
@@ -131,23 +142,21 @@ impl BatchWriter<'_> {
         let Some(def) = data.def.index(index).cloned() else {
             return Ok(data);
         };
-        if def.primary {
-            for column in &def.columns {
-                self.check_no_nulls(&data, *column)?;
-            }
-        }
         let pin = self.pin(Pin::EVERYTHING);
-        let built = build(&def, &data.core, pin, data.core.rows(), 1).map_err(|why| match why {
-            BuildError::Duplicate(slot) => {
-                let mut duplicate = None;
-                let shown = data.core.visit(slot, pin, &mut Scratch::default(), |_, version| {
-                    duplicate = Some(violation::duplicate_rows(&data.def, &def, version.bytes()));
-                });
-                let missing = || SqlError::internal("a duplicate row is gone");
-                shown.err().unwrap_or_else(|| duplicate.unwrap_or_else(missing))
+        let is_it = |prepared: &mut PreparedIndex| prepared.is_of(&def, &data.core);
+        let prepared = self.prepared.lock().extract_if(.., is_it).next();
+        let built = match prepared {
+            Some(prepared) => prepared.finish(pin)?,
+            None => {
+                if def.primary {
+                    for column in &def.columns {
+                        check_no_nulls(&data.def, &data.core, pin, *column)?;
+                    }
+                }
+                build(&def, &data.core, pin, data.core.rows(), 1)
+                    .map_err(|why| build_error(why, (&data.def, &def), &data.core, pin))?
             }
-            BuildError::Ended(error) => error,
-        })?;
+        };
         let mut indexes = data.indexes;
         indexes.push(TableIndex {
             id: def.id,
@@ -212,22 +221,6 @@ impl BatchWriter<'_> {
             data.row_ids = Some(Arc::new(self.row_ids(&data.core)?));
         }
         Ok(data)
-    }
-
-    fn check_no_nulls(&self, data: &TableData, column: usize) -> Result<(), SqlError> {
-        let (mut is_null, mut pace, mut outcome) = (false, Pace::default(), Ok(()));
-        data.core.each_live(self.pin(Pin::EVERYTHING), |_, _, version| {
-            if outcome.is_ok() {
-                outcome = pace.step(2);
-                is_null |= data.layout().is_null(version.bytes(), column);
-            }
-        })?;
-        outcome?;
-        if is_null {
-            Err(violation::null_in_rows(&data.def, column))
-        } else {
-            Ok(())
-        }
     }
 }
 

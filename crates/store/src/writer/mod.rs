@@ -25,6 +25,7 @@ use weft_types::SqlError;
 
 use crate::catalog::Catalog;
 use crate::garbage::RowPlace;
+use crate::index::prepare::PreparedIndex;
 use crate::memory::{ColdAccess, Pin, Slot, SlotId};
 use crate::probe::Probe;
 use crate::read::ReadView;
@@ -74,6 +75,8 @@ pub struct BatchWriter<'s> {
     committed: Mutex<Vec<MemberWrites>>,
     /// Whether all cold rows that its members needed could be read.
     cold: ColdAccess,
+    /// Indexes for catalog operations to come.
+    prepared: Mutex<Vec<PreparedIndex>>,
     is_finished: bool,
     /// Dropped last, when the batch is finished or undone.
     _gate: GateGuard<'s>,
@@ -88,6 +91,7 @@ impl<'s> BatchWriter<'s> {
             schema,
             committed: Mutex::new(Vec::new()),
             cold: ColdAccess::default(),
+            prepared: Mutex::default(),
             is_finished: false,
             _gate: gate,
         }

@@ -42,7 +42,7 @@ pub(crate) fn duplicate_key(def: &TableDef, index: &IndexDef, row: &[u8]) -> Sql
 }
 
 /// Two rows that exist have the same key.
-pub(super) fn duplicate_rows(def: &TableDef, index: &IndexDef, row: &[u8]) -> SqlError {
+pub(crate) fn duplicate_rows(def: &TableDef, index: &IndexDef, row: &[u8]) -> SqlError {
     SqlError::new(
         SqlState::UNIQUE_VIOLATION,
         format!("could not create unique index \"{}\"", index.name),
@@ -53,7 +53,7 @@ pub(super) fn duplicate_rows(def: &TableDef, index: &IndexDef, row: &[u8]) -> Sq
 }
 
 /// A row that exists has a NULL where none may be.
-pub(super) fn null_in_rows(def: &TableDef, column: usize) -> SqlError {
+pub(crate) fn null_in_rows(def: &TableDef, column: usize) -> SqlError {
     let column = def.columns.get(column).map_or("", |column| column.name.as_str());
     SqlError::new(
         SqlState::NOT_NULL_VIOLATION,

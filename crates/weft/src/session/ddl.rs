@@ -1,7 +1,8 @@
 //! Definitions: catalog operations inside a transaction.
 //!
 //! A transaction that changes definitions locks the catalog in X until its end, so the ids that its plan took
-//! from the catalog stay its own; it also locks the tables that it changes in X, so nobody is using them.
+//! from the catalog stay its own; it also locks the tables that it changes in X, so nobody is using them. An
+//! index is built before that ([`weft_txn::Transaction::prepare_index`]).
 
 use std::sync::Arc;
 
@@ -68,9 +69,14 @@ impl Session {
                 return Err(weft_txn::stale_program());
             }
             for op in &plan.ops {
+                // Others may use the table while its index is built.
+                if let CatalogOp::CreateIndex(index) | CatalogOp::AddPrimaryKey(index) = op {
+                    open.txn.prepare_index(index)?;
+                }
                 if let Some(table) = tables_of(op, &open.txn.catalog()) {
                     open.txn.lock_table(table, LockMode::X)?;
                 }
+                open.txn.catch_up_indexes()?;
                 open.txn.catalog_op(op.clone())?;
                 if let CatalogOp::SetSequence { id, .. } | CatalogOp::DropSequence(id) = op {
                     open.sequences_set.push(*id);

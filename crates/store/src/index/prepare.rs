@@ -1,0 +1,315 @@
+//! An index that is built while batches go on.
+//!
+//! ```text
+//!   boundary a   the entries of all rows                      build.rs
+//!   boundary b   of slots written since a: entries out, entries in
+//!      ...       the same again, until few are written meanwhile
+//!   the batch in which the index appears: the same for the last time
+//! ```
+//!
+//! Between two steps the snapshot of the last one is kept, so what an entry stood for can still be read: the
+//! index is exactly that of one boundary at any time, without entries of older versions. Nobody finds it
+//! before it appears, and then only readers of that boundary and later ones.
+//!
+//! In a replay there is nothing prepared: the batch builds the index. The outcome is the same.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weft_ops::hash64;
+use weft_types::interrupt::{self, Pace};
+use weft_types::{SqlError, SqlState};
+
+use super::IndexData;
+use super::build::{BuildError, build};
+use super::hash::Candidates;
+use crate::catalog::{IndexDef, TableDef};
+use crate::memory::{Pin, Scratch, SlotId};
+use crate::snapshot::Snapshot;
+use crate::store::Store;
+use crate::table::{TableCore, Watch};
+use crate::writer::violation;
+
+/// How long a finished batch may stay out of the log before the statement gives up.
+const UNPUBLISHED_MAX: Duration = Duration::from_secs(60);
+/// Units of work of a slot that may have been written.
+const SLOT_UNITS: usize = 16;
+
+/// An index of a boundary, not yet visible to anybody. Keeps what readers of that boundary may read.
+pub struct PreparedIndex {
+    table: Arc<TableDef>,
+    def: Arc<IndexDef>,
+    core: Arc<TableCore>,
+    data: IndexData,
+    written: Watch,
+    /// The boundary that it is of.
+    at: Snapshot,
+}
+
+impl std::fmt::Debug for PreparedIndex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PreparedIndex")
+            .field("def", &self.def)
+            .field("at", &self.at.batch())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keys of a row at two times.
+#[derive(Default)]
+struct Change {
+    slot: SlotId,
+    removed: Option<Vec<u8>>,
+    added: Option<Vec<u8>>,
+    /// The added key has a NULL.
+    has_null: bool,
+}
+
+impl Store {
+    /// Builds an index over a table's rows while batches go on; `None` if there is no such table, or its rows
+    /// have not these columns. Takes as long as the building does, with one thread.
+    ///
+    /// # Errors
+    /// A duplicate, or a NULL in a primary key; a row that could not be read; the end of the statement; a batch
+    /// that stays unpublished since the log has failed.
+    pub fn prepare_index(
+        self: &Arc<Self>,
+        table: &Arc<TableDef>,
+        def: &IndexDef,
+    ) -> Result<Option<PreparedIndex>, SqlError> {
+        let Some(core) = self.snapshot().core_of(table) else {
+            return Ok(None);
+        };
+        let mut written = Watch::new(&core);
+        let (_, at) = taken(self, &mut written)?;
+        if !at
+            .core_of(table)
+            .is_some_and(|newest| Arc::ptr_eq(&newest, &core))
+        {
+            return Ok(None);
+        }
+        let pin = at.view().pin();
+        if def.primary {
+            for column in &def.columns {
+                check_no_nulls(table, &core, pin, *column)?;
+            }
+        }
+        let data = build(def, &core, pin, core.rows(), 1)
+            .map_err(|why| build_error(why, (table, def), &core, pin))?;
+        Ok(Some(PreparedIndex {
+            table: Arc::clone(table),
+            def: Arc::new(def.clone()),
+            core,
+            data,
+            written,
+            at,
+        }))
+    }
+}
+
+impl PreparedIndex {
+    /// Goes on to the newest boundary; how many slots may have been written since the last one.
+    ///
+    /// # Errors
+    /// As [`Store::prepare_index`]. It cannot be used then.
+    pub fn catch_up(&mut self) -> Result<usize, SqlError> {
+        let (slots, now) = taken(self.at.store(), &mut self.written)?;
+        self.change(&slots, now.view().pin())?;
+        self.at = now;
+        Ok(slots.len())
+    }
+
+    /// Its definition.
+    pub fn def(&self) -> &IndexDef {
+        &self.def
+    }
+
+    /// Whether it is this index of these rows.
+    pub(crate) fn is_of(&self, def: &IndexDef, core: &Arc<TableCore>) -> bool {
+        *self.def == *def && Arc::ptr_eq(&self.core, core)
+    }
+
+    /// The index of the open batch.
+    pub(crate) fn finish(mut self, pin: Pin<'_>) -> Result<IndexData, SqlError> {
+        let slots = self.written.take();
+        self.change(&slots, pin)?;
+        Ok(self.data)
+    }
+
+    /// Brings the entries of these slots from the boundary of `at` to what the pin sees.
+    fn change(&self, slots: &[SlotId], pin: Pin<'_>) -> Result<(), SqlError> {
+        let mut changes = Vec::new();
+        let (mut pace, mut scratch) = (Pace::default(), Scratch::default());
+        for slot in slots {
+            pace.step(SLOT_UNITS)?;
+            if self.is_old(*slot, pin) {
+                continue;
+            }
+            let (removed, _) = self.key_at(*slot, self.at.view().pin(), &mut scratch)?;
+            let (added, has_null) = self.key_at(*slot, pin, &mut scratch)?;
+            if removed == added {
+                continue;
+            }
+            if has_null && self.def.primary {
+                return Err(self.null_in(*slot, pin));
+            }
+            changes.push(Change {
+                slot: *slot,
+                removed,
+                added,
+                has_null,
+            });
+        }
+        // Keys may have moved from one row to another.
+        for change in &changes {
+            if let Some(key) = &change.removed {
+                self.remove(key, change.slot);
+            }
+        }
+        for change in &changes {
+            pace.step(SLOT_UNITS)?;
+            if let Some(key) = &change.added {
+                if self.def.unique && !change.has_null {
+                    self.check_unique(key, pin, &mut scratch)?;
+                }
+                self.add(key, change.slot);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nobody has written to a slot since the boundary of `at`, as far as that is known without reading
+    /// the disk. Marks are of groups of slots, so most are old.
+    fn is_old(&self, slot: SlotId, pin: Pin<'_>) -> bool {
+        let place = self.core.slots.peek(slot);
+        place.is_some_and(|place| {
+            place
+                .at(pin)
+                .is_none_or(|version| version.batch() <= self.at.batch())
+        })
+    }
+
+    /// The key of the row in a slot that the pin sees, if there is one, and whether uniqueness does not apply
+    /// to it.
+    fn key_at(
+        &self,
+        slot: SlotId,
+        pin: Pin<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(Option<Vec<u8>>, bool), SqlError> {
+        let layout = self.core.layout.as_ref();
+        let (mut key, mut has_null) = (None, false);
+        self.core.visit(slot, pin, scratch, |_, version| {
+            let mut bytes = Vec::new();
+            self.data.key_of(layout, version.bytes(), &mut bytes);
+            has_null = self.def.unique && self.data.has_null(layout, version.bytes());
+            key = Some(bytes);
+        })?;
+        Ok((key, has_null))
+    }
+
+    fn add(&self, key: &[u8], slot: SlotId) {
+        if let Some(hash) = self.data.hash_for(key) {
+            hash.add(hash64(key), slot);
+        }
+        if let Some(ordered) = &self.data.ordered {
+            ordered.add(key, slot);
+        }
+    }
+
+    fn remove(&self, key: &[u8], slot: SlotId) {
+        if let Some(hash) = self.data.hash_for(key) {
+            hash.remove(hash64(key), slot);
+        }
+        if let Some(ordered) = &self.data.ordered {
+            ordered.remove(key, slot);
+        }
+    }
+
+    /// All entries are those of rows that the pin sees, so each row with this key is one too many.
+    fn check_unique(&self, key: &[u8], pin: Pin<'_>, scratch: &mut Scratch) -> Result<(), SqlError> {
+        let layout = self.core.layout.as_ref();
+        let mut candidates = Candidates::new();
+        self.data.candidates(key, &mut candidates);
+        for slot in candidates {
+            let mut duplicate = None;
+            self.core.visit(slot, pin, scratch, |_, version| {
+                if self.data.carries(layout, version.bytes(), key) {
+                    duplicate = Some(violation::duplicate_rows(&self.table, &self.def, version.bytes()));
+                }
+            })?;
+            if let Some(error) = duplicate {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The error for the row in this slot, which has a NULL in a primary key.
+    fn null_in(&self, slot: SlotId, pin: Pin<'_>) -> SqlError {
+        let mut column = None;
+        let shown = self.core.visit(slot, pin, &mut Scratch::default(), |_, version| {
+            let is_null = |column: &&usize| self.core.layout.is_null(version.bytes(), **column);
+            column = self.def.columns.iter().find(is_null).copied();
+        });
+        let column = column.unwrap_or_default();
+        shown.map_or_else(|error| error, |()| violation::null_in_rows(&self.table, column))
+    }
+}
+
+/// Fails if a row that the pin sees has a NULL in a column.
+pub(crate) fn check_no_nulls(
+    table: &TableDef,
+    core: &TableCore,
+    pin: Pin<'_>,
+    column: usize,
+) -> Result<(), SqlError> {
+    let (mut is_null, mut pace, mut outcome) = (false, Pace::default(), Ok(()));
+    core.each_live(pin, |_, _, version| {
+        if outcome.is_ok() {
+            outcome = pace.step(2);
+            is_null |= core.layout.is_null(version.bytes(), column);
+        }
+    })?;
+    outcome?;
+    match is_null {
+        true => Err(violation::null_in_rows(table, column)),
+        false => Ok(()),
+    }
+}
+
+/// What the statement is told of an index that was not built.
+pub(crate) fn build_error(
+    why: BuildError,
+    (table, def): (&TableDef, &IndexDef),
+    core: &TableCore,
+    pin: Pin<'_>,
+) -> SqlError {
+    let slot = match why {
+        BuildError::Duplicate(slot) => slot,
+        BuildError::Ended(error) => return error,
+    };
+    let mut duplicate = None;
+    let shown = core.visit(slot, pin, &mut Scratch::default(), |_, version| {
+        duplicate = Some(violation::duplicate_rows(table, def, version.bytes()));
+    });
+    let missing = || SqlError::internal("a duplicate row is gone");
+    shown.err().unwrap_or_else(|| duplicate.unwrap_or_else(missing))
+}
+
+/// The slots that were written, and the newest boundary.
+fn taken(store: &Arc<Store>, written: &mut Watch) -> Result<(Vec<SlotId>, Snapshot), SqlError> {
+    let until = Instant::now() + UNPUBLISHED_MAX;
+    loop {
+        interrupt::check()?;
+        if let Some(taken) = store.at_rest(|now| (written.take(), now)) {
+            return Ok(taken);
+        }
+        if Instant::now() > until {
+            return Err(SqlError::new(
+                SqlState::IO_ERROR,
+                "a batch does not get into the log",
+            ));
+        }
+    }
+}
