@@ -5,8 +5,9 @@
 //! before that (`memory/refill.rs`).
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use weft_types::SqlError;
+use hashbrown::HashMap;
 
 use crate::Store;
 use crate::memory::Scratch;
@@ -19,16 +20,23 @@ pub struct Refiller {
     /// The table whose rows are read in order, by its core's number.
     table: Option<u64>,
     scratch: Scratch,
+    /// Regions with a row that could not be read, by core and number, and until when they are left alone.
+    unreadable: HashMap<(u64, u64), Instant>,
 }
+
+/// How long a region with a row that could not be read is left alone.
+const UNREADABLE_PAUSE: Duration = Duration::from_secs(60);
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refilled {
     /// A region that had been frozen came back.
     Region,
-    /// There was nothing to do in a region, or a row could not be read: whoever needs it is told.
+    /// The region is not frozen, or has few rows.
     Nothing,
-    /// The next region would take more memory than there is.
+    /// A row of it could not be read. Whoever needs it is told.
+    Unreadable,
+    /// The region would take more memory than there is.
     Full,
     /// There was no further region: the next step begins again.
     Round,
@@ -40,21 +48,28 @@ impl Refiller {
     pub fn step(&mut self, store: &Arc<Store>, room_bytes: u64) -> Option<Refilled> {
         let snapshot = store.snapshot();
         let Some((core, region)) = self.walk.next(&snapshot) else {
-            *self = Refiller::default();
+            self.rest();
             return Some(Refilled::Round);
         };
-        if !core.slots.is_frozen(region) {
+        let at = (core.id, region);
+        let is_left_alone = self
+            .unreadable
+            .get(&at)
+            .is_some_and(|until| Instant::now() < *until);
+        if is_left_alone || !core.slots.is_worth_refilling(region) {
             return Some(Refilled::Nothing);
-        }
-        if core.slots.filled_bytes(region) > room_bytes {
-            return Some(Refilled::Full);
         }
         if self.table != Some(core.id) {
             (self.table, self.scratch) = (Some(core.id), Scratch::default());
         }
-        let filled: Result<_, SqlError> = core.slots.read_region(region, &mut self.scratch);
-        let Ok(Some(filled)) = filled else {
-            return Some(Refilled::Nothing);
+        let filled = match core.slots.read_region(region, room_bytes, &mut self.scratch) {
+            Ok(Some(filled)) => filled,
+            Ok(None) => return Some(Refilled::Full),
+            Err(_) => {
+                self.unreadable.retain(|_, until| Instant::now() < *until);
+                self.unreadable.insert(at, Instant::now() + UNREADABLE_PAUSE);
+                return Some(Refilled::Unreadable);
+            }
         };
         let mut filled = Some(filled);
         let done = store.at_rest(|now| {
@@ -71,5 +86,10 @@ impl Refiller {
             return done.map(|()| Refilled::Nothing);
         }
         Some(Refilled::Region)
+    }
+
+    /// Gives back what is kept to read rows in order.
+    pub fn rest(&mut self) {
+        (self.table, self.scratch) = (None, Scratch::default());
     }
 }

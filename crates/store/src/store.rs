@@ -243,6 +243,11 @@ impl Store {
         self.garbage.lock().collect(&schema, moment, budget)
     }
 
+    /// Whether there are versions that newer ones have superseded, and index entries that lead to these only.
+    pub fn has_superseded(&self) -> bool {
+        self.garbage.lock().waiting().0 > 0
+    }
+
     /// Does the garbage collection that the newest batch pays for: more steps than its writes will cost, so
     /// garbage does not grow unless a reader keeps it. True if it did all of these steps: there may be a
     /// backlog, of versions that a reader kept until now or of a large batch.

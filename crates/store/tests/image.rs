@@ -232,11 +232,43 @@ fn an_image_is_whole_or_absent() {
             let disk = whole.fork(at);
             let (checkpoints, opened) = reopen(&disk);
             disk.fail_after(disk.op_count() + at, kind);
-            let _ = checkpoints.write_image(&opened);
+            let written = checkpoints.write_image(&opened);
             drop(checkpoints);
+            let unfinished = dir().join(".image.partial");
+            assert!(written.is_ok() || !disk.exists(&unfinished).unwrap(), "{at}");
             let disk = disk.fork(at);
             same_state(&reopen(&disk).1.snapshot(), &store.snapshot());
         }
     }
     assert!(store.boundary() > BatchId(0));
+}
+
+/// Regions without rows are not in the image, and others keep their rows under new numbers.
+#[test]
+fn regions_without_rows_are_left_out() {
+    let (disk, store) = (SimDisk::new(4), filled(9_000));
+    fixture::settle(&store);
+    fixture::member(&store, |member| {
+        for id in (300..8_000).filter(|id| id % 8 != 0) {
+            let locator = weft_store::Locator::Key(fixture::id_key(id));
+            let slot = member.locate(ITEMS, &locator).unwrap().unwrap();
+            member.remove(ITEMS, slot).unwrap();
+        }
+    });
+    drop(written(&disk, &store));
+    let (_checkpoints, opened) = reopen(&disk);
+    assert_eq!(opened.row_memory().cold_rows, rows(&store));
+    same_state(&opened.snapshot(), &store.snapshot());
+    let (kept, before) = (opened.row_memory().kept_bytes, store.row_memory().kept_bytes);
+    assert!(kept < before / 4, "{kept} {before}");
+    for store in [&opened, &store] {
+        fixture::member(store, |member| {
+            for id in 20_000..26_000 {
+                member.insert(ITEMS, &fixture::item(id, Some(1), None)).unwrap();
+            }
+        });
+    }
+    same_state(&opened.snapshot(), &store.snapshot());
+    refill_all(&opened);
+    same_state(&opened.snapshot(), &store.snapshot());
 }

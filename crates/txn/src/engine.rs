@@ -281,6 +281,8 @@ impl Ticket {
 
 /// Steps of garbage collection at a time.
 const COLLECT_STEPS: usize = 10_000;
+/// How long a stop waits for readers of older versions.
+const COLLECT_MAX: Duration = Duration::from_secs(1);
 /// How often a waiting thread checks whether it was cancelled.
 pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(20);
 
@@ -561,7 +563,13 @@ impl Engine {
         if shared.store.boundary() != shared.store.saved() {
             self.checkpoint()?;
         }
-        while shared.store.collect_garbage(COLLECT_STEPS) >= COLLECT_STEPS {}
+        // The collector does nothing while somebody else keeps batches out, for a moment.
+        let until = Instant::now() + COLLECT_MAX;
+        while shared.store.has_superseded() && Instant::now() < until {
+            if shared.store.collect_garbage(COLLECT_STEPS) == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
         let checkpoints = shared.checkpoints.lock();
         checkpoints.write_image(&shared.store).map_err(|source| {
             let doing = "writing the image of indexes".to_string();

@@ -42,16 +42,22 @@ pub(crate) fn govern(shared: &Shared) {
     while !stopping(shared, shared.config.memory_pause * (1 << in_vain)) {
         let used = Use::of(shared);
         let is_too_much = used.all() > bound(shared);
-        let is_in_vain = is_too_much && !governor.shrink(shared, used);
-        if !is_too_much && shared.store.has_cold_rows() {
-            governor.refill(shared);
-        }
+        let is_in_vain = if is_too_much {
+            !governor.shrink(shared, used)
+        } else {
+            shared.store.has_cold_rows() && !governor.refill(shared)
+        };
         in_vain = if is_in_vain {
             (in_vain + 1).min(PAUSE_DOUBLINGS_MAX)
         } else {
             0
         };
     }
+}
+
+/// What may wait for readers.
+fn left_max(bound: u64) -> u64 {
+    (bound / LEFT_PART).max(LEFT_BYTES_MIN)
 }
 
 /// The memory that may be used.
@@ -91,23 +97,39 @@ impl Use {
 }
 
 impl Governor {
-    /// Brings regions back, once around, as long as memory is to spare.
-    fn refill(&mut self, shared: &Shared) {
+    /// Brings regions back, once around, as long as memory is to spare. Whether it is worth trying again soon.
+    fn refill(&mut self, shared: &Shared) -> bool {
         let bound = bound(shared);
-        let mut pacer = Pacer::new();
-        loop {
-            let room = (bound - bound / SPARE_PART).saturating_sub(Use::of(shared).all());
-            match self.refiller.step(&shared.store, room) {
-                Some(Refilled::Region) => pacer.pause(REFILL_SHARE),
-                Some(Refilled::Nothing) => {}
-                Some(Refilled::Full | Refilled::Round) | None => return,
-            }
-            if *shared.stopping.lock() {
-                return;
-            }
-            // Old slots and places are free when readers have left them.
-            shared.store.collect_due_garbage();
+        let rest = Use::of(shared).rest;
+        let aim = (bound - bound / SPARE_PART).saturating_sub(rest);
+        let left_max = left_max(bound);
+        if shared.store.row_memory().kept_bytes >= aim {
+            return false;
         }
+        // Or what their transactions keep of the old places would grow.
+        shared.snapshots.forget_what_was_read();
+        let mut pacer = Pacer::new();
+        let mut regions = 0;
+        loop {
+            let rows = shared.store.row_memory();
+            let room = aim.saturating_sub(rows.kept_bytes);
+            let step = self.refiller.step(&shared.store, room);
+            match step {
+                Some(Refilled::Region) => regions += 1,
+                Some(Refilled::Nothing | Refilled::Unreadable) => {}
+                Some(Refilled::Full | Refilled::Round) | None => break,
+            }
+            if step != Some(Refilled::Nothing) {
+                pacer.pause(REFILL_SHARE);
+            }
+            // What was left behind is free when its readers have gone.
+            shared.store.collect_garbage(COLLECT_STEPS);
+            if *shared.stopping.lock() || rows.left_bytes > left_max {
+                break;
+            }
+        }
+        self.refiller.rest();
+        regions > 0
     }
 
     /// Takes rows out of memory until it is small enough, or none can leave. Whether it is worth trying again
@@ -115,7 +137,7 @@ impl Governor {
     fn shrink(&mut self, shared: &Shared, used: Use) -> bool {
         let bound = bound(shared);
         // What statements that run for long keep is not free before they end, so that more of it is no gain.
-        let left_max = (bound / LEFT_PART).max(LEFT_BYTES_MIN);
+        let left_max = left_max(bound);
         shared.snapshots.forget_what_was_read();
         while shared.store.collect_garbage(COLLECT_STEPS) >= COLLECT_STEPS {}
         let aim = bound.saturating_sub(used.rest).saturating_sub(bound / FREE_PART);

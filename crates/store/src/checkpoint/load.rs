@@ -70,6 +70,9 @@ impl Checkpoints {
         }
         let header = Header::decode(&bytes).map_err(in_header)?;
         let (mut memory, mut loaders) = self.empty_tables(&header);
+        if let Err(error) = self.image.remove_unfinished() {
+            eprintln!("weft: an unfinished image of indexes stays: {error}");
+        }
         let by_image = || image::restore(&self.image, &header, &loaders, threads, progress);
         let restored = match self.reads_image.then(by_image).transpose() {
             Ok(restored) => restored.flatten(),

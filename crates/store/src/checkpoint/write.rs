@@ -46,9 +46,9 @@ impl Checkpoints {
         changes: Changes,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Written, CheckpointError> {
-        let written = self.ingest(&changes, progress)?;
-        // If it stays, the next opening finds that it is another checkpoint's.
+        // Its space may be needed. If it stays, the next opening finds that it is another checkpoint's.
         let _ = self.image.remove();
+        let written = self.ingest(&changes, progress)?;
         let cores = changes.tables().iter();
         let cores = cores.map(|table| (table.table, Arc::downgrade(&table.core)));
         let store = changes.snapshot().store();

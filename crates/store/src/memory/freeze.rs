@@ -17,8 +17,8 @@ use weft_types::{SqlError, SqlState};
 
 use super::SlotId;
 use super::arena::Kind;
-use super::cold::{ColdRow, FrozenRegion, ReadAhead, Where};
-use super::regions::Region;
+use super::cold::{ColdRow, FrozenRegion, ReadAhead};
+use super::regions::{Found, Region};
 use super::slab::RowMemory;
 use super::slot::{SLOT_OVERHEAD, Slot};
 use super::slots::{REGION_SLOTS, SlotArena};
@@ -300,20 +300,16 @@ impl SlotArena {
     /// # Errors
     /// It could not be read.
     pub(crate) fn thaw(&self, slot: SlotId) -> Result<Option<Slot<'_>>, SqlError> {
-        let Some((region, frozen)) = self
-            .region_of(slot)
-            .and_then(|region| Some((region, region.frozen()?)))
-        else {
-            return Ok(self.resident(slot));
+        let Some(region) = self.region_of(slot) else {
+            return Ok(None);
         };
         let offset = slot.0 & (REGION_SLOTS - 1);
         let mut row = Vec::new();
         loop {
-            let cold = match frozen.find(offset) {
-                Where::Nowhere => return Ok(None),
-                // SAFETY: a slot of this region.
-                Where::Slot(start) => return Ok(Some(unsafe { region.slot_at(start) })),
-                Where::Cold(cold) => cold,
+            let (frozen, cold) = match region.find(slot) {
+                None => return Ok(None),
+                Some(Found::Slot(place)) => return Ok(Some(place)),
+                Some(Found::Cold(frozen, cold)) => (frozen, cold),
             };
             let batch = match self.read(cold, &mut row) {
                 Ok(batch) => batch,
@@ -357,19 +353,15 @@ impl SlotArena {
         if let Some(place) = self.peek(slot) {
             return Ok(Some(see(place)));
         }
-        let Some((region, frozen)) = self
-            .region_of(slot)
-            .and_then(|region| Some((region, region.frozen()?)))
-        else {
+        let Some(region) = self.region_of(slot) else {
             return Ok(None);
         };
         let offset = slot.0 & (REGION_SLOTS - 1);
         loop {
-            let cold = match frozen.find(offset) {
-                Where::Nowhere => return Ok(None),
-                // SAFETY: a slot of this region.
-                Where::Slot(start) => return Ok(Some(see(unsafe { region.slot_at(start) }))),
-                Where::Cold(cold) => cold,
+            let (frozen, cold) = match region.find(slot) {
+                None => return Ok(None),
+                Some(Found::Slot(place)) => return Ok(Some(see(place))),
+                Some(Found::Cold(frozen, cold)) => (frozen, cold),
             };
             let read = self.read_ahead(cold, scratch);
             // The disk may have a newer version, with the same seal if the bytes are the same: the one of a
@@ -677,6 +669,49 @@ mod tests {
         *stored.1.lock() = Some(Box::new(rewrite));
         let found = arena.visit(slot, &mut Scratch::default(), |place| seen(place, 1));
         assert_eq!(found.unwrap().unwrap(), Some((1, true, b"same".to_vec())));
+    }
+
+    /// While a region gets its slots back and is frozen again, every reader finds every row.
+    #[test]
+    fn no_row_is_missed_while_regions_come_and_go() {
+        let (arena, stored) = arena();
+        let rows = if cfg!(miri) { 8 } else { 200 };
+        let slots: Vec<SlotId> = (0..rows)
+            .map(|number| row(&arena, number, &[Some(LONG)]))
+            .collect();
+        for number in 0..rows {
+            stored.0.lock().insert(id(number), (BatchId(1), LONG.to_vec()));
+        }
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let find_all = |thaws: bool| {
+            let mut scratch = Scratch::default();
+            while !is_over.load(Ordering::Relaxed) {
+                for (number, slot) in (0..).zip(&slots) {
+                    let found = arena.visit(*slot, &mut scratch, |place| place.row_id());
+                    assert_eq!(found.unwrap(), Some(id(number)));
+                    if thaws {
+                        let cold = ColdAccess::default();
+                        let place = arena.slot(*slot, pin(1).with_cold(&cold));
+                        assert_eq!(place.map(Slot::row_id), Some(id(number)));
+                        assert!(arena.thaw(*slot).unwrap().is_some());
+                    }
+                }
+            }
+        };
+        let left = std::thread::scope(|scope| {
+            let _readers = [false, true].map(|thaws| scope.spawn(move || find_all(thaws)));
+            let mut left = Vec::new();
+            for _ in 0..if cfg!(miri) { 3 } else { 300 } {
+                left.extend(arena.freeze(0, BatchId(1)));
+                left.extend(arena.freeze(0, BatchId(1)));
+                let filled = arena.read_region(0, u64::MAX, &mut Scratch::default());
+                left.extend(filled.unwrap().map(|filled| arena.refill(filled)));
+            }
+            is_over.store(true, Ordering::Relaxed);
+            left
+        });
+        left.into_iter().for_each(|left| free(&arena, left));
+        assert_eq!((arena.memory().cold_count(), arena.memory().left_bytes()), (0, 0));
     }
 
     /// Threads that need the same rows get the same slots.

@@ -6,10 +6,11 @@
 use std::sync::atomic::Ordering;
 
 use weft_base::RowId;
+use weft_ops::row_hasher;
 
 use super::SlotId;
 use super::cold::{FrozenRegion, Where};
-use super::regions::Region;
+use super::regions::{Found, Region};
 use super::slots::{REGION_SLOTS, SlotArena};
 use super::version::Pin;
 
@@ -81,15 +82,13 @@ impl ColdRegion {
 }
 
 impl SlotArena {
-    /// What regions there are.
-    pub(crate) fn shapes(&self) -> Vec<RegionShape> {
-        let regions = (0..self.region_count()).filter_map(|number| self.region(number));
-        regions
-            .map(|region| RegionShape {
-                stride: region.stride,
-                slots: region.slots,
-            })
-            .collect()
+    /// The slots of a region.
+    pub(crate) fn shape(&self, number: u64) -> Option<RegionShape> {
+        let region = self.region(number)?;
+        Some(RegionShape {
+            stride: region.stride,
+            slots: region.slots,
+        })
     }
 
     /// What was learned about the lengths of rows.
@@ -102,21 +101,24 @@ impl SlotArena {
     }
 
     /// Shows the live rows of a region that the pin sees, in slot order, whether they are in memory or not.
-    /// All cold rows are among them: who has a pin of the newest boundary sees those.
-    pub(crate) fn each_place(&self, number: u64, pin: Pin<'_>, mut see: impl FnMut(ColdPlace)) {
+    /// All cold rows are among them: who has a pin of the newest boundary sees those. False if one of those in
+    /// memory is not what was written.
+    #[must_use]
+    pub(crate) fn each_place(&self, number: u64, pin: Pin<'_>, mut see: impl FnMut(ColdPlace)) -> bool {
         let Some(region) = self.region(number) else {
-            return;
+            return true;
         };
-        for slot in self.ids_in(number) {
-            let offset = (slot.0 & (REGION_SLOTS - 1)) as u32;
-            if let Some((row_id, seal_bits)) = row_at(region, slot, pin) {
+        self.ids_in(number).all(|slot| {
+            let row = self.row_at(region, slot, pin);
+            row.is_none_or(|row| {
                 see(ColdPlace {
-                    offset,
-                    row_id,
-                    seal_bits,
+                    offset: (slot.0 & (REGION_SLOTS - 1)) as u32,
+                    row_id: row.row_id,
+                    seal_bits: row.seal_bits,
                 });
-            }
-        }
+                row.is_intact
+            })
+        })
     }
 
     /// Fills an arena that nobody else knows yet: all rows are cold.
@@ -145,21 +147,33 @@ impl SlotArena {
     }
 }
 
-/// The live row in a slot that the pin sees, and its seal.
-fn row_at(region: &Region, slot: SlotId, pin: Pin<'_>) -> Option<(RowId, u32)> {
-    loop {
-        if let Some(place) = region.peek(slot) {
-            let version = place.at(pin).filter(|version| version.is_live())?;
-            return Some((place.row_id(), version.seal_bits()));
-        }
-        // It may come back, or become cold, between two looks.
-        match region
-            .frozen()
-            .map(|frozen| frozen.find(slot.0 & (REGION_SLOTS - 1)))
-        {
-            None | Some(Where::Slot(_)) => {}
-            Some(Where::Nowhere) => return None,
-            Some(Where::Cold(cold)) => return Some((cold.row_id, cold.seal_bits())),
+impl SlotArena {
+    /// The live row in a slot that the pin sees.
+    fn row_at(&self, region: &Region, slot: SlotId, pin: Pin<'_>) -> Option<ImageRow> {
+        match region.find(slot)? {
+            Found::Cold(_, cold) => Some(ImageRow {
+                row_id: cold.row_id,
+                seal_bits: cold.seal_bits(),
+                is_intact: true,
+            }),
+            Found::Slot(place) => {
+                let version = place.at(pin).filter(|version| version.is_live())?;
+                let row_id = place.row_id();
+                let term = row_hasher(self.table().0, row_id.encode()).hash(version.bytes());
+                Some(ImageRow {
+                    row_id,
+                    seal_bits: version.seal_bits(),
+                    is_intact: version.is_sealed_with(term),
+                })
+            }
         }
     }
+}
+
+/// A row, in memory or not.
+struct ImageRow {
+    row_id: RowId,
+    seal_bits: u32,
+    /// Its bytes are what was written, as far as that is known without reading the disk.
+    is_intact: bool,
 }

@@ -22,6 +22,11 @@ use super::freeze::{LeftBehind, OldPlaces, OldSlots, Scratch};
 use super::regions::Region;
 use super::slots::SlotArena;
 
+/// A region of fewer rows, one in so many slots, takes less memory as it is.
+const ROWS_PART: usize = 4;
+/// Unless its slots are so small: most tables have only such a region.
+const SMALL_BYTES: usize = 64 << 10;
+
 /// Slots for a frozen region, with the rows that were cold when it was made. Must reach
 /// [`SlotArena::refill`] or [`SlotArena::discard`], or its memory is lost.
 #[must_use = "its memory is lost otherwise"]
@@ -36,32 +41,37 @@ pub(crate) struct FilledSlots {
 unsafe impl Send for FilledSlots {}
 
 impl SlotArena {
-    /// Whether a region is frozen.
-    pub(crate) fn is_frozen(&self, region: u64) -> bool {
-        self.region(region)
-            .is_some_and(|region| region.frozen().is_some())
+    /// Whether a region is frozen and has so many rows that slots are of use.
+    pub(crate) fn is_worth_refilling(&self, region: u64) -> bool {
+        let Some(region) = self.region(region) else {
+            return false;
+        };
+        region.frozen().is_some_and(|frozen| {
+            let cold = frozen.cold_count();
+            let is_small = region.slots_bytes() <= SMALL_BYTES;
+            let rows_min = frozen.slot_count() as usize / ROWS_PART;
+            cold > 0 && (is_small || cold + frozen.slots().count() >= rows_min)
+        })
     }
 
-    /// Memory that the slots of a region take while it is not frozen.
-    pub(crate) fn filled_bytes(&self, region: u64) -> u64 {
-        self.region(region)
-            .map_or(0, |region| region.slots_bytes() as u64)
-    }
-
-    /// Reads the cold rows of a frozen region into slots; `None` if it is not frozen. Nobody freezes
-    /// meanwhile.
+    /// Reads the cold rows of a frozen region into slots; `None` if it is not frozen, or if slots and rows take
+    /// more than `room_bytes`. Nobody freezes meanwhile.
     ///
     /// # Errors
     /// A row could not be read.
     pub(crate) fn read_region(
         &self,
         number: u64,
+        room_bytes: u64,
         scratch: &mut Scratch,
     ) -> Result<Option<FilledSlots>, SqlError> {
         let Some((region, frozen)) = self
             .region(number)
             .and_then(|region| Some((region, region.frozen()?)))
         else {
+            return Ok(None);
+        };
+        let Some(mut room) = room_bytes.checked_sub(region.slots_bytes() as u64) else {
             return Ok(None);
         };
         let mut filled = FilledSlots {
@@ -88,6 +98,16 @@ impl SlotArena {
             let bytes = place.put(batch, &scratch.row, cold.seal_bits(), self.memory());
             if let Some(row) = filled.rows.get_mut(offset as usize) {
                 *row = Some((cold, bytes));
+            }
+            // The others are in memory already.
+            if place.newest_elsewhere().is_some() {
+                match room.checked_sub(bytes as u64) {
+                    Some(rest) => room = rest,
+                    None => {
+                        self.discard(filled);
+                        return Ok(None);
+                    }
+                }
             }
         }
         Ok(Some(filled))

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::SlotId;
-use super::cold::{FrozenRegion, Where};
+use super::cold::{ColdRow, FrozenRegion, Where};
 use super::slot::{SLOT_OVERHEAD, Slot};
 use super::slots::REGION_SLOTS;
 use crate::columns::{ChangedSlots, RegionColumns};
@@ -39,6 +39,20 @@ pub(super) struct Region {
     /// What takes the place of the slots while it is frozen; null otherwise. As long as it is there, nobody
     /// new looks at `base`.
     frozen: AtomicPtr<FrozenRegion>,
+}
+
+/// Where the row of a slot is.
+pub(super) enum Found<'r> {
+    Slot(Slot<'r>),
+    /// On disk; its place is here.
+    Cold(&'r FrozenRegion, ColdRow),
+}
+
+/// Lets other threads in between two looks, in tests.
+#[inline(always)]
+pub(super) fn race_point() {
+    #[cfg(test)]
+    std::thread::yield_now();
 }
 
 impl Drop for Region {
@@ -141,6 +155,30 @@ impl Region {
         if let Some(changed) = unsafe { changed.as_ref() } {
             changed.set(offset as usize);
         }
+    }
+
+    /// Where the row of a slot is, for somebody who only looks; `None` if there is none.
+    ///
+    /// A region may get its slots back, or be frozen, between any two looks at it: who has not found a row in
+    /// memory must not conclude anything from a second look.
+    pub(super) fn find(&self, slot: SlotId) -> Option<Found<'_>> {
+        let offset = slot.0 & (REGION_SLOTS - 1);
+        while offset < u64::from(self.slots) {
+            race_point();
+            let Some(frozen) = self.frozen() else {
+                if let Some(place) = self.peek(slot) {
+                    return Some(Found::Slot(place));
+                }
+                continue;
+            };
+            return match frozen.find(offset) {
+                Where::Nowhere => None,
+                // SAFETY: a slot of this region; who finds it has a pin.
+                Where::Slot(start) => Some(Found::Slot(unsafe { self.slot_at(start) })),
+                Where::Cold(cold) => Some(Found::Cold(frozen, cold)),
+            };
+        }
+        None
     }
 
     /// The slot with this number, in this region or a later one, if it is in memory: for somebody who uses

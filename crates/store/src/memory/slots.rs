@@ -33,8 +33,7 @@ use weft_base::TableId;
 
 use super::SlotId;
 use super::arena::Kind;
-use super::cold::Where;
-use super::regions::{Region, Regions};
+use super::regions::{Found, Region, Regions};
 use super::slab::{RowMemory, class_bytes, class_of};
 use super::slot::{SLOT_OVERHEAD, Slot};
 use super::version::{self, Pin, Retired, VersionRef};
@@ -447,18 +446,15 @@ impl SlotArena {
         let region = self.region_of(slot)?;
         match region.slot(slot) {
             Some(found) => Some(found),
-            None if region.frozen().is_none() => None,
             None => self.slot_of_cold(region, slot, pin),
         }
     }
 
     #[cold]
     fn slot_of_cold<'s>(&'s self, region: &'s Region, slot: SlotId, pin: Pin<'s>) -> Option<Slot<'s>> {
-        match region.frozen()?.find(slot.0 & (REGION_SLOTS - 1)) {
-            Where::Nowhere => None,
-            // SAFETY: a slot of this region; the caller has a pin.
-            Where::Slot(start) => Some(unsafe { region.slot_at(start) }),
-            Where::Cold(_) => pin.cold()?.note(self.thaw(slot)),
+        match region.find(slot)? {
+            Found::Slot(place) => Some(place),
+            Found::Cold(..) => pin.cold()?.note(self.thaw(slot)),
         }
     }
 

@@ -408,6 +408,22 @@ mod tests {
         }
     }
 
+    /// Nor an image, though the checkpoint has the row as it was.
+    #[test]
+    fn damaged_memory_does_not_become_an_image() {
+        let store = three_rows();
+        let disk = Arc::new(SimDisk::new(1));
+        let mut checkpoints = Checkpoints::open(disk, "/".as_ref(), &CheckpointConfig::default()).unwrap();
+        let changes = Changes::take(&store).unwrap();
+        checkpoints
+            .write(changes, &mut |_| ControlFlow::Continue(()))
+            .unwrap();
+        assert!(store.corrupt_row_for_test(TABLE, 1, 8));
+        assert!(!checkpoints.write_image(&store).unwrap());
+        assert!(store.corrupt_row_for_test(TABLE, 1, 8));
+        assert!(checkpoints.write_image(&store).unwrap());
+    }
+
     /// Several members of a batch write one row, one of them takes its writes back: the digest is that of the
     /// rows as they are stored, and nothing older stays.
     #[test]

@@ -30,6 +30,9 @@ fn unzigzag(word: u64) -> i64 {
     (word >> 1) as i64 ^ -((word & 1) as i64)
 }
 
+/// No item takes less: a key's shared and own length, and a slot.
+const ITEM_BYTES_MIN: u64 = 3;
+
 /// Where a chunk is, and what is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
@@ -62,8 +65,14 @@ pub(super) struct IndexImage {
 
 impl IndexImage {
     pub(super) fn entries(&self) -> u64 {
-        self.chunks.iter().map(|chunk| chunk.items).sum()
+        items_of(&self.chunks)
     }
+}
+
+fn items_of(chunks: &[Chunk]) -> u64 {
+    chunks
+        .iter()
+        .fold(0, |sum, chunk| sum.saturating_add(chunk.items))
 }
 
 /// One table.
@@ -97,6 +106,24 @@ impl Footer {
             table.encode(&mut out);
         }
         out
+    }
+
+    /// All chunks.
+    pub(super) fn chunks(&self) -> impl Iterator<Item = &Chunk> {
+        self.tables.iter().flat_map(|table| {
+            let indexes = table.indexes.iter().flat_map(|index| &index.chunks);
+            table.places.iter().chain(indexes)
+        })
+    }
+
+    /// Whether so many bytes can hold all of it: each byte belongs to one chunk at most.
+    pub(super) fn fits(&self, file_bytes: u64) -> bool {
+        let ends = self.chunks().map(|chunk| chunk.offset.checked_add(chunk.bytes));
+        let is_inside = |end: Option<u64>| end.is_some_and(|end| end <= file_bytes);
+        let sum = self
+            .chunks()
+            .fold(0u64, |sum, chunk| sum.saturating_add(chunk.bytes));
+        ends.into_iter().all(is_inside) && sum <= file_bytes
     }
 
     /// Reads a footer. Counts and places agree with each other; whether they are those of the database, who
@@ -169,7 +196,7 @@ impl TableImage {
             }
             next = next.saturating_add(chunk.regions.1);
         }
-        let placed: u64 = places.iter().map(|chunk| chunk.items).sum();
+        let placed = items_of(&places);
         if next != regions.len() as u64 || placed != rows {
             return Err(reader.error("places and rows that do not agree"));
         }
@@ -216,7 +243,6 @@ fn put_chunks(out: &mut Vec<u8>, chunks: &[Chunk]) {
 
 fn chunks(reader: &mut ByteReader<'_>) -> Result<Vec<Chunk>, CodecError> {
     let count = reader.count(9)?;
-    let mut items = 0u64;
     let mut next = || {
         let chunk = Chunk {
             offset: reader.varint()?,
@@ -225,10 +251,8 @@ fn chunks(reader: &mut ByteReader<'_>) -> Result<Vec<Chunk>, CodecError> {
             items: reader.varint()?,
             regions: (reader.varint()?, reader.varint()?),
         };
-        // An item takes more than two bytes, so the sums do not overflow.
-        let is_sound = chunk.bytes <= CHUNK_BYTES_MAX && chunk.items <= chunk.bytes;
-        items = items.saturating_add(chunk.items);
-        match is_sound && items <= u64::from(u32::MAX) << 8 && chunk.regions.1 <= u64::from(u32::MAX) {
+        let is_sound = chunk.bytes <= CHUNK_BYTES_MAX && chunk.items <= chunk.bytes / ITEM_BYTES_MIN;
+        match is_sound && chunk.regions.1 <= chunk.bytes {
             true => Ok(chunk),
             false => Err(reader.error("a chunk of an impossible size")),
         }

@@ -59,17 +59,25 @@ impl ImagePlace {
         }
     }
 
-    /// Removes the image, if there is one: it belongs to an older checkpoint. If its name comes back after a
-    /// power cut it still does.
+    /// Removes the image, if there is one: it belongs to an older checkpoint, or will soon. If its name comes back
+    /// after a power cut it still does.
     pub(super) fn remove(&self) -> io::Result<()> {
         self.is_current.store(false, Ordering::Relaxed);
-        for name in [NAME, UNFINISHED_NAME] {
-            let path = self.dir.join(name);
-            if self.disk.exists(&path)? {
-                self.disk.remove(&path)?;
-            }
+        self.remove_file(NAME)?;
+        self.remove_unfinished()
+    }
+
+    /// Removes what an interrupted writing has left.
+    pub(super) fn remove_unfinished(&self) -> io::Result<()> {
+        self.remove_file(UNFINISHED_NAME)
+    }
+
+    fn remove_file(&self, name: &str) -> io::Result<()> {
+        let path = self.dir.join(name);
+        match self.disk.exists(&path)? {
+            true => self.disk.remove(&path),
+            false => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -87,11 +87,8 @@ pub(in super::super) fn check(place: &ImagePlace) -> Option<Result<BatchId, Imag
             return Ok(None);
         };
         let mut bytes = Vec::new();
-        for table in &footer.tables {
-            let indexes = table.indexes.iter().flat_map(|index| &index.chunks);
-            for chunk in table.places.iter().chain(indexes) {
-                read_chunk(&*file, chunk, &mut bytes)?;
-            }
+        for chunk in footer.chunks() {
+            read_chunk(&*file, chunk, &mut bytes)?;
         }
         Ok(Some(footer.batch))
     });
@@ -138,7 +135,11 @@ fn open(disk: &dyn Disk, place: &ImagePlace) -> Result<Option<(Box<dyn DiskFile>
     if sum.to_le_bytes() != crc {
         return Err(damaged("its footer does not match its checksum"));
     }
-    Ok(Some((file, Footer::decode(&footer)?)))
+    let footer = Footer::decode(&footer)?;
+    match footer.fits(length) {
+        true => Ok(Some((file, footer))),
+        false => Err(damaged("its chunks are longer than the file")),
+    }
 }
 
 /// A table that is being filled.
@@ -156,6 +157,16 @@ enum Filling {
     RowIds(HashIndex),
 }
 
+impl Filling {
+    /// Tells a table's indexes apart.
+    fn number(&self) -> usize {
+        match self {
+            Filling::Index(number, _) => *number,
+            Filling::RowIds(_) => usize::MAX,
+        }
+    }
+}
+
 impl<'r> Restoring<'r> {
     fn new(footer: &'r Footer, id: TableId, loader: &'r TableLoader) -> Result<Self, ImageError> {
         let image = footer.tables.iter().find(|table| table.id == id);
@@ -170,7 +181,13 @@ impl<'r> Restoring<'r> {
             Kind::RowIds => loader.empty_row_ids(rows).map(Filling::RowIds),
         });
         let indexes: Option<Vec<Filling>> = indexes.collect();
-        let indexes = indexes.filter(|indexes| indexes.len() == loader.structure_count());
+        let has_all = |indexes: &Vec<Filling>| {
+            let mut numbers: Vec<usize> = indexes.iter().map(Filling::number).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            numbers.len() == indexes.len() && indexes.len() == loader.structure_count()
+        };
+        let indexes = indexes.filter(has_all);
         Ok(Restoring {
             image,
             loader,

@@ -14,7 +14,7 @@ use super::format::{
 use super::{ImagePlace, NAME, SYNC_FILE, SYNC_NAME, UNFINISHED_NAME};
 use crate::index::hash::HashIndex;
 use crate::index::ordered::{Batch, OrderedIndex};
-use crate::memory::Pin;
+use crate::memory::{Pin, REGION_SLOTS, RegionShape, SlotId};
 use crate::store::Store;
 use crate::table::TableData;
 
@@ -34,10 +34,18 @@ pub(in super::super) fn write(
     }
     place.remove()?;
     // Index entries of versions that only old readers need would stay for ever.
-    let is_tidy = || store.garbage().lock().waiting().0 == 0;
-    if store.boundary() != saved || !is_tidy() {
+    if store.boundary() != saved || store.has_superseded() {
         return Ok(false);
     }
+    let written = write_file(place, store, saved);
+    if !matches!(written, Ok(true)) {
+        // It would take space.
+        place.remove()?;
+    }
+    written
+}
+
+fn write_file(place: &ImagePlace, store: &Arc<Store>, saved: BatchId) -> io::Result<bool> {
     let unfinished = place.dir.join(UNFINISHED_NAME);
     let file = place.disk.open(&unfinished, OpenMode::CreateNew)?;
     let mut out = Output { file, offset: 0 };
@@ -45,7 +53,6 @@ pub(in super::super) fn write(
     // No batch has touched an index, not even one that is still open.
     let is_same = || store.at_rest(|now| now.batch() == saved) == Some(true);
     if !is_complete || !is_same() {
-        place.remove()?;
         return Ok(false);
     }
     out.file.sync(SYNC_FILE)?;
@@ -56,7 +63,7 @@ pub(in super::super) fn write(
     Ok(true)
 }
 
-/// False if an index does not lead to every row once.
+/// False if a row in memory is not what was written, or an index does not lead to every row once.
 fn write_all(out: &mut Output, store: &Arc<Store>, saved: BatchId) -> Result<bool, io::Error> {
     let snapshot = store.snapshot();
     if snapshot.batch() != saved {
@@ -72,11 +79,11 @@ fn write_all(out: &mut Output, store: &Arc<Store>, saved: BatchId) -> Result<boo
     tables.sort_unstable_by_key(|table| table.core.table);
     for table in tables {
         let written = write_table(out, table, snapshot.view().pin())?;
-        let rows = written.rows;
-        if written.indexes.iter().any(|index| index.entries() != rows) {
-            return Ok(false);
+        let is_whole = |table: &TableImage| table.indexes.iter().all(|index| index.entries() == table.rows);
+        match written.filter(is_whole) {
+            Some(table) => footer.tables.push(table),
+            None => return Ok(false),
         }
-        footer.tables.push(written);
     }
     let mut tail = footer.encode();
     let length = tail.len() as u64;
@@ -88,19 +95,27 @@ fn write_all(out: &mut Output, store: &Arc<Store>, saved: BatchId) -> Result<boo
     Ok(true)
 }
 
-fn write_table(out: &mut Output, table: &TableData, pin: Pin<'_>) -> Result<TableImage, io::Error> {
+/// `None` if a row in memory is not what was written.
+fn write_table(out: &mut Output, table: &TableData, pin: Pin<'_>) -> io::Result<Option<TableImage>> {
     let core = &table.core;
-    let (rows, places) = write_places(out, table, pin)?;
+    let Some(Places {
+        rows,
+        regions,
+        chunks,
+    }) = write_places(out, table, pin)?
+    else {
+        return Ok(None);
+    };
     let mut indexes = Vec::new();
     for index in &table.indexes {
         let image = match (&index.data.ordered, &index.data.hash) {
             (Some(ordered), _) => IndexImage {
                 kind: Kind::Ordered(index.id),
-                chunks: write_ordered(out, ordered)?,
+                chunks: write_ordered(out, ordered, &regions)?,
             },
             (None, Some(hash)) => IndexImage {
                 kind: Kind::Hashed(index.id),
-                chunks: write_hashed(out, hash)?,
+                chunks: write_hashed(out, hash, &regions)?,
             },
             (None, None) => continue,
         };
@@ -109,50 +124,96 @@ fn write_table(out: &mut Output, table: &TableData, pin: Pin<'_>) -> Result<Tabl
     if let Some(row_ids) = &table.row_ids {
         indexes.push(IndexImage {
             kind: Kind::RowIds,
-            chunks: write_hashed(out, row_ids)?,
+            chunks: write_hashed(out, row_ids, &regions)?,
         });
     }
-    Ok(TableImage {
+    Ok(Some(TableImage {
         id: core.table,
         rows,
         terms: core.terms_sum.load(Ordering::Relaxed),
         lengths: core.slots.lengths(),
-        regions: core.slots.shapes(),
-        places,
+        regions: regions.shapes,
+        places: chunks,
         indexes,
-    })
+    }))
 }
 
-fn write_places(out: &mut Output, table: &TableData, pin: Pin<'_>) -> Result<(u64, Vec<Chunk>), io::Error> {
+/// The places of a table's rows, as written.
+struct Places {
+    rows: u64,
+    regions: Regions,
+    chunks: Vec<Chunk>,
+}
+
+/// Regions with rows, under new numbers.
+#[derive(Default)]
+struct Regions {
+    shapes: Vec<RegionShape>,
+    /// By old number; without rows there is none.
+    numbers: Vec<Option<u64>>,
+}
+
+impl Regions {
+    fn add(&mut self, shape: Option<RegionShape>) {
+        self.numbers
+            .push(shape.is_some().then_some(self.shapes.len() as u64));
+        self.shapes.extend(shape);
+    }
+
+    /// The slot under its region's new number. An entry that leads nowhere will not be counted.
+    fn renumbered(&self, slot: SlotId) -> Option<SlotId> {
+        let region = usize::try_from(slot.0 / REGION_SLOTS).ok()?;
+        let number = self.numbers.get(region).copied().flatten()?;
+        Some(SlotId(number * REGION_SLOTS + slot.0 % REGION_SLOTS))
+    }
+}
+
+fn write_places(out: &mut Output, table: &TableData, pin: Pin<'_>) -> io::Result<Option<Places>> {
     let slots = &table.core.slots;
     let (mut chunks, mut rows, mut all) = (Vec::new(), Vec::new(), 0);
     let (mut bytes, mut writer, mut items, mut first) = (Vec::new(), PlacesWriter::default(), 0, 0);
-    let count = slots.region_count();
-    for region in 0..count {
+    let mut regions = Regions::default();
+    for region in 0..slots.region_count() {
         rows.clear();
-        slots.each_place(region, pin, |row| rows.push(row));
+        if !slots.each_place(region, pin, |row| rows.push(row)) {
+            return Ok(None);
+        }
+        regions.add(slots.shape(region).filter(|_| !rows.is_empty()));
+        if rows.is_empty() {
+            continue;
+        }
         writer.region(&mut bytes, &rows);
         items += rows.len() as u64;
-        if bytes.len() > CHUNK_BYTES || region + 1 == count {
-            all += items;
-            let regions = (first, region + 1 - first);
-            chunks.push(out.chunk(&bytes, items, regions)?);
+        all += rows.len() as u64;
+        if bytes.len() > CHUNK_BYTES {
+            let end = regions.shapes.len() as u64;
+            chunks.push(out.chunk(&bytes, items, (first, end - first))?);
             bytes.clear();
-            (writer, items, first) = (PlacesWriter::default(), 0, region + 1);
+            (writer, items, first) = (PlacesWriter::default(), 0, end);
         }
     }
-    Ok((all, chunks))
+    if items > 0 {
+        let end = regions.shapes.len() as u64;
+        chunks.push(out.chunk(&bytes, items, (first, end - first))?);
+    }
+    Ok(Some(Places {
+        rows: all,
+        regions,
+        chunks,
+    }))
 }
 
-fn write_ordered(out: &mut Output, index: &OrderedIndex) -> Result<Vec<Chunk>, io::Error> {
+fn write_ordered(out: &mut Output, index: &OrderedIndex, regions: &Regions) -> Result<Vec<Chunk>, io::Error> {
     let (mut chunks, mut bytes, mut items) = (Vec::new(), Vec::new(), 0);
     let (mut writer, mut batch) = (EntriesWriter::default(), Batch::default());
     // Entries that were found gone would be passed over by later readers only.
     let mut cursor = index.range(Bound::Unbounded, Bound::Unbounded, false, BatchId(0));
     while cursor.next(&mut batch, ENTRIES_AT_A_TIME) {
         for (key, slot) in batch.entries() {
-            writer.entry(&mut bytes, key, slot);
-            items += 1;
+            if let Some(slot) = regions.renumbered(slot) {
+                writer.entry(&mut bytes, key, slot);
+                items += 1;
+            }
         }
         if bytes.len() > CHUNK_BYTES {
             chunks.push(out.chunk(&bytes, items, (0, 0))?);
@@ -166,7 +227,7 @@ fn write_ordered(out: &mut Output, index: &OrderedIndex) -> Result<Vec<Chunk>, i
     Ok(chunks)
 }
 
-fn write_hashed(out: &mut Output, index: &HashIndex) -> Result<Vec<Chunk>, io::Error> {
+fn write_hashed(out: &mut Output, index: &HashIndex, regions: &Regions) -> Result<Vec<Chunk>, io::Error> {
     let (mut chunks, mut bytes, mut items, mut failed) = (Vec::new(), Vec::new(), 0, None);
     let mut finish = |bytes: &mut Vec<u8>, items: &mut u64| {
         match out.chunk(bytes, *items, (0, 0)) {
@@ -177,8 +238,10 @@ fn write_hashed(out: &mut Output, index: &HashIndex) -> Result<Vec<Chunk>, io::E
         *items = 0;
     };
     index.each(|hash, slot| {
-        put_hashed(&mut bytes, hash, slot);
-        items += 1;
+        if let Some(slot) = regions.renumbered(slot) {
+            put_hashed(&mut bytes, hash, slot);
+            items += 1;
+        }
         if bytes.len() > CHUNK_BYTES {
             finish(&mut bytes, &mut items);
         }
