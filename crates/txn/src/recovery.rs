@@ -24,7 +24,7 @@ use weft_base::disk::read_file;
 use weft_base::{BatchId, DirLock, Disk, OpenMode, Progress, RealDisk, SyncSite};
 use weft_program::{Program, ProgramHash};
 use weft_store::checkpoint::Checkpoints;
-use weft_store::{CatalogOp, Store};
+use weft_store::{BatchWriter, CatalogOp, Store};
 use weft_wal::{Log, LogConfig, LogRecord};
 
 pub(crate) const MARKER_NAME: &str = "WEFT";
@@ -279,14 +279,17 @@ impl Replay {
                 }
             }
         }
+        let wrong_op = |error: &dyn std::fmt::Display| wrong(format!("catalog operation: {error}"));
+        let decode = |op: &Vec<u8>| CatalogOp::decode(&mut ByteReader::new(op));
+        let ops = catalog_ops.into_iter().map(decode).collect::<Result<Vec<_>, _>>();
+        let ops = ops.map_err(|e| wrong_op(&e))?;
+        let (before, after) = ops.split_at(CatalogOp::before_writes(&ops));
         let mut writer = self.store.begin_batch(batch);
-        for op in catalog_ops {
-            let op = CatalogOp::decode(&mut ByteReader::new(op))
-                .map_err(|e| wrong(format!("catalog operation: {e}")))?;
-            writer
-                .apply_catalog(&op)
-                .map_err(|e| wrong(format!("catalog operation: {e}")))?;
-        }
+        let apply = |writer: &mut BatchWriter<'_>, ops: &[CatalogOp]| {
+            let applied = ops.iter().try_for_each(|op| writer.apply_catalog(op));
+            applied.map_err(|e| wrong_op(&e))
+        };
+        apply(&mut writer, before)?;
         let ran = executor::run_waves(
             Execution::default(),
             &writer,
@@ -302,6 +305,7 @@ impl Replay {
             },
         );
         writer.check_rows().and(ran).map_err(|e| wrong(e.to_string()))?;
+        apply(&mut writer, after)?;
         let digest = writer.finish();
         if digest != record.digest {
             return Err(EngineError::DigestMismatch {

@@ -45,7 +45,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use weft_base::{BatchId, TxnId};
 use weft_lock::{AbortReason, Acquire, ConflictPolicy, DeadlockDetection, LockRequest, LockTable, NoWait};
 use weft_program::ProgramHash;
-use weft_store::BatchWriter;
+use weft_store::{BatchWriter, CatalogOp};
 use weft_types::{SqlError, SqlState, interrupt};
 use weft_wal::PAYLOAD_BYTES_MAX;
 
@@ -455,13 +455,8 @@ fn run_members_or_panic(
     for commit in &batch.commits {
         let prepared = std::mem::take(&mut *commit.prepared.lock());
         prepared.into_iter().for_each(|index| writer.offer(index));
-        let mut ops = commit.catalog_ops.iter();
-        let mut apply = || ops.try_for_each(|op| writer.apply_catalog(op));
-        // It is alone in its batch, which is undone if the statement ends here.
-        match &commit.interrupt {
-            Some(interrupt) => interrupt::with(Arc::clone(interrupt), apply)?,
-            None => apply()?,
-        }
+        let (before, _) = split(&commit.catalog_ops);
+        apply(writer, commit, before)?;
     }
     let config = &shared.config;
     let answers = executor::run_waves(
@@ -481,7 +476,25 @@ fn run_members_or_panic(
         // Catalog operations and write set are applied together or not at all.
         return Err(refused.error.clone());
     }
+    for commit in &batch.commits {
+        let (_, after) = split(&commit.catalog_ops);
+        apply(writer, commit, after)?;
+    }
     Ok(answers)
+}
+
+/// The operations of a transaction before its writes, and those after.
+fn split(ops: &[CatalogOp]) -> (&[CatalogOp], &[CatalogOp]) {
+    ops.split_at(CatalogOp::before_writes(ops))
+}
+
+/// Applies operations of a commit. It is alone in its batch, which is undone if the statement ends here.
+fn apply(writer: &mut BatchWriter<'_>, commit: &CommitRequest, ops: &[CatalogOp]) -> Result<(), SqlError> {
+    let mut apply = || ops.iter().try_for_each(|op| writer.apply_catalog(op));
+    match &commit.interrupt {
+        Some(interrupt) => interrupt::with(Arc::clone(interrupt), apply),
+        None => apply(),
+    }
 }
 
 fn lock_not_available() -> Box<Refused> {

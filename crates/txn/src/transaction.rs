@@ -671,6 +671,10 @@ impl Transaction {
         {
             return Ok(());
         }
+        // Rows that it has written or removed decide whether keys are unique.
+        if self.overlay.table(def.table).is_some_and(TableOverlay::has_rows) {
+            return Ok(());
+        }
         let catalog = self.catalog();
         let Some(table) = catalog.table_by_id(def.table) else {
             return Ok(());

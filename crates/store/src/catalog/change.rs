@@ -112,6 +112,14 @@ pub enum CatalogOp {
 }
 
 impl CatalogOp {
+    /// Of the operations of a transaction, those that are applied before its writes, and how many: indexes that
+    /// it creates at the end are built of the rows as it leaves them. So a transaction may remove duplicates and
+    /// create a unique index.
+    pub fn before_writes(ops: &[CatalogOp]) -> usize {
+        let is_after = |op: &&CatalogOp| matches!(op, CatalogOp::CreateIndex(_));
+        ops.len() - ops.iter().rev().take_while(is_after).count()
+    }
+
     /// Only a sequence's position changes, so no program must be compiled again and the batch may hold
     /// other members.
     pub fn keeps_version(&self) -> bool {

@@ -132,3 +132,97 @@ fn rows_of_a_table_whose_columns_change_wait_for_the_commit() {
     c.ok("rollback to s; update t set w = 6 where id = 1; commit");
     assert_eq!(c.rows("select w from t"), "6");
 }
+
+/// Others write to the table while its indexes are built: these are right when they appear, and writers hardly
+/// wait.
+#[test]
+fn indexes_are_built_while_others_write() {
+    const ROWS: i64 = 20_000;
+    let db = database();
+    let mut c = Client::with(&db, "create table t (id int primary key, a int, b int)");
+    c.ok(&format!(
+        "insert into t select g, g % 97, g from generate_series(1, {ROWS}) g"
+    ));
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let (written, meanwhile) = std::thread::scope(|scope| {
+        let writers = [1, 2].map(|writer| {
+            let (db, is_over) = (&db, &is_over);
+            scope.spawn(move || {
+                let mut c = Client::new(db);
+                let mut number = 0;
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    number += 1;
+                    let id = (number * 7_919 + writer) % ROWS + 1;
+                    c.ok(&match number % 5 {
+                        0 => format!("delete from t where id = {id} and id % 2 = {}", writer % 2),
+                        1 => format!("insert into t values ({id}, 5, {id}) on conflict do nothing"),
+                        // Keys move between rows of one statement, and stay unique.
+                        2 => format!("update t set b = -b where id in ({id}, {})", id % ROWS + 1),
+                        _ => format!("update t set a = a + 1 where id = {id}"),
+                    });
+                }
+                number
+            })
+        });
+        let before = db.stats().program_statements;
+        for round in 0..3 {
+            c.ok(&format!("create index t_a_{round} on t (a, id)"));
+            c.ok(&format!("create unique index t_b_{round} on t (b)"));
+        }
+        let meanwhile = db.stats().program_statements - before;
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        (
+            writers.map(|writer| writer.join().unwrap()).iter().sum::<i64>(),
+            meanwhile,
+        )
+    });
+    assert!(written > 100 && meanwhile > 50, "{written} {meanwhile}");
+    let all = c.rows("select count(*), sum(a), sum(b) from t");
+    for round in 0..3 {
+        let by_a = "select count(*), sum(a), sum(b) from t where a >= -1000 and a < 100000";
+        assert_eq!(c.rows(by_a), all, "{round}");
+        let by_b = "select count(*), sum(a), sum(b) from t where b between -1000000 and 1000000";
+        assert_eq!(c.rows(by_b), all, "{round}");
+        for id in [1, 2, 777, ROWS] {
+            let found = c.rows(&format!("select id from t where b in ({id}, -{id})"));
+            assert_eq!(found, c.rows(&format!("select id from t where id = {id}")));
+        }
+        c.ok(&format!("drop index t_a_{round}; drop index t_b_{round}"));
+    }
+    let engine = db.engine();
+    let snapshot = engine.snapshot();
+    assert_eq!(
+        engine.store().verify_digest(&snapshot).unwrap(),
+        snapshot.digest()
+    );
+}
+
+/// As in PostgreSQL, a duplicate that appears while an index is built ends the statement, and nothing else.
+#[test]
+fn duplicates_that_appear_meanwhile_are_found() {
+    let db = database();
+    let mut c = Client::with(&db, "create table t (id int primary key, b int)");
+    c.ok("insert into t select g, g from generate_series(1, 3000) g");
+    // The index waits for this transaction, whose row is a duplicate.
+    let mut other = Client::new(&db);
+    other.ok("begin; update t set b = 5 where id = 7");
+    let (mut creator, failed) = (Client::new(&db), std::sync::atomic::AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let creating = scope.spawn(|| {
+            creator.fails("create unique index t_b on t (b)", "23505");
+            failed.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        moment();
+        assert!(!failed.load(std::sync::atomic::Ordering::Relaxed));
+        other.ok("commit");
+        creating.join().unwrap();
+    });
+    c.ok("update t set b = 7 where id = 7");
+    c.ok("create unique index t_b on t (b)");
+    c.fails("insert into t values (0, 5)", "23505");
+    // Rows of the transaction itself decide, too.
+    c.ok("drop index t_b; insert into t values (0, 5)");
+    c.fails("create unique index t_b on t (b)", "23505");
+    c.ok("begin; delete from t where id = 0; create unique index t_b on t (b); commit");
+    c.fails("insert into t values (0, 5)", "23505");
+}
