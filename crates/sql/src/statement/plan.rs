@@ -387,6 +387,8 @@ pub struct DdlPlan {
     pub tag: &'static str,
     /// Applied together, each checked against the catalog after the previous ones. Empty: nothing to do.
     pub ops: Vec<CatalogOp>,
+    /// The words of a statement that is refused inside a transaction block (25001).
+    pub outside_block: Option<&'static str>,
     /// Notices for the client, e.g. `relation "t" already exists, skipping` (SQLSTATE 42P07 or 00000).
     pub notices: Vec<weft_types::SqlError>,
 }

@@ -14,7 +14,7 @@ use weft_types::{RowLayout, SqlError, SqlState, SqlType, Value};
 use super::{OpenTransaction, Prepared, Savepoint, Session, Settings, settings};
 use crate::sink::{CommandTag, NoticeLevel, PipelinePosition, ResultSink, RowRef};
 
-const ACTIVE_SQL_TRANSACTION: SqlState = SqlState("25001");
+pub(super) const ACTIVE_SQL_TRANSACTION: SqlState = SqlState("25001");
 const NO_ACTIVE_SQL_TRANSACTION: SqlState = SqlState("25P01");
 const INVALID_SAVEPOINT: SqlState = SqlState("3B001");
 /// The most savepoints of a transaction.

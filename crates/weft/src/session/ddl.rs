@@ -13,6 +13,7 @@ use weft_store::{Catalog, CatalogOp};
 use weft_types::SqlError;
 
 use super::Session;
+use super::control::ACTIVE_SQL_TRANSACTION;
 use crate::sink::{CommandTag, NoticeLevel, PipelinePosition, ResultSink};
 
 /// The existing table that an operation changes.
@@ -50,6 +51,12 @@ impl Session {
         position: PipelinePosition,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
+        if let Some(statement) = plan.outside_block
+            && self.open.as_ref().is_some_and(|open| open.explicit)
+        {
+            let message = format!("{statement} cannot run inside a transaction block");
+            return Err(SqlError::new(ACTIVE_SQL_TRANSACTION, message));
+        }
         for notice in &plan.notices {
             sink.notice(NoticeLevel::Notice, notice);
         }

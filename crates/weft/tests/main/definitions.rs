@@ -226,3 +226,14 @@ fn duplicates_that_appear_meanwhile_are_found() {
     c.ok("begin; delete from t where id = 0; create unique index t_b on t (b); commit");
     c.fails("insert into t values (0, 5)", "23505");
 }
+
+#[test]
+fn concurrently_stands_outside_of_transactions() {
+    let db = database();
+    let mut c = Client::with(&db, "create table t (id int primary key, b int)");
+    c.ok("create index concurrently t_b on t (b)");
+    c.ok("create unique index concurrently if not exists t_b on t (b)");
+    c.ok("begin");
+    c.fails("create index concurrently t_b2 on t (b)", "25001");
+    c.ok("rollback; begin; create index t_b2 on t (b); commit");
+}

@@ -119,6 +119,10 @@ pub(super) fn create_index(changes: &mut Changes, create: &ast::CreateIndex) -> 
             "access method \"hash\" does not support unique indexes",
         ));
     }
+    if create.concurrently {
+        // Every index is built while others write; what is left of the word is where it may stand.
+        changes.outside_block = Some("CREATE INDEX CONCURRENTLY");
+    }
     let table = changes.table(&create.table_name)?;
     let columns = column_names(&create.columns)?;
     if hash && columns.len() > 1 {

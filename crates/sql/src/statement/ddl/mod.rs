@@ -26,6 +26,7 @@ pub(super) struct Changes {
     /// The catalog after the operations so far.
     catalog: Catalog,
     ops: Vec<CatalogOp>,
+    outside_block: Option<&'static str>,
     notices: Vec<SqlError>,
 }
 
@@ -34,6 +35,7 @@ impl Changes {
         Changes {
             catalog: catalog.clone(),
             ops: Vec::new(),
+            outside_block: None,
             notices: Vec::new(),
         }
     }
@@ -58,6 +60,7 @@ impl Changes {
         Plan::Ddl(Arc::new(DdlPlan {
             tag,
             ops: self.ops,
+            outside_block: self.outside_block,
             notices: self.notices,
         }))
     }

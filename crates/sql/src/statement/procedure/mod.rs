@@ -140,6 +140,7 @@ pub(crate) fn plan_statement(
                 return Err(SqlError::internal("a definition without a plan"));
             };
             Ok(Plan::Ddl(Arc::new(DdlPlan {
+                outside_block: None,
                 notices,
                 ..DdlPlan::clone(&plan)
             })))
@@ -162,6 +163,7 @@ fn ddl(tag: &'static str, ops: Vec<CatalogOp>, ctx: &PlanContext<'_>) -> Result<
     Ok(Plan::Ddl(Arc::new(DdlPlan {
         tag,
         ops,
+        outside_block: None,
         notices: Vec::new(),
     })))
 }
