@@ -672,7 +672,8 @@ impl Transaction {
             return Ok(());
         }
         // Rows that it has written or removed decide whether keys are unique.
-        if self.overlay.table(def.table).is_some_and(TableOverlay::has_rows) {
+        let own = self.overlay.table(def.table);
+        if own.is_some_and(|own| own.has_rows() || own.base_hidden()) {
             return Ok(());
         }
         let catalog = self.catalog();

@@ -112,11 +112,21 @@ pub enum CatalogOp {
 }
 
 impl CatalogOp {
-    /// Of the operations of a transaction, those that are applied before its writes, and how many: indexes that
-    /// it creates at the end are built of the rows as it leaves them. So a transaction may remove duplicates and
-    /// create a unique index.
+    /// How many of a transaction's operations are applied before its writes. Those at the end that only check
+    /// rows, or only give names, are applied afterwards, to the rows as the transaction leaves them: it may
+    /// remove duplicates and create a unique index.
     pub fn before_writes(ops: &[CatalogOp]) -> usize {
-        let is_after = |op: &&CatalogOp| matches!(op, CatalogOp::CreateIndex(_));
+        let is_after = |op: &&CatalogOp| {
+            matches!(
+                op,
+                CatalogOp::CreateIndex(_)
+                    | CatalogOp::SetNotNull { not_null: true, .. }
+                    | CatalogOp::SetDefault { .. }
+                    | CatalogOp::RenameTable { .. }
+                    | CatalogOp::RenameColumn { .. }
+                    | CatalogOp::RenameIndex { .. }
+            )
+        };
         ops.len() - ops.iter().rev().take_while(is_after).count()
     }
 

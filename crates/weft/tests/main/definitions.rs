@@ -225,6 +225,15 @@ fn duplicates_that_appear_meanwhile_are_found() {
     c.fails("create unique index t_b on t (b)", "23505");
     c.ok("begin; delete from t where id = 0; create unique index t_b on t (b); commit");
     c.fails("insert into t values (0, 5)", "23505");
+    c.ok("drop index t_b; insert into t values (0, 5), (-1, null)");
+    c.ok("begin; delete from t where id <= 0; create unique index t_c on t (b); alter table t alter b set not null; \
+          alter index t_c rename to t_b; commit");
+    c.fails("insert into t values (0, 5)", "23505");
+    c.fails("insert into t values (0, null)", "23502");
+    c.ok("drop index t_b; alter table t alter b drop not null; insert into t values (0, 5)");
+    c.ok("begin; truncate t; create unique index t_b on t (b); insert into t values (0, 5); commit");
+    assert_eq!(c.rows("select * from t"), "0,5");
+    c.fails("insert into t values (1, 5)", "23505");
 }
 
 #[test]
