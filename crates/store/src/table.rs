@@ -76,10 +76,10 @@ impl Watch {
         }
     }
 
-    /// Those slots. No batch is open, or it is the caller's; so the writes of all before are among them.
-    pub(crate) fn take(&mut self) -> Vec<SlotId> {
-        let slots = &self.core.slots;
-        let new = slots.take_touched();
+    /// Marks of those slots ([`SlotArena::ids_of_marks`]). No batch is open, or it is the caller's; so the
+    /// writes of all before are among them.
+    pub(crate) fn take(&mut self) -> Vec<u64> {
+        let new = self.core.slots.take_touched();
         let mut marks = Vec::new();
         for watch in self.core.watches.lock().iter_mut() {
             watch.regions.resize(watch.regions.len().max(new.len()), 0);
@@ -90,7 +90,7 @@ impl Watch {
                 marks = std::mem::take(&mut watch.regions);
             }
         }
-        slots.ids_of_marks(&marks).collect()
+        marks
     }
 }
 

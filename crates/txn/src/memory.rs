@@ -97,7 +97,8 @@ impl Use {
 }
 
 impl Governor {
-    /// Brings regions back, once around, as long as memory is to spare. Whether it is worth trying again soon.
+    /// Brings regions back, once around, as long as memory is to spare. Whether it is worth trying again
+    /// soon.
     fn refill(&mut self, shared: &Shared) -> bool {
         let bound = bound(shared);
         let rest = Use::of(shared).rest;

@@ -18,15 +18,17 @@
 //! Source: Barthels 2.3.5; DESIGN.md (Sessions).
 
 mod conflict;
+mod definitions;
 mod memory;
 mod run;
 
 pub use self::conflict::InsertOutcome;
+use self::definitions::created_by;
 use self::memory::TxnMemory;
 use crate::cancel::CancelToken;
 use crate::engine::{CANCEL_POLL, Engine, lock_timed_out};
 use crate::locks::{self, LockRequests, LockScope};
-use crate::overlay::{Overlay, OverlayMark, TableOverlay};
+use crate::overlay::{Overlay, OverlayMark};
 use crate::request::{AcquireRequest, Answer, CommitRequest, Committed, Refused, Request};
 use crate::sequencer::RECORD_MEMBER_BYTES_MAX;
 use crate::snapshots::KeptSnapshot;
@@ -38,9 +40,9 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
-use weft_base::{BatchId, CatalogVersion, IndexId, Reservation, RowId, TableId, TxnId, blocking};
+use weft_base::{BatchId, CatalogVersion, IndexId, Reservation, RowId, TableId, TxnId};
 use weft_lock::{LockMode, LockRequest, ResourceId, join};
-use weft_store::{Catalog, CatalogOp, IndexDef, PreparedIndex, Snapshot, TableDef};
+use weft_store::{Catalog, CatalogOp, PreparedIndex, Snapshot, TableDef};
 use weft_types::{SqlError, SqlState, interrupt};
 
 /// The isolation level of a transaction.
@@ -83,9 +85,6 @@ const RESERVED_BYTES: usize = 1 << 20;
 
 /// Weft's own SQLSTATE for a statement that has to wait and released its thread; callers never show it.
 const PARKED: SqlState = SqlState("WF002");
-/// An index that is prepared follows the writers until about so few slots are written meanwhile, or so often.
-const CATCH_UP_SLOTS_FEW: usize = 4_096;
-const CATCH_UP_ROUNDS_MAX: usize = 16;
 
 fn parked() -> SqlError {
     SqlError::new(PARKED, "the statement waits for a lock")
@@ -345,21 +344,6 @@ impl Transaction {
         self.private_catalog.is_some()
     }
 
-    /// Tables with rows whose columns this transaction changed: the rows are rewritten at commit.
-    fn reshaped_tables(&self) -> Arc<[TableId]> {
-        let hidden = |table| self.overlay.table(table).is_some_and(|table| table.base_hidden());
-        let changed = self.catalog_ops.iter().filter_map(reshaped_by);
-        changed.filter(|table| !hidden(*table)).collect()
-    }
-
-    /// Refuses to write to a table that is to be rewritten.
-    fn refuse_reshaped(&self, def: &TableDef) -> Result<(), SqlError> {
-        if !self.catalog_ops.is_empty() && self.reshaped_tables().contains(&def.id) {
-            return Err(view::reshaped());
-        }
-        Ok(())
-    }
-
     /// Longest wait for a lock from now on; zero waits for ever.
     pub fn set_lock_timeout(&mut self, limit: Duration) {
         self.options.lock_timeout = limit;
@@ -379,15 +363,6 @@ impl Transaction {
             SqlState::SERIALIZATION_FAILURE,
             "could not serialize access due to concurrent change of definitions",
         ))
-    }
-
-    /// Locks all definitions for change until the transaction ends.
-    pub fn lock_catalog(&mut self) -> Result<(), SqlError> {
-        let request = LockRequest {
-            resource: ResourceId::catalog(),
-            mode: LockMode::X,
-        };
-        self.lock(LockRequests::from_slice(&[request]))
     }
 
     /// True if reads must be locked first.
@@ -628,79 +603,6 @@ impl Transaction {
         Ok(found.map(|row| row.bytes.into_owned()))
     }
 
-    /// A change of definitions, seen by this transaction at once and by others after its commit. The caller
-    /// locks the table it concerns in X first.
-    pub fn catalog_op(&mut self, op: CatalogOp) -> Result<(), SqlError> {
-        self.refuse_writes_in_excess()?;
-        // Based on the newest definitions, as at commit, whatever snapshot the transaction reads.
-        let before = self
-            .private_catalog
-            .clone()
-            .unwrap_or_else(|| self.engine.catalog());
-        // The answer depends on them.
-        self.observe(self.engine.boundary());
-        let next = before.apply(&op)?;
-        if let Some(table) = reshaped_by(&op)
-            && self.overlay.table(table).is_some_and(TableOverlay::has_rows)
-        {
-            return Err(SqlError::unsupported(
-                "the columns of a table cannot be changed in a transaction that has written its rows",
-            ));
-        }
-        match &op {
-            CatalogOp::Truncate(table) | CatalogOp::DropTable(table) => {
-                let indexes = next.table_by_id(*table).map_or(&[][..], |def| &def.indexes);
-                self.overlay_mut().hide_base(*table, indexes);
-            }
-            CatalogOp::CreateTable(def) => self.overlay_mut().hide_base(def.id, &def.indexes),
-            _ => {}
-        }
-        self.private_catalog = Some(Arc::new(next));
-        self.known = None;
-        self.catalog_ops.push(op);
-        Ok(())
-    }
-
-    /// Builds an index that the transaction is going to create, while others write to its table. To be called
-    /// before the table is locked, and [`Transaction::catch_up_indexes`] afterwards: then little is left to be
-    /// done when the transaction commits, and nobody waits for it. Without these calls everybody waits.
-    pub fn prepare_index(&mut self, def: &IndexDef) -> Result<(), SqlError> {
-        let is_there = |op: &CatalogOp| matches!(created_by(op), Some(other) if other.id == def.id);
-        // A statement that was parked is executed again.
-        if self.prepared.iter().any(|prepared| prepared.def() == def) || self.catalog_ops.iter().any(is_there)
-        {
-            return Ok(());
-        }
-        // Rows that it has written or removed decide whether keys are unique.
-        let own = self.overlay.table(def.table);
-        if own.is_some_and(|own| own.has_rows() || own.base_hidden()) {
-            return Ok(());
-        }
-        let catalog = self.catalog();
-        let Some(table) = catalog.table_by_id(def.table) else {
-            return Ok(());
-        };
-        let store = &self.engine.shared().store;
-        let prepared = blocking::section(|| -> Result<_, SqlError> {
-            let mut prepared = store.prepare_index(table, def)?;
-            if let Some(prepared) = &mut prepared {
-                let mut rounds = 0;
-                while rounds < CATCH_UP_ROUNDS_MAX && prepared.catch_up()? > CATCH_UP_SLOTS_FEW {
-                    rounds += 1;
-                }
-            }
-            Ok(prepared)
-        })?;
-        self.prepared.extend(prepared);
-        Ok(())
-    }
-
-    /// See [`Transaction::prepare_index`].
-    pub fn catch_up_indexes(&mut self) -> Result<(), SqlError> {
-        let all = &mut self.prepared;
-        blocking::section(|| all.iter_mut().try_for_each(|one| one.catch_up().map(drop)))
-    }
-
     /// A point to roll back to.
     pub fn savepoint(&self) -> TxnSavepoint {
         TxnSavepoint {
@@ -770,22 +672,6 @@ impl Transaction {
                 self.engine.shared().submit(Request::Release(self.id));
             }
         }
-    }
-}
-
-/// The index that a change of definitions creates over rows that may be there.
-fn created_by(op: &CatalogOp) -> Option<&IndexDef> {
-    match op {
-        CatalogOp::CreateIndex(index) | CatalogOp::AddPrimaryKey(index) => Some(index),
-        _ => None,
-    }
-}
-
-/// The table whose rows a change of definitions rewrites.
-fn reshaped_by(op: &CatalogOp) -> Option<TableId> {
-    match op {
-        CatalogOp::AddColumn { table, .. } | CatalogOp::DropColumn { table, .. } => Some(*table),
-        _ => None,
     }
 }
 

@@ -113,8 +113,8 @@ pub enum CatalogOp {
 
 impl CatalogOp {
     /// How many of a transaction's operations are applied before its writes. Those at the end that only check
-    /// rows, or only give names, are applied afterwards, to the rows as the transaction leaves them: it may
-    /// remove duplicates and create a unique index.
+    /// rows, or do not concern them, are applied afterwards, to the rows as the transaction leaves them: it
+    /// may remove duplicates and create a unique index.
     pub fn before_writes(ops: &[CatalogOp]) -> usize {
         let is_after = |op: &&CatalogOp| {
             matches!(
@@ -125,6 +125,11 @@ impl CatalogOp {
                     | CatalogOp::RenameTable { .. }
                     | CatalogOp::RenameColumn { .. }
                     | CatalogOp::RenameIndex { .. }
+                    | CatalogOp::CreateSequence(_)
+                    | CatalogOp::AdvanceSequence { .. }
+                    | CatalogOp::SetSequence { .. }
+                    | CatalogOp::PutProcedure(_)
+                    | CatalogOp::DropProcedure(_)
             )
         };
         ops.len() - ops.iter().rev().take_while(is_after).count()

@@ -7,15 +7,16 @@
 //!   the batch in which the index appears: the same for the last time
 //! ```
 //!
-//! Between two steps the snapshot of the last one is kept, so what an entry stood for can still be read: the
-//! index is exactly that of one boundary at any time, without entries of older versions. Nobody finds it
-//! before it appears, and then only readers of that boundary and later ones.
+//! While others may write to the table, the snapshot of the last step is kept, so what an entry stood for can
+//! still be read: the index is exactly that of one boundary at any time, without entries of older versions.
+//! Nobody finds it before it appears, and then only readers of that boundary and later ones.
 //!
 //! In a replay there is nothing prepared: the batch builds the index. The outcome is the same.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use weft_base::BatchId;
 use weft_ops::hash64;
 use weft_types::interrupt::{self, Pace};
 use weft_types::{SqlError, SqlState};
@@ -43,14 +44,16 @@ pub struct PreparedIndex {
     data: IndexData,
     written: Watch,
     /// The boundary that it is of.
-    at: Snapshot,
+    at: BatchId,
+    /// Kept while others may write to the table: what the entries of then stood for.
+    then: Option<Snapshot>,
 }
 
 impl std::fmt::Debug for PreparedIndex {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PreparedIndex")
             .field("def", &self.def)
-            .field("at", &self.at.batch())
+            .field("at", &self.at)
             .finish_non_exhaustive()
     }
 }
@@ -70,8 +73,8 @@ impl Store {
     /// have not these columns. Takes as long as the building does, with one thread.
     ///
     /// # Errors
-    /// A duplicate, or a NULL in a primary key; a row that could not be read; the end of the statement; a batch
-    /// that stays unpublished since the log has failed.
+    /// A duplicate, or a NULL in a primary key; a row that could not be read; the end of the statement; a
+    /// batch that stays unpublished since the log has failed.
     pub fn prepare_index(
         self: &Arc<Self>,
         table: &Arc<TableDef>,
@@ -81,14 +84,14 @@ impl Store {
             return Ok(None);
         };
         let mut written = Watch::new(&core);
-        let (_, at) = taken(self, &mut written)?;
-        if !at
+        let (_, then) = taken(self, &mut written)?;
+        if !then
             .core_of(table)
             .is_some_and(|newest| Arc::ptr_eq(&newest, &core))
         {
             return Ok(None);
         }
-        let pin = at.view().pin();
+        let pin = then.view().pin();
         if def.primary {
             for column in &def.columns {
                 check_no_nulls(table, &core, pin, *column)?;
@@ -102,7 +105,8 @@ impl Store {
             core,
             data,
             written,
-            at,
+            at: then.batch(),
+            then: Some(then),
         }))
     }
 }
@@ -113,10 +117,28 @@ impl PreparedIndex {
     /// # Errors
     /// As [`Store::prepare_index`]. It cannot be used then.
     pub fn catch_up(&mut self) -> Result<usize, SqlError> {
-        let (slots, now) = taken(self.at.store(), &mut self.written)?;
-        self.change(&slots, now.view().pin())?;
-        self.at = now;
+        let Some(then) = &self.then else {
+            return Ok(0);
+        };
+        let (marks, now) = taken(then.store(), &mut self.written)?;
+        let slots: Vec<SlotId> = self.core.slots.ids_of_marks(&marks).collect();
+        // Rows on disk are those of a checkpoint.
+        let is_cold_old = || then.store().saved() <= self.at;
+        self.change(&slots, then.view().pin(), now.view().pin(), is_cold_old)?;
+        self.at = now.batch();
+        self.then = Some(now);
         Ok(slots.len())
+    }
+
+    /// Goes on to the newest boundary for the last time: nobody else writes to the table until the index
+    /// appears. What older readers need is not kept any more.
+    ///
+    /// # Errors
+    /// As [`PreparedIndex::catch_up`].
+    pub fn catch_up_last(&mut self) -> Result<(), SqlError> {
+        self.catch_up()?;
+        self.then = None;
+        Ok(())
     }
 
     /// Its definition.
@@ -129,23 +151,38 @@ impl PreparedIndex {
         *self.def == *def && Arc::ptr_eq(&self.core, core)
     }
 
-    /// The index of the open batch.
-    pub(crate) fn finish(mut self, pin: Pin<'_>) -> Result<IndexData, SqlError> {
-        let slots = self.written.take();
-        self.change(&slots, pin)?;
+    /// The index of the open batch. `before` sees what was there before it.
+    pub(crate) fn finish(mut self, before: Pin<'_>, pin: Pin<'_>) -> Result<IndexData, SqlError> {
+        let marks = self.written.take();
+        let slots: Vec<SlotId> = self.core.slots.ids_of_marks(&marks).collect();
+        match &self.then {
+            Some(then) => {
+                let is_cold_old = || then.store().saved() <= self.at;
+                self.change(&slots, then.view().pin(), pin, is_cold_old)?;
+            }
+            // Only the batch has written since, and its rows are in memory.
+            None => self.change(&slots, before, pin, || true)?,
+        }
         Ok(self.data)
     }
 
-    /// Brings the entries of these slots from the boundary of `at` to what the pin sees.
-    fn change(&self, slots: &[SlotId], pin: Pin<'_>) -> Result<(), SqlError> {
+    /// Brings the entries of these slots from what one pin sees to what another does. `is_cold_old`: whether
+    /// rows that were on disk a moment ago are older than `at`.
+    fn change(
+        &self,
+        slots: &[SlotId],
+        from: Pin<'_>,
+        pin: Pin<'_>,
+        is_cold_old: impl Fn() -> bool,
+    ) -> Result<(), SqlError> {
         let mut changes = Vec::new();
         let (mut pace, mut scratch) = (Pace::default(), Scratch::default());
         for slot in slots {
             pace.step(SLOT_UNITS)?;
-            if self.is_old(*slot, pin) {
+            if self.is_old(*slot, pin, &is_cold_old) {
                 continue;
             }
-            let (removed, _) = self.key_at(*slot, self.at.view().pin(), &mut scratch)?;
+            let (removed, _) = self.key_at(*slot, from, &mut scratch)?;
             let (added, has_null) = self.key_at(*slot, pin, &mut scratch)?;
             if removed == added {
                 continue;
@@ -178,15 +215,13 @@ impl PreparedIndex {
         Ok(())
     }
 
-    /// Whether nobody has written to a slot since the boundary of `at`, as far as that is known without reading
-    /// the disk. Marks are of groups of slots, so most are old.
-    fn is_old(&self, slot: SlotId, pin: Pin<'_>) -> bool {
-        let place = self.core.slots.peek(slot);
-        place.is_some_and(|place| {
-            place
-                .at(pin)
-                .is_none_or(|version| version.batch() <= self.at.batch())
-        })
+    /// Whether nobody has written to a slot since `at`, as far as that is known without reading the disk.
+    /// Marks are of groups of slots, so most are old.
+    fn is_old(&self, slot: SlotId, pin: Pin<'_>, is_cold_old: &impl Fn() -> bool) -> bool {
+        match self.core.slots.peek(slot) {
+            Some(place) => place.at(pin).is_none_or(|version| version.batch() <= self.at),
+            None => is_cold_old(),
+        }
     }
 
     /// The key of the row in a slot that the pin sees, if there is one, and whether uniqueness does not apply
@@ -297,8 +332,8 @@ pub(crate) fn build_error(
     shown.err().unwrap_or_else(|| duplicate.unwrap_or_else(missing))
 }
 
-/// The slots that were written, and the newest boundary.
-fn taken(store: &Arc<Store>, written: &mut Watch) -> Result<(Vec<SlotId>, Snapshot), SqlError> {
+/// Marks of the slots that were written, and the newest boundary.
+fn taken(store: &Arc<Store>, written: &mut Watch) -> Result<(Vec<u64>, Snapshot), SqlError> {
     let until = Instant::now() + UNPUBLISHED_MAX;
     loop {
         interrupt::check()?;

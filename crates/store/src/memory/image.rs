@@ -101,8 +101,8 @@ impl SlotArena {
     }
 
     /// Shows the live rows of a region that the pin sees, in slot order, whether they are in memory or not.
-    /// All cold rows are among them: who has a pin of the newest boundary sees those. False if one of those in
-    /// memory is not what was written.
+    /// All cold rows are among them: who has a pin of the newest boundary sees those. False if one of those
+    /// in memory is not what was written.
     #[must_use]
     pub(crate) fn each_place(&self, number: u64, pin: Pin<'_>, mut see: impl FnMut(ColdPlace)) -> bool {
         let Some(region) = self.region(number) else {

@@ -54,8 +54,8 @@ impl SlotArena {
         })
     }
 
-    /// Reads the cold rows of a frozen region into slots; `None` if it is not frozen, or if slots and rows take
-    /// more than `room_bytes`. Nobody freezes meanwhile.
+    /// Reads the cold rows of a frozen region into slots; `None` if it is not frozen, or if slots and rows
+    /// take more than `room_bytes`. Nobody freezes meanwhile.
     ///
     /// # Errors
     /// A row could not be read.

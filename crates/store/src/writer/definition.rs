@@ -1,8 +1,9 @@
 //! Changes of definitions inside a batch: the pure change of the catalog, and what it does to the data.
 //!
 //! Nothing that readers use is changed. A new index is built over the existing slots, unless it was prepared
-//! before ([`BatchWriter::offer`]), and appears with a new [`TableData`]; a change of the row layout writes all rows into a new core, with the same row ids; a table
-//! that is dropped or truncated is just removed from the schema. On an error the batch's schema is unchanged.
+//! before ([`BatchWriter::offer`]), and appears with a new [`TableData`]; a change of the row layout writes
+//! all rows into a new core, with the same row ids; a table that is dropped or truncated is just removed from
+//! the schema. On an error the batch's schema is unchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -146,7 +147,7 @@ impl BatchWriter<'_> {
         let is_it = |prepared: &mut PreparedIndex| prepared.is_of(&def, &data.core);
         let prepared = self.prepared.lock().extract_if(.., is_it).next();
         let built = match prepared {
-            Some(prepared) => prepared.finish(pin)?,
+            Some(prepared) => prepared.finish(self.pin(self.batch.0.saturating_sub(1)), pin)?,
             None => {
                 if def.primary {
                     for column in &def.columns {

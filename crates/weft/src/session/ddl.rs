@@ -75,11 +75,14 @@ impl Session {
                 // new ones.
                 return Err(weft_txn::stale_program());
             }
+            // Others may use the tables while their indexes are built.
             for op in &plan.ops {
-                // Others may use the table while its index is built.
-                if let CatalogOp::CreateIndex(index) | CatalogOp::AddPrimaryKey(index) = op {
-                    open.txn.prepare_index(index)?;
-                }
+                let (CatalogOp::CreateIndex(index) | CatalogOp::AddPrimaryKey(index)) = op else {
+                    break;
+                };
+                open.txn.prepare_index(index)?;
+            }
+            for op in &plan.ops {
                 if let Some(table) = tables_of(op, &open.txn.catalog()) {
                     open.txn.lock_table(table, LockMode::X)?;
                 }

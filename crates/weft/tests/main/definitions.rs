@@ -133,8 +133,8 @@ fn rows_of_a_table_whose_columns_change_wait_for_the_commit() {
     assert_eq!(c.rows("select w from t"), "6");
 }
 
-/// Others write to the table while its indexes are built: these are right when they appear, and writers hardly
-/// wait.
+/// Others write to the table while its indexes are built: these are right when they appear, and writers
+/// hardly wait.
 #[test]
 fn indexes_are_built_while_others_write() {
     const ROWS: i64 = 20_000;
@@ -230,7 +230,15 @@ fn duplicates_that_appear_meanwhile_are_found() {
           alter index t_c rename to t_b; commit");
     c.fails("insert into t values (0, 5)", "23505");
     c.fails("insert into t values (0, null)", "23502");
-    c.ok("drop index t_b; alter table t alter b drop not null; insert into t values (0, 5)");
+    c.ok(
+        "drop index t_b; alter table t alter b drop not null; insert into t values (0, 5); create sequence s",
+    );
+    c.ok("begin; delete from t where id = 0; create unique index t_b on t (b); alter sequence s restart; commit");
+    // A column of the same type takes the place of one with duplicates.
+    c.ok("drop index t_b; insert into t values (0, 5)");
+    c.ok("begin; alter table t drop column b; alter table t add column b int; create unique index t_b on t (b); \
+          commit");
+    c.ok("drop index t_b; update t set b = id; insert into t values (-1, 5)");
     c.ok("begin; truncate t; create unique index t_b on t (b); insert into t values (0, 5); commit");
     assert_eq!(c.rows("select * from t"), "0,5");
     c.fails("insert into t values (1, 5)", "23505");

@@ -59,8 +59,8 @@ impl ImagePlace {
         }
     }
 
-    /// Removes the image, if there is one: it belongs to an older checkpoint, or will soon. If its name comes back
-    /// after a power cut it still does.
+    /// Removes the image, if there is one: it belongs to an older checkpoint, or will soon. If its name comes
+    /// back after a power cut it still does.
     pub(super) fn remove(&self) -> io::Result<()> {
         self.is_current.store(false, Ordering::Relaxed);
         self.remove_file(NAME)?;

@@ -24,6 +24,11 @@ use weft_ops::hash64;
 /// A footer is not longer: it takes some bytes for each quarter of a megabyte of the file.
 const FOOTER_BYTES_MAX: u64 = 1 << 30;
 
+/// A table's rows, and its indexes.
+type Restored = (Loaded, Vec<Structure>);
+/// A file and what its end says.
+type Opened = (Box<dyn DiskFile>, Footer);
+
 /// Fills the tables of a checkpoint, in the order of `loaders`; `None` if there is no image of it. On an
 /// error tables may be half full, and are not to be used.
 pub(in super::super) fn restore(
@@ -32,7 +37,7 @@ pub(in super::super) fn restore(
     loaders: &[(TableId, TableLoader)],
     threads: usize,
     progress: &Progress,
-) -> Result<Option<Vec<(Loaded, Vec<Structure>)>>, ImageError> {
+) -> Result<Option<Vec<Restored>>, ImageError> {
     let Some((file, footer)) = open(place.disk.as_ref(), place)? else {
         return Ok(None);
     };
@@ -107,7 +112,7 @@ fn read_chunk(file: &dyn DiskFile, chunk: &Chunk, bytes: &mut Vec<u8>) -> Result
 }
 
 /// The file and its footer, if there is one.
-fn open(disk: &dyn Disk, place: &ImagePlace) -> Result<Option<(Box<dyn DiskFile>, Footer)>, ImageError> {
+fn open(disk: &dyn Disk, place: &ImagePlace) -> Result<Option<Opened>, ImageError> {
     let path = place.dir.join(NAME);
     let file = match disk.open(&path, OpenMode::Read) {
         Ok(file) => file,
@@ -153,7 +158,7 @@ struct Restoring<'r> {
 /// An index that is being filled.
 enum Filling {
     /// With its number in the definition.
-    Index(usize, IndexData),
+    Index(usize, Arc<IndexData>),
     RowIds(HashIndex),
 }
 
@@ -177,7 +182,7 @@ impl<'r> Restoring<'r> {
             Kind::Ordered(id) | Kind::Hashed(id) => loader
                 .empty_index(id, rows)
                 .filter(|(_, data)| data.ordered.is_some() == matches!(index.kind, Kind::Ordered(_)))
-                .map(|(number, data)| Filling::Index(number, data)),
+                .map(|(number, data)| Filling::Index(number, Arc::new(data))),
             Kind::RowIds => loader.empty_row_ids(rows).map(Filling::RowIds),
         });
         let indexes: Option<Vec<Filling>> = indexes.collect();
@@ -200,10 +205,10 @@ impl<'r> Restoring<'r> {
         self.image.regions.len() as u64 * REGION_SLOTS
     }
 
-    fn finish(self, regions: Vec<ColdRegion>) -> (Loaded, Vec<Structure>) {
+    fn finish(self, regions: Vec<ColdRegion>) -> Restored {
         self.loader.restore(self.image.lengths, regions);
         let built = self.indexes.into_iter().map(|index| match index {
-            Filling::Index(number, data) => Structure::Index(number, Arc::new(data)),
+            Filling::Index(number, data) => Structure::Index(number, data),
             Filling::RowIds(row_ids) => Structure::RowIds(row_ids),
         });
         (Loaded::cold(self.image.rows, self.image.terms), built.collect())
@@ -282,13 +287,8 @@ impl Part<'_> {
                 })?;
                 adding.finish(hashed);
             }
-            Filling::Index(
-                _,
-                IndexData {
-                    ordered: None, hash, ..
-                },
-            ) => {
-                if let Some(hashed) = hash {
+            Filling::Index(_, data) if data.ordered.is_none() => {
+                if let Some(hashed) = &data.hash {
                     read_hashed(bytes, chunk.items, slots, |hash, slot| {
                         adding.add(hashed, hash, slot)
                     })?;
