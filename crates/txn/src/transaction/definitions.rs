@@ -115,7 +115,9 @@ impl Transaction {
     /// See [`Transaction::prepare_index`]. The tables are locked until the transaction ends.
     pub fn catch_up_indexes(&mut self) -> Result<(), SqlError> {
         let all = &mut self.prepared;
-        blocking::section(|| all.iter_mut().try_for_each(PreparedIndex::catch_up_last))
+        let caught_up = blocking::section(|| all.iter_mut().try_for_each(PreparedIndex::catch_up_last));
+        self.observe(self.engine.boundary());
+        caught_up
     }
 }
 

@@ -61,37 +61,11 @@ impl Session {
             sink.notice(NoticeLevel::Notice, notice);
         }
         if !plan.ops.is_empty() {
-            let shared = Arc::clone(&self.shared);
-            let open = self.transaction();
-            open.txn.lock_catalog()?;
-            // The newest definitions, even where the transaction reads an older snapshot.
-            let newest = if open.txn.changes_catalog() {
-                open.txn.catalog()
-            } else {
-                shared.engine.catalog()
-            };
-            if newest.version() != planned_for {
-                // Another transaction changed definitions before the lock was granted: plan again with the
-                // new ones.
-                return Err(weft_txn::stale_program());
-            }
-            // Others may use the tables while their indexes are built.
-            for op in &plan.ops {
-                let (CatalogOp::CreateIndex(index) | CatalogOp::AddPrimaryKey(index)) = op else {
-                    break;
-                };
-                open.txn.prepare_index(index)?;
-            }
-            for op in &plan.ops {
-                if let Some(table) = tables_of(op, &open.txn.catalog()) {
-                    open.txn.lock_table(table, LockMode::X)?;
-                }
-                open.txn.catch_up_indexes()?;
-                open.txn.catalog_op(op.clone())?;
-                if let CatalogOp::SetSequence { id, .. } | CatalogOp::DropSequence(id) = op {
-                    open.sequences_set.push(*id);
-                }
-            }
+            let changed = self.change_definitions(plan, planned_for);
+            // An error tells of rows, too: those of an index that cannot be built.
+            let observed = self.transaction().txn.observed();
+            self.gate.raise(observed);
+            changed?;
         }
         if position == PipelinePosition::Alone && self.open.as_ref().is_some_and(|open| !open.explicit) {
             // Whether rows violate a definition is found at the end of the transaction: before success is
@@ -99,6 +73,42 @@ impl Session {
             self.sync()?;
         }
         sink.complete(&CommandTag::plain(plan.tag));
+        Ok(())
+    }
+
+    /// Applies the operations, with the locks that they need.
+    fn change_definitions(&mut self, plan: &DdlPlan, planned_for: CatalogVersion) -> Result<(), SqlError> {
+        let shared = Arc::clone(&self.shared);
+        let open = self.transaction();
+        open.txn.lock_catalog()?;
+        // The newest definitions, even where the transaction reads an older snapshot.
+        let newest = if open.txn.changes_catalog() {
+            open.txn.catalog()
+        } else {
+            shared.engine.catalog()
+        };
+        if newest.version() != planned_for {
+            // Another transaction changed definitions before the lock was granted: plan again with the
+            // new ones.
+            return Err(weft_txn::stale_program());
+        }
+        // Others may use the tables while their indexes are built.
+        for op in &plan.ops {
+            let (CatalogOp::CreateIndex(index) | CatalogOp::AddPrimaryKey(index)) = op else {
+                break;
+            };
+            open.txn.prepare_index(index)?;
+        }
+        for op in &plan.ops {
+            if let Some(table) = tables_of(op, &open.txn.catalog()) {
+                open.txn.lock_table(table, LockMode::X)?;
+            }
+            open.txn.catch_up_indexes()?;
+            open.txn.catalog_op(op.clone())?;
+            if let CatalogOp::SetSequence { id, .. } | CatalogOp::DropSequence(id) = op {
+                open.sequences_set.push(*id);
+            }
+        }
         Ok(())
     }
 }

@@ -66,6 +66,24 @@ fn replies_of_an_asynchronous_session_do_not_wait() {
     assert_eq!(Client(open_on(&disk).session()).rows("select * from t"), "");
 }
 
+/// Nor does the answer that an index cannot be built go out before the rows that are the reason are durable.
+#[test]
+fn errors_of_definitions_wait_for_the_log() {
+    let disk = SimDisk::new(5);
+    let db = open_on(&disk);
+    let mut c = Client::with(&db, "create table t (id int primary key, v int)");
+    c.ok("insert into t values (1, 1)");
+    c.ok("set synchronous_commit = off");
+    disk.cut_power_at(disk.op_count() + 1);
+    c.ok("insert into t values (2, 1)");
+    let mut strict = Client::new(&db);
+    let answer = strict
+        .0
+        .execute_simple("create unique index t_v on t (v)", &mut Results::default());
+    assert_eq!(answer.unwrap_err().state.0, "23505");
+    strict.0.gate().wait().unwrap_err();
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Put(i32, i32),
