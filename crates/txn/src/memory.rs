@@ -113,6 +113,9 @@ impl Governor {
         let mut regions = 0;
         loop {
             let rows = shared.store.row_memory();
+            if *shared.stopping.lock() || rows.left_bytes > left_max {
+                break;
+            }
             let room = aim.saturating_sub(rows.kept_bytes);
             let step = self.refiller.step(&shared.store, room);
             match step {
@@ -125,9 +128,6 @@ impl Governor {
             }
             // What was left behind is free when its readers have gone.
             shared.store.collect_garbage(COLLECT_STEPS);
-            if *shared.stopping.lock() || rows.left_bytes > left_max {
-                break;
-            }
         }
         self.refiller.rest();
         regions > 0

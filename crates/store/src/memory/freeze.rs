@@ -671,17 +671,21 @@ mod tests {
         assert_eq!(found.unwrap().unwrap(), Some((1, true, b"same".to_vec())));
     }
 
+    /// Rows in blocks, which are stored, too.
+    fn long_rows(arena: &SlotArena, stored: &Stored) -> Vec<SlotId> {
+        let numbers = 0..if cfg!(miri) { 8 } else { 200 };
+        let rows = numbers.map(|number| {
+            stored.0.lock().insert(id(number), (BatchId(1), LONG.to_vec()));
+            row(arena, number, &[Some(LONG)])
+        });
+        rows.collect()
+    }
+
     /// While a region gets its slots back and is frozen again, every reader finds every row.
     #[test]
     fn no_row_is_missed_while_regions_come_and_go() {
         let (arena, stored) = arena();
-        let rows = if cfg!(miri) { 8 } else { 200 };
-        let slots: Vec<SlotId> = (0..rows)
-            .map(|number| row(&arena, number, &[Some(LONG)]))
-            .collect();
-        for number in 0..rows {
-            stored.0.lock().insert(id(number), (BatchId(1), LONG.to_vec()));
-        }
+        let slots = long_rows(&arena, &stored);
         let is_over = std::sync::atomic::AtomicBool::new(false);
         let find_all = |thaws: bool| {
             let mut scratch = Scratch::default();
@@ -718,15 +722,10 @@ mod tests {
     #[test]
     fn a_row_comes_back_once() {
         let (arena, stored) = arena();
-        let rows = if cfg!(miri) { 8 } else { 200 };
-        let slots: Vec<SlotId> = (0..rows)
-            .map(|number| row(&arena, number, &[Some(LONG)]))
-            .collect();
-        for number in 0..rows {
-            stored.0.lock().insert(id(number), (BatchId(1), LONG.to_vec()));
-        }
+        let slots = long_rows(&arena, &stored);
         free(&arena, arena.freeze(0, BatchId(1)).unwrap());
-        assert_eq!(arena.memory().cold_count(), u64::from(rows));
+        let rows = slots.len() as u64;
+        assert_eq!(arena.memory().cold_count(), rows);
         let find = || {
             let places = slots.iter().map(|slot| arena.thaw(*slot).unwrap().unwrap());
             places.map(|place| place.address().addr()).collect::<Vec<_>>()
@@ -739,6 +738,6 @@ mod tests {
         assert_eq!(arena.memory().cold_count(), 0);
         let stride = arena.region(0).unwrap().stride as usize;
         let each = super::super::slab::block_bytes(stride) + super::super::slab::block_bytes(24 + LONG.len());
-        assert_eq!(arena.memory().block_bytes(), u64::from(rows) * each as u64);
+        assert_eq!(arena.memory().block_bytes(), rows * each as u64);
     }
 }
