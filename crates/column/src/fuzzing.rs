@@ -14,7 +14,7 @@ use weft_ops::crc32c;
 use crate::packed::Form;
 use crate::segment::{Column, Decoded, Kind, Segment, SegmentBuilder, SegmentError, Value, ValuePredicate};
 use crate::units::{
-    Matches, Scan, ScanEngineParams, ScanPredicate, ScanStop, ScanTask, ScannedCodes, simulate,
+    Matches, Scan, ScanEngineParams, ScanPart, ScanPredicate, ScanStop, ScanTask, ScannedCodes, simulate,
 };
 
 /// All targets.
@@ -31,14 +31,20 @@ pub const TARGETS: [Target; 2] = [
     },
 ];
 
-/// Codes of a scan are the last bytes of its input.
+/// Codes of a scan, of each of its parts, are the last bytes of its input.
 const SCANNED_BYTES: usize = 256;
+/// Parts of a scan that are tried.
+const PARTS_MAX: usize = 8;
+/// Where a task says how many parts it has.
+const PARTS_AT: usize = 5;
+
 /// A scan's task and codes, and the same bytes as an answer: engine and processor find the same, and who
 /// looks at an answer takes that one alone.
 pub fn column_scan(data: &[u8]) {
     let (payload, codes) = data.split_at(data.len().saturating_sub(SCANNED_BYTES));
     let [payload, codes, whole] = [payload, codes, data].map(Bytes::copy_from_slice);
-    let Ok(task) = Scan::decode(&payload, &[codes]) else {
+    let parts = u32_at(&payload, PARTS_AT).unwrap_or(0).min(PARTS_MAX);
+    let Ok(task) = Scan::decode(&payload, &vec![codes; parts]) else {
         return;
     };
     assert_eq!(Scan::encode(&task), payload);
@@ -68,7 +74,7 @@ fn scan_seeds() -> Vec<Vec<u8>> {
         .map(|at| weft_ops::mix64(at) as u8)
         .collect();
     let seed = |width: u32| {
-        let task = ScanTask {
+        let part = ScanPart {
             codes: ScannedCodes::Here(Bytes::copy_from_slice(&codes)),
             width,
             count: (SCANNED_BYTES as u32 * 8).checked_div(width).unwrap_or(99),
@@ -76,6 +82,9 @@ fn scan_seeds() -> Vec<Vec<u8>> {
                 0 => ScanPredicate::Range(1, 100 << (width / 2)),
                 _ => ScanPredicate::Set([0x5555, 0xf0f0_f0f0].into()),
             },
+        };
+        let task = ScanTask {
+            parts: vec![part; width as usize % 3 + 1],
             matches: match width % 3 {
                 0 => Matches::RowIds,
                 _ => Matches::Bitmap,

@@ -64,7 +64,7 @@ pub fn scan_on_engines(
     let last = done.into_iter().max_by_key(|(.., cycles)| cycles.total);
     let (_, _, cycles) = last.ok_or_else(|| RunError("no engine".to_owned()))?;
     Ok(Some(EngineScans {
-        values: u64::from(task.count),
+        values: task.codes(),
         seconds: params.ns(cycles.total) as f64 / 1e9,
         cycles,
         bytes: [

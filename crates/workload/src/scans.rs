@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weft_column::packed::{Codes, Form, NotPacked, row_ids};
-use weft_column::units::{Matches, ScanPredicate, ScanTask, ScannedCodes};
+use weft_column::units::{Matches, ScanPart, ScanPredicate, ScanTask, ScannedCodes};
 use weft_offload::Buffer;
 use weft_ops::mix64;
 use weft_ops::packed::{code_max, packed_len};
@@ -122,11 +122,14 @@ impl PackedColumn {
             .packed
             .get(..packed_len(count, self.width))
             .unwrap_or_default();
-        ScanTask {
+        let part = ScanPart {
             codes: ScannedCodes::Registered(Buffer::new(bytes.to_vec())),
             width: self.width,
             count: count as u32,
             predicate: self.predicate(kind),
+        };
+        ScanTask {
+            parts: vec![part],
             matches: match kind {
                 ScanKind::RangeToRows => Matches::RowIds,
                 ScanKind::RangeToBitmap | ScanKind::ListToBitmap => Matches::Bitmap,

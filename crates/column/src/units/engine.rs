@@ -11,8 +11,9 @@
 //!
 //! An engine takes one line a cycle: its comparators are as many as a line has values. A set is a table of
 //! bits on the chip with so many ports, and row ids leave by a line's worth a cycle, so both may take longer.
-//! The prefetcher asks for so many lines ahead; an address is translated once for each page. Engines take
-//! turns at the channels in the order of their requests; lines are spread over the channels one by one.
+//! The prefetcher asks for so many lines ahead, also across the parts of a scan, whose descriptors came with
+//! the task; an address is translated once for each page and each part. Engines take turns at the channels in
+//! the order of their requests; lines are spread over the channels one by one.
 //!
 //! The engine extracts and compares by what its modules do and calls none of the scans of this crate or the
 //! golden model, so that equal results are meaningful. Cycles follow from [`ScanEngineParams`] alone; they
@@ -28,7 +29,9 @@ use weft_offload::wire::ReturnCode;
 use weft_offload::{Accepts, Engine, JobKind, Limits, Link, Operation, Outcome, UnitSpec};
 use weft_ops::packed::{WIDTH_MAX, packed_len};
 
-use super::scan::{Found, Matches, SET_WORDS, Scan, ScanPredicate, ScanResult, ScanTask, WIDTH};
+use super::scan::{
+    Found, Matches, PARTS, SET_WORDS, Scan, ScanPart, ScanPredicate, ScanResult, ScanTask, WIDTH,
+};
 
 /// Bytes of a line.
 const LINE: usize = 64;
@@ -52,6 +55,8 @@ pub struct ScanEngineParams {
     pub set_ports: u32,
     /// The most words of 64 bits in the table of a set.
     pub set_words_max: u32,
+    /// The most parts of a scan: descriptors on the chip.
+    pub parts_max: u32,
     /// Lines of results that wait for the memory before the engine does.
     pub lines_written_behind: u32,
     /// Bytes of memory for codes and results.
@@ -73,6 +78,7 @@ impl Default for ScanEngineParams {
             translation_cycles: 100,
             set_ports: 64,
             set_words_max: 1 << 15,
+            parts_max: 1 << 12,
             lines_written_behind: 8,
             memory_bytes_max: 256 << 30,
             clock_mhz: 250,
@@ -87,7 +93,8 @@ impl ScanEngineParams {
     pub fn spec(&self, name: impl Into<String>, depth: usize, link: Link) -> UnitSpec {
         let limits = Limits::of_memory(self.memory_bytes_max)
             .with(WIDTH, u64::from(WIDTH_MAX))
-            .with(SET_WORDS, u64::from(self.set_words_max));
+            .with(SET_WORDS, u64::from(self.set_words_max))
+            .with(PARTS, u64::from(self.parts_max));
         UnitSpec {
             name: name.into(),
             accepts: Accepts::Kinds(vec![(JobKind::of::<Scan>(), limits)]),
@@ -131,9 +138,9 @@ pub struct ScanCycles {
 /// Why a scan is not done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScanStop {
-    /// There are not so many codes of this width.
+    /// There are not so many codes of a part's width.
     Invalid,
-    /// The set is larger than the table.
+    /// A set is larger than the table, or there are more parts than descriptors.
     BeyondLimits,
 }
 
@@ -178,6 +185,31 @@ impl Extractor {
     }
 }
 
+/// A place in a scan.
+#[derive(Clone, Copy, Default)]
+struct Position {
+    part: usize,
+    /// Line within the part.
+    line: u64,
+}
+
+impl Position {
+    /// The same, or where the next part begins that has lines.
+    fn next_line(mut self, task: &ScanTask) -> Option<Position> {
+        while self.line >= lines_of(task.parts.get(self.part)?) {
+            self = Position {
+                part: self.part + 1,
+                line: 0,
+            };
+        }
+        Some(self)
+    }
+}
+
+fn lines_of(part: &ScanPart) -> u64 {
+    packed_len(part.count as usize, part.width).div_ceil(LINE) as u64
+}
+
 /// One engine at work on one scan.
 struct Scanning<'t> {
     params: ScanEngineParams,
@@ -186,16 +218,21 @@ struct Scanning<'t> {
     /// Lines that were asked for, with the cycle in which each arrives.
     asked: VecDeque<u64>,
     /// The next line to ask for, and the earliest cycle for it.
-    next_line: u64,
+    next_line: Position,
     next_ask: u64,
-    lines: u64,
+    /// Lines that were asked for so far.
+    lines_asked: u64,
     /// The next line to take, and the cycle from which on it can be.
-    taken: u64,
+    taken: Position,
     now: u64,
+    /// Codes of this part that were seen, and words of the bitmap before it.
     codes_seen: u32,
+    words_before: usize,
     count: u32,
     bitmap: Vec<u64>,
     rows: Vec<u32>,
+    /// Lines of all codes: results lie behind them.
+    lines: u64,
     /// Bytes of results that were written as lines.
     written: u64,
     /// When lines of results will have been written.
@@ -205,30 +242,35 @@ struct Scanning<'t> {
 
 impl<'t> Scanning<'t> {
     fn new(params: ScanEngineParams, task: &'t ScanTask) -> Result<Scanning<'t>, ScanStop> {
-        task.codes().map_err(|_| ScanStop::Invalid)?;
-        if let ScanPredicate::Set(set) = &task.predicate
-            && set.len() > params.set_words_max as usize
-        {
+        if task.parts.iter().any(|part| part.codes().is_err()) {
+            return Err(ScanStop::Invalid);
+        }
+        let is_too_large = |part: &ScanPart| match &part.predicate {
+            ScanPredicate::Set(set) => set.len() > params.set_words_max as usize,
+            ScanPredicate::Range(..) => false,
+        };
+        if task.parts.len() > params.parts_max as usize || task.parts.iter().any(is_too_large) {
             return Err(ScanStop::BeyondLimits);
         }
-        let bytes = packed_len(task.count as usize, task.width);
         Ok(Scanning {
             params,
             task,
             extractor: Extractor::default(),
             asked: VecDeque::new(),
-            next_line: 0,
-            next_ask: u64::from(params.translation_cycles),
-            lines: bytes.div_ceil(LINE) as u64,
-            taken: 0,
+            next_line: Position::default(),
+            next_ask: 0,
+            lines_asked: 0,
+            taken: Position::default(),
             now: 0,
             codes_seen: 0,
+            words_before: 0,
             count: 0,
             bitmap: match task.matches {
-                Matches::Bitmap => vec![0; (task.count as usize).div_ceil(64)],
+                Matches::Bitmap => vec![0; task.words()],
                 Matches::RowIds => Vec::new(),
             },
             rows: Vec::new(),
+            lines: task.parts.iter().map(lines_of).sum(),
             written: 0,
             writes: VecDeque::new(),
             cycles: ScanCycles::default(),
@@ -239,63 +281,81 @@ impl<'t> Scanning<'t> {
     fn ask(&mut self, memory: &mut Memory) {
         let lines_of_page = u64::from(self.params.page_bytes).div_ceil(LINE as u64).max(1);
         let ahead = self.params.lines_ahead.max(1) as usize;
-        while self.asked.len() < ahead && self.next_line < self.lines {
-            let asked = self.next_ask.max(self.now);
-            let moved = memory.transfer(self.next_line, asked);
+        while self.asked.len() < ahead {
+            let Some(next) = self.next_line.next_line(self.task) else {
+                break;
+            };
+            let mut asked = self.next_ask.max(self.now);
+            if next.line.is_multiple_of(lines_of_page) {
+                asked += u64::from(self.params.translation_cycles);
+            }
+            let moved = memory.transfer(self.lines_asked, asked);
             self.asked
                 .push_back(moved + u64::from(self.params.memory_latency_cycles));
-            self.next_line += 1;
+            self.lines_asked += 1;
             self.next_ask = asked + 1;
-            if self.next_line.is_multiple_of(lines_of_page) {
-                self.next_ask += u64::from(self.params.translation_cycles);
-            }
+            self.next_line = Position {
+                line: next.line + 1,
+                ..next
+            };
         }
     }
 
     fn has_ended(&self) -> bool {
-        self.taken == self.lines
+        self.taken.next_line(self.task).is_none()
     }
 
-    /// Takes the next line. False if there is none left.
+    /// Takes the next line, if there is one left.
     fn step(&mut self, memory: &mut Memory) {
+        let task = self.task;
         self.ask(memory);
-        let Some(arrives) = self.asked.pop_front() else {
+        let Some((arrives, at)) = self.asked.pop_front().zip(self.taken.next_line(task)) else {
             return;
         };
         self.cycles.waiting_for_memory += arrives.saturating_sub(self.now);
         self.now = self.now.max(arrives);
-        let start = self.taken as usize * LINE;
-        let bytes = self.task.bytes();
+        if at.line == 0 {
+            let before = task.parts.iter().take(at.part);
+            self.words_before = before.map(ScanPart::words).sum();
+            (self.codes_seen, self.extractor) = (0, Extractor::default());
+        }
+        let Some(part) = task.parts.get(at.part) else {
+            return;
+        };
+        let (start, bytes) = (at.line as usize * LINE, part.bytes());
         let line = bytes
             .get(start..bytes.len().min(start + LINE))
             .unwrap_or_default();
-        let (codes, found) = self.compare(line);
-        let lookups = match &self.task.predicate {
+        let (codes, found) = self.compare(part, line);
+        let lookups = match &part.predicate {
             ScanPredicate::Set(_) => u64::from(codes).div_ceil(u64::from(self.params.set_ports.max(1))),
             ScanPredicate::Range(..) => 1,
         };
-        let rows_out = match self.task.matches {
+        let rows_out = match task.matches {
             Matches::RowIds => u64::from(found).div_ceil(LINE as u64 / 4),
             Matches::Bitmap => 1,
         };
         let takes = lookups.max(rows_out).max(1);
         self.cycles.comparing += takes - 1;
         self.now += takes;
-        self.taken += 1;
+        self.taken = Position {
+            line: at.line + 1,
+            ..at
+        };
         self.cycles.lines_read += 1;
         self.write(memory, self.has_ended());
     }
 
     /// The codes of a line; how many there were, and how many of them were found.
-    fn compare(&mut self, line: &[u8]) -> (u32, u32) {
-        let (task, before) = (self.task, self.codes_seen);
+    fn compare(&mut self, part: &ScanPart, line: &[u8]) -> (u32, u32) {
+        let (before, matches) = (self.codes_seen, self.task.matches);
         let (mut seen, mut count) = (self.codes_seen, self.count);
-        let (bitmap, rows) = (&mut self.bitmap, &mut self.rows);
-        self.extractor.each_code(line, task.width, |code| {
-            if seen == task.count {
+        let (bitmap, rows, first) = (&mut self.bitmap, &mut self.rows, self.words_before);
+        self.extractor.each_code(line, part.width, |code| {
+            if seen == part.count {
                 return;
             }
-            let is_found = match &task.predicate {
+            let is_found = match &part.predicate {
                 ScanPredicate::Range(low, high) => *low <= code && code <= *high,
                 ScanPredicate::Set(set) => {
                     let word = set.get((code >> 6) as usize).copied().unwrap_or(0);
@@ -304,13 +364,13 @@ impl<'t> Scanning<'t> {
             };
             if is_found {
                 count += 1;
-                match task.matches {
+                match matches {
                     Matches::Bitmap => {
-                        if let Some(word) = bitmap.get_mut((seen >> 6) as usize) {
+                        if let Some(word) = bitmap.get_mut(first + (seen >> 6) as usize) {
                             *word |= 1 << (seen & 63);
                         }
                     }
-                    Matches::RowIds => rows.push(seen),
+                    Matches::RowIds => rows.push(64 * first as u32 + seen),
                 }
             }
             seen += 1;
@@ -323,7 +383,8 @@ impl<'t> Scanning<'t> {
     /// Writes the complete lines of results, or at the end all that is left.
     fn write(&mut self, memory: &mut Memory, is_last: bool) {
         let bytes = match self.task.matches {
-            Matches::Bitmap => u64::from(self.codes_seen) / 8,
+            Matches::Bitmap if is_last => 8 * self.bitmap.len() as u64,
+            Matches::Bitmap => 8 * self.words_before as u64 + u64::from(self.codes_seen) / 8,
             Matches::RowIds => 4 * self.rows.len() as u64,
         };
         let line = LINE as u64;

@@ -15,5 +15,6 @@ mod scan;
 
 pub use engine::{ScanCycles, ScanEngine, ScanEngineParams, ScanStop, simulate};
 pub use scan::{
-    Found, Matches, SET_WORDS, Scan, ScanError, ScanPredicate, ScanResult, ScanTask, ScannedCodes, WIDTH,
+    Found, Matches, PARTS, SET_WORDS, Scan, ScanError, ScanPart, ScanPredicate, ScanResult, ScanTask,
+    ScannedCodes, WIDTH,
 };

@@ -1,17 +1,21 @@
 //! The operation: task and result, their encodings, and the look at an answer.
 //!
 //! ```text
-//! task     magic "WSC1" | width u32 | codes u32 | result u8 (0 bitmap, 1 row ids)
+//! task     magic "WSC2" | result u8 (0 bitmap, 1 row ids) | parts u32, of each:
+//!          width u32 | codes u32
 //!          | 0 u8 | low u32 | high u32                        range, both ends included
 //!          | 1 u8 | words u32 | words u64                     set, a bit for each code
 //! result   matches u32 | bitmap, u64 for each 64 codes   or   row ids, u32 each
 //! ```
 //!
-//! Numbers are little endian. The codes themselves are the task's one buffer. Nothing in a result tells
-//! whether it is right, unlike in a merge. So the look at an answer counts its matches and computes
-//! [`WORDS_CHECKED`] words drawn at random again: a result with a share `p` of wrong words passes with a
-//! probability of `(1 - p)^16`. What is wrong in few words is left to comparing whole results
-//! ([`weft_offload::SchedulerConfig::compare_per_million`]).
+//! Numbers are little endian. A part is a column of one region or segment: it has codes of its own width, and
+//! a predicate of its own, because a value has another code in each. Its codes are the buffer of its number.
+//! In a result the parts follow each other, each from a multiple of 64 on.
+//!
+//! Nothing in a result tells whether it is right, unlike in a merge. So the look at an answer counts its
+//! matches and computes [`WORDS_CHECKED`] words drawn at random again: a result with a share `p` of wrong
+//! words passes with a probability of `(1 - p)^16`. What is wrong in few words is left to comparing whole
+//! results ([`weft_offload::SchedulerConfig::compare_per_million`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,10 +34,12 @@ const MAGIC: [u8; 4] = *b"WSC1";
 /// Words of an answer that are computed again.
 const WORDS_CHECKED: usize = 16;
 
-/// Part of a job: bits of a code.
+/// Limit of a job: bits of a code.
 pub const WIDTH: &str = "width";
-/// Part of a job: words of a set.
+/// Limit of a job: words of a set.
 pub const SET_WORDS: &str = "set_words";
+/// Limit of a job: parts.
+pub const PARTS: &str = "parts";
 
 /// Finds the codes that satisfy a predicate.
 #[derive(Debug)]
@@ -62,9 +68,9 @@ impl ScanPredicate {
 /// The form of a result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Matches {
-    /// A bit for each code.
+    /// A bit for each code, each part from a word of its own on.
     Bitmap,
-    /// The positions of the codes, ascending.
+    /// The positions of the codes' bits in such a bitmap, ascending.
     RowIds,
 }
 
@@ -86,9 +92,9 @@ impl ScannedCodes {
     }
 }
 
-/// A scan of one column's codes.
+/// Codes of one column that are scanned for one predicate.
 #[derive(Clone, Debug)]
-pub struct ScanTask {
+pub struct ScanPart {
     /// Packed as `weft_ops::packed` says.
     pub codes: ScannedCodes,
     /// Bits of a code.
@@ -97,6 +103,13 @@ pub struct ScanTask {
     pub count: u32,
     /// What is scanned for.
     pub predicate: ScanPredicate,
+}
+
+/// A scan of any number of parts.
+#[derive(Clone, Debug)]
+pub struct ScanTask {
+    /// What is scanned, in the order of the result.
+    pub parts: Vec<ScanPart>,
     /// What comes out.
     pub matches: Matches,
 }
@@ -132,7 +145,7 @@ pub enum Found {
     RowIds(Vec<u32>),
 }
 
-impl ScanTask {
+impl ScanPart {
     /// The codes, if there are as many bytes.
     ///
     /// # Errors
@@ -146,6 +159,11 @@ impl ScanTask {
 
     pub(super) fn bytes(&self) -> &Bytes {
         self.codes.bytes()
+    }
+
+    /// Words of its bitmap.
+    pub(super) fn words(&self) -> usize {
+        (self.count as usize).div_ceil(64)
     }
 
     /// Whether a code satisfies the predicate.
@@ -169,17 +187,45 @@ impl ScanTask {
         })
     }
 
-    fn words(&self) -> usize {
-        (self.count as usize).div_ceil(64)
+    /// Bits of its last word that stand for no code.
+    fn behind(&self) -> u64 {
+        match self.count % 64 {
+            0 => 0,
+            used => u64::MAX << used,
+        }
+    }
+}
+
+impl From<ScanPart> for ScanTask {
+    fn from(part: ScanPart) -> ScanTask {
+        ScanTask {
+            parts: vec![part],
+            matches: Matches::Bitmap,
+        }
+    }
+}
+
+impl ScanTask {
+    /// Words of the bitmap of all parts.
+    pub(super) fn words(&self) -> usize {
+        self.parts.iter().map(ScanPart::words).sum()
     }
 
     fn hash(&self) -> u64 {
         let mut bytes = Scan::encode(self);
-        if let ScannedCodes::Registered(buffer) = &self.codes {
-            bytes.put_u64(buffer.id().handle);
-            bytes.put_u64(buffer.id().generation);
+        for part in &self.parts {
+            if let ScannedCodes::Registered(buffer) = &part.codes {
+                bytes.put_u64(buffer.id().handle);
+                bytes.put_u64(buffer.id().generation);
+            }
         }
         hash64(&bytes)
+    }
+
+    /// How many codes its parts have.
+    #[must_use]
+    pub fn codes(&self) -> u64 {
+        self.parts.iter().map(|part| u64::from(part.count)).sum()
     }
 
     fn result(&self, found: Found) -> ScanResult {
@@ -192,6 +238,27 @@ impl ScanTask {
             count,
             found,
         }
+    }
+
+    /// Whether these words are those of the result: their number, none of the bits behind a part's last code,
+    /// and those that `draw` chooses.
+    fn has_words(&self, word: impl Fn(usize) -> Option<u64>, draw: &mut Prng) -> bool {
+        let mut starts = Vec::with_capacity(self.parts.len());
+        let mut end = 0;
+        for part in &self.parts {
+            starts.push(end);
+            end += part.words();
+            if part.behind() != 0 && word(end - 1).is_none_or(|last| last & part.behind() != 0) {
+                return false;
+            }
+        }
+        let is_right = |at: usize| {
+            // The last that begins here or before it: those before this one may have no words.
+            let number = starts.partition_point(|start| *start <= at).checked_sub(1)?;
+            let (part, start) = (self.parts.get(number)?, starts.get(number)?);
+            Some(word(at)? == part.word(at - start))
+        };
+        end == 0 || (0..WORDS_CHECKED).all(|_| is_right(draw.below(end as u64) as usize) == Some(true))
     }
 }
 
@@ -239,38 +306,45 @@ fn word_of_rows(rows: &[u32], at: usize) -> u64 {
     inside.fold(0, |word, row| word | 1 << (u64::from(*row) - first))
 }
 
-fn decode_task(payload: &[u8], codes: &Bytes) -> Result<ScanTask, CodecError> {
+fn decode_task(payload: &[u8], buffers: &[Bytes]) -> Result<ScanTask, CodecError> {
     let mut reader = ByteReader::new(payload);
     if reader.array::<4>()? != MAGIC {
         return Err(CodecError::new(0, "not a frame of this kind"));
     }
-    let (width, count) = (reader.u32()?, reader.u32()?);
     let matches = match reader.u8()? {
         0 => Matches::Bitmap,
         1 => Matches::RowIds,
-        _ => return Err(CodecError::new(12, "a form of results that there is not")),
+        _ => return Err(CodecError::new(4, "a form of results that there is not")),
     };
+    if reader.u32()? as usize != buffers.len() {
+        return Err(CodecError::new(5, "another number of parts than of buffers"));
+    }
+    let parts = buffers.iter().map(|codes| decode_part(&mut reader, codes));
+    let parts = parts.collect::<Result<Vec<ScanPart>, CodecError>>()?;
+    reader.finish()?;
+    Ok(ScanTask { parts, matches })
+}
+
+fn decode_part(reader: &mut ByteReader<'_>, codes: &Bytes) -> Result<ScanPart, CodecError> {
+    let (width, count) = (reader.u32()?, reader.u32()?);
+    let at = reader.position();
     let predicate = match reader.u8()? {
         0 => ScanPredicate::Range(reader.u32()?, reader.u32()?),
         1 => {
             let words = reader.u32()? as usize;
             if words > reader.remaining() / 8 {
-                return Err(CodecError::new(14, "a set of more words than follow"));
+                return Err(CodecError::new(at, "a set of more words than follow"));
             }
             let words: Result<Vec<u64>, CodecError> = (0..words).map(|_| reader.u64()).collect();
             ScanPredicate::Set(words?.into())
         }
-        _ => return Err(CodecError::new(13, "a kind of predicates that there is not")),
+        _ => return Err(CodecError::new(at, "a kind of predicates that there is not")),
     };
-    if reader.remaining() > 0 {
-        return Err(CodecError::new(14, "bytes behind the task"));
-    }
-    Ok(ScanTask {
+    Ok(ScanPart {
         codes: ScannedCodes::Here(codes.clone()),
         width,
         count,
         predicate,
-        matches,
     })
 }
 
@@ -283,51 +357,55 @@ impl Operation for Scan {
     type Error = ScanError;
 
     fn task_bytes(task: &ScanTask) -> u64 {
-        task.codes.bytes().len() as u64
+        task.parts.iter().map(|part| part.bytes().len() as u64).sum()
     }
 
     fn encode(task: &ScanTask) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_bytes(&MAGIC);
-        out.put_u32(task.width);
-        out.put_u32(task.count);
         out.put_u8(match task.matches {
             Matches::Bitmap => 0,
             Matches::RowIds => 1,
         });
-        match &task.predicate {
-            ScanPredicate::Range(low, high) => {
-                out.put_u8(0);
-                out.put_u32(*low);
-                out.put_u32(*high);
-            }
-            ScanPredicate::Set(set) => {
-                out.put_u8(1);
-                out.put_u32(u32::try_from(set.len()).unwrap_or(u32::MAX));
-                set.iter().for_each(|word| out.put_u64(*word));
+        out.put_u32(u32::try_from(task.parts.len()).unwrap_or(u32::MAX));
+        for part in &task.parts {
+            out.put_u32(part.width);
+            out.put_u32(part.count);
+            match &part.predicate {
+                ScanPredicate::Range(low, high) => {
+                    out.put_u8(0);
+                    out.put_u32(*low);
+                    out.put_u32(*high);
+                }
+                ScanPredicate::Set(set) => {
+                    out.put_u8(1);
+                    out.put_u32(u32::try_from(set.len()).unwrap_or(u32::MAX));
+                    set.iter().for_each(|word| out.put_u64(*word));
+                }
             }
         }
         out
     }
 
     fn buffers(task: &ScanTask) -> Vec<Buffer> {
-        match &task.codes {
-            ScannedCodes::Registered(buffer) => vec![buffer.clone()],
-            ScannedCodes::Here(_) => Vec::new(),
-        }
+        let buffers = task.parts.iter().filter_map(|part| match &part.codes {
+            ScannedCodes::Registered(buffer) => Some(buffer.clone()),
+            ScannedCodes::Here(_) => None,
+        });
+        buffers.collect()
     }
 
     fn decode(payload: &Bytes, buffers: &[Bytes]) -> Result<ScanTask, String> {
-        let [codes] = buffers else {
-            return Err("a scan has one buffer".to_owned());
-        };
-        decode_task(payload, codes).map_err(|error| error.to_string())
+        decode_task(payload, buffers).map_err(|error| error.to_string())
     }
 
     fn golden(task: &ScanTask) -> Result<ScanResult, ScanError> {
-        let predicate = task.predicate.as_codes();
-        let (form, mut words) = (Form::best(), Vec::new());
-        task.codes()?.matching(form, predicate, &mut words);
+        let (form, mut words, mut of_part) = (Form::best(), Vec::new(), Vec::new());
+        for part in &task.parts {
+            part.codes()?
+                .matching(form, part.predicate.as_codes(), &mut of_part);
+            words.extend_from_slice(&of_part);
+        }
         Ok(task.result(match task.matches {
             Matches::Bitmap => Found::Bitmap(words),
             Matches::RowIds => {
@@ -350,30 +428,23 @@ impl Operation for Scan {
     }
 
     fn look(task: &ScanTask, answer: Bytes) -> Option<ScanResult> {
-        task.codes().ok()?;
+        for part in &task.parts {
+            part.codes().ok()?;
+        }
         let (count, found) = ScanResult::decode(&answer, task.matches).ok()?;
         let words = task.words();
-        let is_whole = match &found {
-            Found::Bitmap(bits) => bits.len() == words,
-            Found::RowIds(rows) => {
-                rows.is_sorted_by(|a, b| a < b) && rows.last().is_none_or(|last| *last < task.count)
-            }
-        };
-        if !is_whole {
-            return None;
-        }
         // Drawn anew for each answer, and the same for the same one.
         let mut draw = Prng::new(u64::from(crc32c(&answer)) ^ task.hash());
-        let agrees = |at: usize| {
-            let word = match &found {
-                Found::Bitmap(bits) => bits.get(at).copied(),
-                Found::RowIds(rows) => Some(word_of_rows(rows, at)),
-            };
-            word == Some(task.word(at))
+        let is_right = match &found {
+            Found::Bitmap(bits) => {
+                bits.len() == words && task.has_words(|at| bits.get(at).copied(), &mut draw)
+            }
+            Found::RowIds(rows) => {
+                rows.is_sorted_by(|a, b| a < b)
+                    && rows.last().is_none_or(|last| (*last as usize) < 64 * words)
+                    && task.has_words(|at| Some(word_of_rows(rows, at)), &mut draw)
+            }
         };
-        // The last word has the bits behind the last code.
-        let is_right = words == 0
-            || (agrees(words - 1) && (0..WORDS_CHECKED).all(|_| agrees(draw.below(words as u64) as usize)));
         let result = task.result(found);
         (is_right && result.count == count).then_some(result)
     }
@@ -387,20 +458,24 @@ impl ScanTask {
     /// The scan as a job.
     #[must_use]
     pub fn job(mut self) -> Job {
-        if let ScannedCodes::Here(bytes) = &self.codes {
-            self.codes = ScannedCodes::Registered(Buffer::new(bytes.clone()));
+        for part in &mut self.parts {
+            if let ScannedCodes::Here(bytes) = &part.codes {
+                part.codes = ScannedCodes::Registered(Buffer::new(bytes.clone()));
+            }
         }
-        let set_words = match &self.predicate {
+        let set_words = |part: &ScanPart| match &part.predicate {
             ScanPredicate::Range(..) => 0,
             ScanPredicate::Set(set) => set.len() as u64,
         };
+        let most = |of: &dyn Fn(&ScanPart) -> u64| self.parts.iter().map(of).max().unwrap_or(0);
         let output_bytes_max = match self.matches {
             Matches::Bitmap => 8 * self.words() as u64 + 4,
-            Matches::RowIds => 4 * u64::from(self.count) + 4,
+            Matches::RowIds => 4 * self.parts.iter().map(|part| u64::from(part.count)).sum::<u64>() + 4,
         };
         let shape = Shape::new(output_bytes_max)
-            .with(WIDTH, u64::from(self.width))
-            .with(SET_WORDS, set_words);
+            .with(WIDTH, most(&|part| u64::from(part.width)))
+            .with(SET_WORDS, most(&set_words))
+            .with(PARTS, self.parts.len() as u64);
         Job::of::<Scan>(self, shape)
     }
 }
