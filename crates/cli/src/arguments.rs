@@ -106,14 +106,15 @@ pub enum Switch {
     Off,
 }
 
-/// The executor that merges the files of checkpoints; the files do not depend on it.
+/// Who does the jobs of one kind; results do not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum CheckpointUnit {
-    /// The storage engine's own thread.
+pub enum UnitChoice {
+    /// The thread that has them.
     Cpu,
     /// The offload runtime's cpu unit.
     Runtime,
-    /// The model of X-DB's compaction unit, simulated on this machine's cores, which it keeps busy.
+    /// The model of a unit, simulated on this machine's cores, which it keeps busy: X-DB's compaction unit, or
+    /// DBA's scan engine.
     Model,
 }
 
@@ -146,8 +147,12 @@ pub struct ServeArguments {
     pub bounds: BoundArguments,
     /// The executor that merges the files of checkpoints. Results of units are validated, and the CPU redoes
     /// failed jobs; `SHOW weft.unit_jobs_redone_why` shows how many and why.
-    #[arg(long, value_enum, default_value_t = CheckpointUnit::Cpu)]
-    pub compaction_unit: CheckpointUnit,
+    #[arg(long, value_enum, default_value_t = UnitChoice::Cpu)]
+    pub compaction_unit: UnitChoice,
+    /// Who compares the packed columns that large queries scan with their predicates, in the same way; `model` is
+    /// DBA's scan engine. `SHOW weft.scan_unit_jobs_redone_why` shows what the CPU redid.
+    #[arg(long, value_enum, default_value_t = UnitChoice::Cpu)]
+    pub scan_unit: UnitChoice,
     /// Maximum number of clients connected at the same time.
     #[arg(long, default_value_t = 200, value_parser = at_least_one)]
     pub max_connections: usize,
@@ -238,15 +243,15 @@ mod tests {
         };
         assert_eq!(serve.listen, "127.0.0.1:5433".parse().unwrap());
         assert_eq!(serve.synchronous_commit, Switch::On);
-        assert_eq!(serve.compaction_unit, CheckpointUnit::Cpu);
+        assert_eq!(serve.compaction_unit, UnitChoice::Cpu);
     }
 
     #[test]
     fn the_compaction_unit_is_named() {
         for (name, unit) in [
-            ("cpu", CheckpointUnit::Cpu),
-            ("runtime", CheckpointUnit::Runtime),
-            ("model", CheckpointUnit::Model),
+            ("cpu", UnitChoice::Cpu),
+            ("runtime", UnitChoice::Runtime),
+            ("model", UnitChoice::Model),
         ] {
             let line = ["weft", "serve", "--compaction-unit", name];
             let Command::Serve(serve) = WeftArguments::try_parse_from(line).unwrap().command else {

@@ -5,19 +5,20 @@
 //! stop, it writes a checkpoint and an image of the indexes, so that the next start reads no rows; told
 //! again, it ends at once.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use weft::{CompactionUnits, Database, Options};
+use weft::{Database, Options, Units};
 use weft_base::{Progress, RealDisk, SystemClock};
+use weft_column::units::ScanEngine;
 use weft_offload::model::ModelParams;
 use weft_server::{Server, ServerConfig};
 
 use crate::allocator::{GIVE_BACK_EVERY, Rest, give_back};
-use crate::arguments::{CheckpointUnit, ServeArguments, Switch};
+use crate::arguments::{ServeArguments, Switch, UnitChoice};
 use crate::failure::Failure;
 use crate::opening;
 
@@ -129,13 +130,22 @@ fn options(arguments: &ServeArguments) -> Result<Options, Failure> {
         options.sessions_memory_bytes = options.sessions_memory_bytes.max(options.session_memory_bytes);
     }
     options.synchronous_commit = arguments.synchronous_commit == Switch::On;
-    let units = match arguments.compaction_unit {
-        CheckpointUnit::Cpu => Ok(CompactionUnits::Cpu),
-        CheckpointUnit::Runtime => CompactionUnits::runtime(),
-        CheckpointUnit::Model => CompactionUnits::model(ModelParams::default()),
-    };
-    options.engine.checkpoint.units = units.map_err(|e| Failure::doing("starting compaction units", e))?;
+    let compaction_model = || Units::model(ModelParams::default());
+    options.engine.checkpoint.units = units(arguments.compaction_unit, compaction_model)?;
+    options.scan_units = units(arguments.scan_unit, || ScanEngine::units(SCAN_UNIT_BYTES))?;
     Ok(options)
+}
+
+/// What a simulated scan engine keeps of packed columns.
+const SCAN_UNIT_BYTES: u64 = 256 << 20;
+
+fn units(choice: UnitChoice, model: impl Fn() -> io::Result<Units>) -> Result<Units, Failure> {
+    let units = match choice {
+        UnitChoice::Cpu => Ok(Units::Cpu),
+        UnitChoice::Runtime => Units::runtime(),
+        UnitChoice::Model => model(),
+    };
+    units.map_err(|error| Failure::doing("starting units", error))
 }
 
 fn announce(

@@ -281,7 +281,7 @@ fn columns_make_room_for_each_other() {
     let lab = Lab::new(30_000, 0, vec![no_faults()]);
     let columns: Vec<(Buffer, Vec<u8>)> = (0..3).map(|seed| column(seed, 10_000)).collect();
     for round in 0..9 {
-        let (buffer, packed) = &columns[round % 3];
+        let (buffer, _) = &columns[round % 3];
         let task = task(buffer, 10, 10_000, ScanPredicate::Range(5, 90), Matches::Bitmap);
         let result = lab.one(&task).result.unwrap().take::<Scan>().unwrap();
         assert_eq!(result.found, expected(&task));
@@ -352,7 +352,7 @@ fn a_campaign_of_faults_on_scans_finds_everything() {
     let (mut asked, mut told) = (Vec::new(), 0);
     while told < 3000 {
         while asked.len() < told + 8 {
-            let (buffer, packed) = &columns[prng.below(5) as usize];
+            let (buffer, _) = &columns[prng.below(5) as usize];
             let predicate = match prng.below(2) {
                 0 => ScanPredicate::Range(prng.below(600) as u32, prng.below(1024) as u32),
                 _ => ScanPredicate::Set((0..16).map(|_| prng.next_u64()).collect()),
@@ -447,7 +447,7 @@ fn a_unit_that_scans_for_something_else_is_found_without_comparing() {
         ..SchedulerConfig::default()
     };
     let scheduler = Scheduler::manual(config, clock, validate, Box::new(cpu), vec![Box::new(unit)]).unwrap();
-    let (buffer, packed) = column(5, 4000);
+    let (buffer, _) = column(5, 4000);
     let task = task(&buffer, 10, 4000, ScanPredicate::Range(0, 512), Matches::Bitmap);
     let ticket = scheduler.submit(task.clone().job());
     while scheduler.step().is_some() {}

@@ -19,6 +19,7 @@
 //! | [`health`] | taking units out and trying them again |
 //! | [`faults`] | lost, late, damaged, duplicate, refused: injected at every interface |
 //! | [`ticket`], [`report`] | how a requester gets its result |
+//! | [`units`] | who does the jobs of one user |
 //! | [`counters`], [`reason`], [`timeline`] | what happened, in numbers and as a Chrome trace |
 //!
 //! Each module imports only those before it in this order: `buffer`, `operation`, `job`, `reason`, `report`,
@@ -42,6 +43,7 @@ pub mod scheduler;
 pub mod ticket;
 pub mod timeline;
 pub mod unit;
+pub mod units;
 pub mod wire;
 
 pub use buffer::{Buffer, BufferId};
@@ -53,3 +55,4 @@ pub use report::{Finished, JobError, JobReport};
 pub use scheduler::{Scheduler, SchedulerConfig, Validator};
 pub use ticket::{FinishedQueue, Ticket};
 pub use unit::{Accepts, Engine, Link, Outcome, Unit, UnitSpec};
+pub use units::{UnitStats, Units};

@@ -38,6 +38,7 @@ use datafusion::prelude::SessionConfig;
 use tokio::sync::Semaphore;
 use weft_base::{ThreadNumber, blocking};
 use weft_binder::relation::{Output, Query};
+use weft_offload::Units;
 use weft_types::{SqlError, SqlState, SqlType, Value, interrupt};
 
 use crate::errors::sql_error;
@@ -64,6 +65,8 @@ pub struct EngineOptions {
     pub memory_bytes: usize,
     /// Rows per record batch.
     pub batch_rows: usize,
+    /// Who compares the packed codes of large scans with their predicates.
+    pub units: Units,
 }
 
 impl Default for EngineOptions {
@@ -72,6 +75,7 @@ impl Default for EngineOptions {
             threads: 2,
             memory_bytes: 1 << 30,
             batch_rows: 8192,
+            units: Units::Cpu,
         }
     }
 }
@@ -99,6 +103,7 @@ pub struct QueryEngine {
     environment: Arc<RuntimeEnv>,
     states: States,
     kept: Arc<KeptPlans>,
+    units: Units,
     /// One permit for every thread that plans a large query.
     planning: Arc<Semaphore>,
 }
@@ -212,8 +217,15 @@ impl QueryEngine {
             environment,
             states,
             kept: Arc::default(),
+            units: options.units,
             planning: Arc::new(Semaphore::new(PLANNING_MAX)),
         })
+    }
+
+    /// Who compares the packed codes of large scans.
+    #[must_use]
+    pub fn units(&self) -> &Units {
+        &self.units
     }
 
     /// Wakes every thread for a moment, so that it sees that the process rests
@@ -270,7 +282,7 @@ impl QueryEngine {
             .session
             .config()
             .clone()
-            .with_extension(Arc::new(SourceExtension::new(source, target)));
+            .with_extension(Arc::new(SourceExtension::new(source, target, self.units.clone())));
         let context = TaskContext::new(
             None,
             String::new(),

@@ -8,6 +8,7 @@
 //! hash join above has finished its build side and pushed down a filter on the keys that can match, which
 //! turns a join by key into an index lookup.
 
+mod offload;
 mod reader;
 
 use std::collections::HashMap;
@@ -36,6 +37,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use parking_lot::Mutex;
 use weft_binder::relation::Scan;
+use weft_offload::Units;
 use weft_store::{IndexDef, TableDef};
 use weft_types::interrupt;
 
@@ -55,15 +57,18 @@ use reader::ScanReader;
 pub struct SourceExtension {
     source: Arc<dyn ReadSource>,
     target: Option<Arc<dyn ReadSource>>,
+    /// Who compares packed codes.
+    units: Units,
     decisions: Mutex<HashMap<u64, Arc<Mutex<Option<Access>>>>>,
 }
 
 impl SourceExtension {
     /// For one execution over `source`; scans with hidden columns read `target` if it is given.
-    pub fn new(source: Arc<dyn ReadSource>, target: Option<Arc<dyn ReadSource>>) -> Self {
+    pub fn new(source: Arc<dyn ReadSource>, target: Option<Arc<dyn ReadSource>>, units: Units) -> Self {
         SourceExtension {
             source,
             target,
+            units,
             decisions: Mutex::new(HashMap::new()),
         }
     }

@@ -8,22 +8,23 @@ use std::sync::Arc;
 use weft_base::SimDisk;
 use weft_base::disk::read_file;
 use weft_offload::Scheduler;
+use weft_offload::Units;
 use weft_offload::faults::{Fault, failing_models};
 use weft_offload::model::ModelParams;
-use weft_store::checkpoint::{CheckpointConfig, CompactionUnits};
+use weft_store::checkpoint::CheckpointConfig;
 
 use crate::checkpoint::{cut_the_power, files, filled, load, open_with, put, same_state, tiny, write};
 
 /// Two models that fail at one job in five.
-fn failing() -> CompactionUnits {
+fn failing() -> Units {
     let scheduler = failing_models(2, ModelParams::default(), 200_000, &Fault::ALL);
-    CompactionUnits::Scheduler {
+    Units::Scheduler {
         name: "failing",
         scheduler: Arc::<Scheduler>::new(scheduler.unwrap()),
     }
 }
 
-fn with(units: &CompactionUnits) -> CheckpointConfig {
+fn with(units: &Units) -> CheckpointConfig {
     CheckpointConfig {
         units: units.clone(),
         ..tiny()
@@ -31,7 +32,7 @@ fn with(units: &CompactionUnits) -> CheckpointConfig {
 }
 
 /// The files after some checkpoints of a store that changes, which must come back.
-fn written(units: &CompactionUnits) -> BTreeMap<PathBuf, Vec<u8>> {
+fn written(units: &Units) -> BTreeMap<PathBuf, Vec<u8>> {
     let disk = SimDisk::new(3);
     let mut checkpoints = open_with(&disk, &with(units)).unwrap();
     let store = filled(400);
@@ -51,7 +52,7 @@ fn written(units: &CompactionUnits) -> BTreeMap<PathBuf, Vec<u8>> {
 #[test]
 fn failing_units_leave_the_files_of_the_cpu() {
     let units = failing();
-    let (by_units, by_cpu) = (written(&units), written(&CompactionUnits::Cpu));
+    let (by_units, by_cpu) = (written(&units), written(&Units::Cpu));
     let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&by_units), names(&by_cpu));
     assert!(by_units == by_cpu, "the same names, other bytes");
@@ -62,7 +63,7 @@ fn failing_units_leave_the_files_of_the_cpu() {
     );
     assert_eq!((stats.units, stats.waiting), (2, 0));
     assert_eq!(stats.done_by_units() + stats.done_by_cpu(), stats.jobs);
-    assert_eq!(CompactionUnits::Cpu.stats().jobs, 0);
+    assert_eq!(Units::Cpu.stats().jobs, 0);
 }
 
 #[test]
@@ -74,16 +75,16 @@ fn power_cuts_while_failing_units_merge_leave_a_complete_checkpoint() {
 
 #[test]
 fn units_have_names_and_are_themselves() {
-    let runtime = CompactionUnits::runtime().unwrap();
-    let model = CompactionUnits::model(ModelParams::default()).unwrap();
+    let runtime = Units::runtime().unwrap();
+    let model = Units::model(ModelParams::default()).unwrap();
     assert_eq!(
-        (CompactionUnits::Cpu.name(), runtime.name(), model.name()),
+        (Units::Cpu.name(), runtime.name(), model.name()),
         ("cpu", "runtime", "model")
     );
     assert_eq!(runtime, runtime.clone());
     assert_ne!(runtime, model);
     for units in [runtime, model] {
-        let by_cpu = written(&CompactionUnits::Cpu);
+        let by_cpu = written(&Units::Cpu);
         assert!(written(&units) == by_cpu, "{units:?}");
         let stats = units.stats();
         assert_eq!(stats.done_by_units() > 0, stats.units > 0, "{stats:?}");

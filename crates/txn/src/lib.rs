@@ -80,4 +80,5 @@ pub use stats::EngineStats;
 pub use transaction::{InsertOutcome, Isolation, Transaction, TxnOptions, TxnSavepoint, is_parked};
 pub use verify::{Finding, Verification, verify};
 pub use view::{TxnView, ViewRow};
-pub use weft_store::checkpoint::{CheckpointConfig, CompactionUnits, UnitStats};
+pub use weft_offload::{UnitStats, Units};
+pub use weft_store::checkpoint::CheckpointConfig;

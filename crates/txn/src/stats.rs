@@ -3,8 +3,8 @@
 use crate::batch::Batch;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+use weft_offload::UnitStats;
 use weft_store::RowMemoryUse;
-use weft_store::checkpoint::UnitStats;
 use weft_store::columns::ColumnStats;
 
 /// Running counters.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weft_base::{BatchId, Budget, Clock, Disk, Entropy, Progress, RealDisk, SystemClock, SystemEntropy};
 use weft_query::{EngineOptions, QueryEngine};
-use weft_txn::{Engine, EngineConfig, EngineStats};
+use weft_txn::{Engine, EngineConfig, EngineStats, UnitStats, Units};
 
 use crate::error::Error;
 use crate::plan_cache::PlanCache;
@@ -25,6 +25,8 @@ pub struct Options {
     pub query_threads: usize,
     /// Memory that analytical queries may use together, in bytes; more is an error of the query (53200).
     pub query_memory_bytes: usize,
+    /// Who compares the packed columns that large queries scan with their predicates.
+    pub scan_units: Units,
     /// The size of the plan cache in bytes.
     pub plan_cache_bytes: usize,
     /// Bytes that one session may hold from one statement to the next: rows of its cursors and suspended
@@ -45,6 +47,7 @@ impl Default for Options {
             synchronous_commit: true,
             query_threads: cores,
             query_memory_bytes: 2 << 30,
+            scan_units: Units::Cpu,
             plan_cache_bytes: 64 << 20,
             session_memory_bytes: 256 << 20,
             sessions_memory_bytes: 1 << 30,
@@ -59,6 +62,8 @@ impl Default for Options {
 pub struct DatabaseStats {
     /// The transaction engine's counters.
     pub engine: EngineStats,
+    /// What units did to scan packed columns for queries.
+    pub scan_units: UnitStats,
     /// Statements that ran as programs.
     pub program_statements: u64,
     /// Statements that the query engine ran, the changes among them included.
@@ -79,6 +84,12 @@ impl DatabaseStats {
     /// One counter by name, as `SHOW weft.<name>` prints it; `None` for a name that is none.
     pub fn show(&self, name: &str) -> Option<String> {
         let engine = &self.engine;
+        for (prefix, units) in [("unit", &engine.units), ("scan_unit", &self.scan_units)] {
+            let shown = name.strip_prefix(prefix).and_then(|rest| show_units(units, rest));
+            if shown.is_some() {
+                return shown;
+            }
+        }
         Some(match name {
             "batches" => engine.batches.to_string(),
             "one_shot_transactions" => engine.one_shot.to_string(),
@@ -88,15 +99,6 @@ impl DatabaseStats {
             "checkpoints" => engine.checkpoints.to_string(),
             "compiled_programs" => engine.compiled_programs.to_string(),
             "compile_failures" => engine.compile_failures.to_string(),
-            "unit_jobs" => engine.units.jobs.to_string(),
-            "unit_jobs_done_by_units" => engine.units.done_by_units().to_string(),
-            "unit_jobs_by_cpu" => engine.units.done_by_cpu().to_string(),
-            "unit_jobs_redone" => engine.units.redone_after_failure().to_string(),
-            "unit_jobs_hedged" => engine.units.hedged.to_string(),
-            "unit_jobs_hedges_lost_by_units" => engine.units.hedges_lost_by_units().to_string(),
-            "unit_jobs_hedges_lost_by_cpu" => engine.units.hedges_lost_by_cpu.to_string(),
-            "unit_jobs_redone_why" => engine.units.redone_on_cpu.to_string(),
-            "units_out" => format!("{} of {}", engine.units.units_out, engine.units.units),
             "direct_refused_files" => engine.direct_refused_files.to_string(),
             "snapshot_bytes" => engine.snapshot_bytes.to_string(),
             "snapshot_age_seconds" => format!("{:.1}", engine.snapshot_age.as_secs_f64()),
@@ -118,6 +120,22 @@ impl DatabaseStats {
             _ => return None,
         })
     }
+}
+
+/// A counter of units by what follows `unit` in its name.
+fn show_units(units: &UnitStats, name: &str) -> Option<String> {
+    Some(match name {
+        "_jobs" => units.jobs.to_string(),
+        "_jobs_done_by_units" => units.done_by_units().to_string(),
+        "_jobs_by_cpu" => units.done_by_cpu().to_string(),
+        "_jobs_redone" => units.redone_after_failure().to_string(),
+        "_jobs_hedged" => units.hedged.to_string(),
+        "_jobs_hedges_lost_by_units" => units.hedges_lost_by_units().to_string(),
+        "_jobs_hedges_lost_by_cpu" => units.hedges_lost_by_cpu.to_string(),
+        "_jobs_redone_why" => units.redone_on_cpu.to_string(),
+        "s_out" => format!("{} of {}", units.units_out, units.units),
+        _ => return None,
+    })
 }
 
 /// What the sessions of one database share.
@@ -142,6 +160,7 @@ impl Shared {
     pub(crate) fn show(&self, name: &str) -> Option<String> {
         match name {
             "compaction_unit" => Some(self.options.engine.checkpoint.units.name().to_string()),
+            "scan_unit" => Some(self.options.scan_units.name().to_string()),
             _ => self.stats().show(name).or_else(|| self.show_memory(name)),
         }
     }
@@ -167,6 +186,7 @@ impl Shared {
     pub(crate) fn stats(&self) -> DatabaseStats {
         DatabaseStats {
             engine: self.engine.stats(),
+            scan_units: self.options.scan_units.stats(),
             program_statements: self.program_statements.load(Ordering::Relaxed),
             query_statements: self.query_statements.load(Ordering::Relaxed),
         }
@@ -236,6 +256,7 @@ impl Database {
         let queries = QueryEngine::with_options(EngineOptions {
             threads: options.query_threads,
             memory_bytes: options.query_memory_bytes,
+            units: options.scan_units.clone(),
             ..EngineOptions::default()
         })
         .map_err(|error| Error::Query(error.to_string()))?;

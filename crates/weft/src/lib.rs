@@ -43,5 +43,5 @@ pub use gate::DurabilityGate;
 pub use rows::{Collected, Rows};
 pub use session::{BlockRole, CancelHandle, Prepared, Session, too_much_held};
 pub use sink::{OutputColumn, ResultSink};
-pub use weft_txn::{CompactionUnits, EngineConfig, EngineStats, Isolation, UnitStats, is_parked};
+pub use weft_txn::{EngineConfig, EngineStats, Isolation, UnitStats, Units, is_parked};
 pub use weft_types::{SqlError, SqlType, Value};

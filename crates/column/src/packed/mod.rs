@@ -118,6 +118,19 @@ impl<'a> Codes<'a> {
         self.count
     }
 
+    /// Bits of a code.
+    #[must_use]
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// The bytes that have them, and no others.
+    #[must_use]
+    pub fn bytes(&self) -> &'a [u8] {
+        let bytes = packed_len(self.count, self.width);
+        self.packed.get(..bytes).unwrap_or(self.packed)
+    }
+
     /// One code, without looking at others; zero behind the last.
     #[must_use]
     pub fn get(&self, at: usize) -> u32 {

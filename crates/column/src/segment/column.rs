@@ -120,6 +120,16 @@ impl<'a> Column<'a> {
         row >= self.rows || !has_value
     }
 
+    /// A bit for each row that has a value, the first in the lowest; none if all have one.
+    #[must_use]
+    pub fn values(&self) -> Option<Vec<u64>> {
+        match self.validity {
+            Validity::All => None,
+            Validity::None => Some(vec![0; self.rows.div_ceil(64)]),
+            Validity::Some(bytes) => Some(bits(bytes, 0, self.rows)),
+        }
+    }
+
     /// The value at a position, none for NULL. Nothing else is unpacked, except: deltas since the last 64th
     /// row are added; runs are searched; the block of a compressed string is decompressed, some 8 KiB.
     ///
@@ -329,15 +339,9 @@ impl<'a> Column<'a> {
             }
             _ => self.matching_values(&predicate.set, out)?,
         }
-        match self.validity {
-            Validity::All => {}
-            Validity::None => out.fill(0),
-            Validity::Some(bytes) => {
-                let has_value = bits(bytes, 0, self.rows);
-                out.iter_mut()
-                    .zip(has_value)
-                    .for_each(|(word, has_value)| *word &= has_value);
-            }
+        if let Some(values) = self.values() {
+            let words = out.iter_mut().zip(values);
+            words.for_each(|(word, has_value)| *word &= has_value);
         }
         Ok(())
     }

@@ -23,10 +23,11 @@
 //! Source: DBA 3, figures 3 and 4; 4.1 for the board.
 
 use std::collections::VecDeque;
+use std::io;
 
 use bytes::Bytes;
 use weft_offload::wire::ReturnCode;
-use weft_offload::{Accepts, Engine, JobKind, Limits, Link, Operation, Outcome, UnitSpec};
+use weft_offload::{Accepts, Engine, JobKind, Limits, Link, Operation, Outcome, UnitSpec, Units};
 use weft_ops::packed::{WIDTH_MAX, packed_len};
 
 use super::scan::{
@@ -447,6 +448,22 @@ pub fn simulate(
 pub struct ScanEngine {
     /// What the device is made of.
     pub params: ScanEngineParams,
+}
+
+impl ScanEngine {
+    /// One engine, simulated by a thread of this process, that keeps so many bytes of codes: what a unit
+    /// keeps is memory of this process.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn units(memory_bytes_max: u64) -> io::Result<Units> {
+        let params = ScanEngineParams {
+            memory_bytes_max,
+            ..ScanEngineParams::default()
+        };
+        let spec = params.spec("scan engine", 2, Link::PCIE_3_X8);
+        Units::simulated(spec, Box::new(ScanEngine { params }))
+    }
 }
 
 impl Engine for ScanEngine {

@@ -10,7 +10,7 @@ use weft_lsm::{
 };
 use weft_offload::faults::{Fault, FaultPlan, FaultTimes, FaultyUnit};
 use weft_offload::kinds::Golden;
-use weft_offload::model::ModelParams;
+use weft_offload::model::{ModelEngine, ModelParams};
 use weft_offload::unit::PoolUnit;
 use weft_offload::{Counters, Scheduler, SchedulerConfig, Unit, UnitSpec};
 use weft_ops::block::Compression;
@@ -121,7 +121,11 @@ fn scheduler(compactor: Compactor, clock: &Arc<dyn Clock>) -> Result<Option<Sche
     let scheduler = match compactor {
         Compactor::Cpu | Compactor::Off => return Ok(None),
         Compactor::Runtime => Scheduler::of_cpu(Arc::clone(clock)),
-        Compactor::Model(params) => Scheduler::of_model(params, Arc::clone(clock)),
+        Compactor::Model(params) => Scheduler::of_simulation(
+            params.spec("model", 2),
+            Box::new(ModelEngine { params }),
+            Arc::clone(clock),
+        ),
         Compactor::Failing(per_million) => failing(per_million, clock),
     };
     let failed = |error| LoadError::doing("starting the offload runtime", error);

@@ -35,7 +35,6 @@ use self::core::{Core, Done, NewJob, Sink};
 use crate::counters::Counters;
 use crate::job::{Job, Part};
 use crate::kinds::{Golden, validate};
-use crate::model::{ModelEngine, ModelParams};
 use crate::operation::{JobKind, Operation};
 use crate::report::Finished;
 use crate::ticket::{FinishedQueue, Ticket};
@@ -146,20 +145,23 @@ impl Scheduler {
         Scheduler::new(SchedulerConfig::default(), clock, Vec::new())
     }
 
-    /// A scheduler over one unit that simulates X-DB's on a thread of this process. The simulation is slower
-    /// than the unit would be, so no attempt counts as late or slow.
+    /// A scheduler over one unit that a thread of this process simulates. The simulation is slower than the
+    /// unit would be, so no attempt counts as late or slow.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn of_model(params: ModelParams, clock: Arc<dyn Clock>) -> io::Result<Scheduler> {
+    pub fn of_simulation(
+        spec: UnitSpec,
+        engine: Box<dyn Engine>,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Scheduler> {
         let config = SchedulerConfig {
             deadline_ns: u64::MAX / 4,
             deadline_ns_per_kib: 0,
             hedge_floor_ns: u64::MAX,
             ..SchedulerConfig::default()
         };
-        let engine: Box<dyn Engine> = Box::new(ModelEngine { params });
-        let unit = PoolUnit::new(params.spec("model", 2), vec![engine], 1.0, &clock)?;
+        let unit = PoolUnit::new(spec, vec![engine], 1.0, &clock)?;
         Scheduler::new(config, clock, vec![Box::new(unit)])
     }
 

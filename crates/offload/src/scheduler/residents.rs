@@ -2,7 +2,7 @@
 //!
 //! A unit may have lost what is listed here: it answers so, and is taken to have nothing from then on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::buffer::{Buffer, BufferId, BufferWatch};
 use crate::wire::RequestBuffer;
@@ -12,6 +12,8 @@ use crate::wire::RequestBuffer;
 pub(super) struct Residents {
     /// By handle.
     held: BTreeMap<u64, Resident>,
+    /// The same by the request that last used them, with their handles.
+    by_use: BTreeSet<(u64, u64)>,
     bytes: u64,
     /// Counts requests.
     now: u64,
@@ -65,6 +67,9 @@ impl Residents {
         for buffer in buffers {
             let held = self.held.get_mut(&buffer.id().handle);
             if let Some(held) = held.filter(|held| held.generation == buffer.id().generation) {
+                let handle = buffer.id().handle;
+                self.by_use.remove(&(held.last_used, handle));
+                self.by_use.insert((self.now, handle));
                 held.last_used = self.now;
             }
         }
@@ -91,6 +96,7 @@ impl Residents {
                     watch: buffer.watch(),
                 };
                 self.held.insert(id.handle, resident);
+                self.by_use.insert((self.now, id.handle));
             }
             carried.sent_bytes += bytes;
             carried.buffers.push(RequestBuffer::of(buffer, true, is_kept));
@@ -101,12 +107,14 @@ impl Residents {
     /// The unit has nothing any more, or nothing that can be relied on.
     pub(super) fn forget(&mut self) {
         self.held.clear();
+        self.by_use.clear();
         self.bytes = 0;
         self.must_clear = true;
     }
 
     fn drop_one(&mut self, handle: u64) -> Option<BufferId> {
         let dropped = self.held.remove(&handle)?;
+        self.by_use.remove(&(dropped.last_used, handle));
         self.bytes -= dropped.bytes;
         Some(BufferId {
             handle,
@@ -120,14 +128,13 @@ impl Residents {
             return false;
         }
         while self.bytes + bytes > bytes_max {
-            let others = self.held.iter().filter(|(_, held)| held.last_used < self.now);
-            let Some(oldest) = others
-                .min_by_key(|(_, held)| held.last_used)
-                .map(|(handle, _)| *handle)
-            else {
-                return false;
-            };
-            dropped.extend(self.drop_one(oldest));
+            match self.by_use.first() {
+                Some((last_used, oldest)) if *last_used < self.now => {
+                    let oldest = *oldest;
+                    dropped.extend(self.drop_one(oldest));
+                }
+                _ => return false,
+            }
         }
         true
     }

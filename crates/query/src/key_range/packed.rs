@@ -11,7 +11,8 @@ use std::sync::Arc;
 use datafusion::physical_expr::PhysicalExpr;
 use weft_base::ByteReader;
 use weft_column::packed::Form;
-use weft_column::segment::{self as packed, Kind, SegmentError, ValuePredicate};
+use weft_column::segment::{self as packed, CodePredicate, Kind, SegmentError, ValuePredicate};
+use weft_column::units::{ScanPart, ScanPredicate, ScannedCodes};
 use weft_store::TableDef;
 use weft_store::columns::{ChunkColumns, NAN, SlotMask, integer_scale, kind_of};
 use weft_types::{ColumnKind, Numeric, SqlType, Value, decode_key_value, encode_key_value};
@@ -135,10 +136,7 @@ impl PackedFilter {
         let Some(segment) = chunk.column(self.column) else {
             return Ok(());
         };
-        let predicate = match &self.accepted {
-            Accepted::Range(low, high) => ValuePredicate::Range(low.clone(), high.clone()),
-            Accepted::List(list) => ValuePredicate::In(list),
-        };
+        let predicate = self.predicate();
         let prepared = predicate.prepare(self.kind)?;
         let mut matching = Vec::new();
         if segment.may_match(0, &prepared)? {
@@ -148,6 +146,55 @@ impl PackedFilter {
         }
         mask.retain(&matching);
         Ok(())
+    }
+
+    /// The scan of codes that finds which slots of the mask have an accepted value. `None`: there is none, or
+    /// it would not pay; [`PackedFilter::apply`] finds them.
+    ///
+    /// # Errors
+    /// Damage of the column.
+    pub(crate) fn scan(
+        &self,
+        chunk: &ChunkColumns,
+        mask: &mut SlotMask,
+    ) -> Result<Option<ScanPart>, SegmentError> {
+        let Some(segment) = chunk.column(self.column) else {
+            return Ok(None);
+        };
+        let predicate = self.predicate();
+        let prepared = predicate.prepare(self.kind)?;
+        if !segment.may_match(0, &prepared)? {
+            return Ok(None);
+        }
+        let column = segment.column(0)?;
+        let predicate = match column.code_predicate(&prepared)? {
+            CodePredicate::Range(low, high) => ScanPredicate::Range(low, high),
+            CodePredicate::Set(set) => ScanPredicate::Set(set.into()),
+            _ => return Ok(None),
+        };
+        let (Some(codes), Some(buffer)) = (column.codes(), chunk.codes(self.column)) else {
+            return Ok(None);
+        };
+        if codes.width() == 0 {
+            return Ok(None);
+        }
+        // Rows that are NULL have a code, too.
+        if let Some(values) = column.values() {
+            mask.retain(&values);
+        }
+        Ok(Some(ScanPart {
+            codes: ScannedCodes::Registered(buffer.clone()),
+            width: codes.width(),
+            count: codes.count() as u32,
+            predicate,
+        }))
+    }
+
+    fn predicate(&self) -> ValuePredicate<'_> {
+        match &self.accepted {
+            Accepted::Range(low, high) => ValuePredicate::Range(low.clone(), high.clone()),
+            Accepted::List(list) => ValuePredicate::In(list),
+        }
     }
 }
 

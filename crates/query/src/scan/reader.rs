@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
-use weft_store::columns::ChunkColumns;
+use weft_store::columns::{ChunkColumns, SlotMask};
 use weft_types::{SqlError, SqlState, encode_key_from_row, prefix_successor};
 
+use super::offload::{CHUNKS_MIN, UnitFilter};
 use super::{Access, InOrder, RANGES_ALWAYS, ROWS_PER_ROW_FOUND, RelationScan, SourceExtension};
 use crate::columns::BatchBuilder;
 use crate::errors::external;
@@ -50,6 +51,8 @@ pub(super) struct ScanReader {
     packed_columns: Option<Vec<usize>>,
     /// What the predicates imply for them.
     filters: Vec<PackedFilter>,
+    /// Applies the filters, where units do.
+    units: Option<UnitFilter>,
     ready: VecDeque<RecordBatch>,
     done: bool,
 }
@@ -72,6 +75,7 @@ impl ScanReader {
             next_chunk: partition,
             packed_columns: scan.table_columns().into_iter().collect(),
             filters: Vec::new(),
+            units: None,
             ready: VecDeque::new(),
             done: false,
             scan: scan.clone(),
@@ -79,7 +83,7 @@ impl ScanReader {
     }
 
     /// The next batch. Chunks without a visible row are skipped, in slices.
-    pub(super) fn poll(&mut self, context: &Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
         loop {
             if let Some(batch) = self.ready.pop_front() {
                 let batch = if batch.num_rows() > self.remaining {
@@ -90,17 +94,52 @@ impl ScanReader {
                 self.remaining -= batch.num_rows();
                 return Poll::Ready(Some(Ok(batch)));
             }
-            if self.done || self.remaining == 0 {
+            if self.remaining == 0 || (self.done && self.units.is_none()) {
                 return Poll::Ready(None);
             }
             if yield_due(context) {
                 return Poll::Pending;
             }
-            if let Err(error) = self.advance() {
-                self.done = true;
+            let advanced = match self.poll_units(context) {
+                // Nothing is to be gathered meanwhile.
+                Poll::Pending if self.done || self.units.as_ref().is_some_and(UnitFilter::is_full) => {
+                    return Poll::Pending;
+                }
+                Poll::Pending => self.advance(),
+                Poll::Ready(Ok(false)) if !self.done => self.advance(),
+                Poll::Ready(Ok(false)) => {
+                    self.units = None;
+                    Ok(())
+                }
+                Poll::Ready(Ok(true)) => Ok(()),
+                Poll::Ready(Err(error)) => Err(error),
+            };
+            if let Err(error) = advanced {
+                (self.done, self.units) = (true, None);
                 return Poll::Ready(Some(Err(error)));
             }
         }
+    }
+
+    /// Takes what units have filtered; false if they have nothing to do.
+    fn poll_units(&mut self, context: &mut Context<'_>) -> Poll<Result<bool>> {
+        let Some(units) = &mut self.units else {
+            return Poll::Ready(Ok(false));
+        };
+        let filtered = match units.poll(self.done, context) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(Some(filtered))) => filtered,
+            Poll::Ready(Ok(None)) => return Poll::Ready(Ok(false)),
+            Poll::Ready(Err(why)) => {
+                let what = format!("scan of table \"{}\": {why}", self.scan.table.name);
+                return Poll::Ready(Err(external(SqlError::new(SqlState::INTERNAL_ERROR, what))));
+            }
+        };
+        for of_chunk in filtered {
+            let batch = self.unpacked(&of_chunk.columns, &of_chunk.mask);
+            self.offer_batch(&batch.map_err(|error| self.damaged(of_chunk.chunk, &error))?);
+        }
+        Poll::Ready(Ok(true))
     }
 
     /// Reads the next page of an order. It begins with the key that the previous page ended with; the rows of
@@ -184,6 +223,7 @@ impl ScanReader {
             }
             let columns = self.scan.table_columns();
             self.filters = key_range::packed_filters(&self.scan.table, &columns, &self.predicates()?);
+            self.units = self.unit_filter();
         }
         if self.next_chunk >= self.source.chunk_count(self.scan.table.id) {
             self.done = true;
@@ -199,16 +239,14 @@ impl ScanReader {
         };
         match packed.map_err(external)? {
             Some(packed) => {
-                let batch = self.unpacked(&packed).map_err(|error| {
-                    external(SqlError::new(
-                        SqlState::DATA_CORRUPTED,
-                        format!(
-                            "columns of table \"{}\", chunk {chunk}: {error}",
-                            self.scan.table.name
-                        ),
-                    ))
-                })?;
-                self.offer_batch(&batch);
+                let filtered = self.filtered(chunk, packed);
+                let batch = filtered.and_then(|filtered| match filtered {
+                    Some((columns, mask)) => self.unpacked(&columns, &mask).map(Some),
+                    None => Ok(None),
+                });
+                if let Some(batch) = batch.map_err(|error| self.damaged(chunk, &error))? {
+                    self.offer_batch(&batch);
+                }
             }
             None => {
                 let read = self.source.read_chunk(table, chunk, &mut visit);
@@ -218,14 +256,45 @@ impl ScanReader {
         self.offer(builder)
     }
 
-    /// The rows of a chunk's columns that the predicates may accept.
-    fn unpacked(&self, packed: &ChunkColumns) -> std::result::Result<RecordBatch, UnpackError> {
-        let mut mask = *packed.mask();
-        for filter in &self.filters {
-            filter.apply(packed, &mut mask)?;
+    /// A chunk's columns and the rows that the predicates may accept; `None` if units are to find these.
+    fn filtered(
+        &mut self,
+        chunk: usize,
+        columns: ChunkColumns,
+    ) -> std::result::Result<Option<(ChunkColumns, SlotMask)>, UnpackError> {
+        if let Some(units) = &mut self.units {
+            let filtered = units.gather(&self.filters, chunk, columns)?;
+            return Ok(filtered.map(|filtered| (filtered.columns, filtered.mask)));
         }
-        let columns = self.packed_columns.as_deref().unwrap_or_default();
-        unpacked::batch(packed, &mask, &self.scan.schema, columns)
+        let mut mask = *columns.mask();
+        for filter in &self.filters {
+            filter.apply(&columns, &mut mask)?;
+        }
+        Ok(Some((columns, mask)))
+    }
+
+    fn unpacked(
+        &self,
+        columns: &ChunkColumns,
+        mask: &SlotMask,
+    ) -> std::result::Result<RecordBatch, UnpackError> {
+        let read = self.packed_columns.as_deref().unwrap_or_default();
+        unpacked::batch(columns, mask, &self.scan.schema, read)
+    }
+
+    fn damaged(&self, chunk: usize, error: &UnpackError) -> DataFusionError {
+        let table = &self.scan.table.name;
+        let what = format!("columns of table \"{table}\", chunk {chunk}: {error}");
+        external(SqlError::new(SqlState::DATA_CORRUPTED, what))
+    }
+
+    /// Units, if they are worth asking: who wants few rows does not wait for many chunks.
+    fn unit_filter(&self) -> Option<UnitFilter> {
+        let chunks = self.source.chunk_count(self.scan.table.id);
+        let own = chunks / self.scan.properties.partitioning.partition_count().max(1);
+        let is_worth = own >= CHUNKS_MIN && self.scan.fetch.is_none() && !self.filters.is_empty();
+        let scheduler = self.extension.units.scheduler().filter(|_| is_worth)?;
+        Some(UnitFilter::new(Arc::clone(scheduler)))
     }
 
     /// The access path, the same for every partition. The partition that chooses the index reads it here.

@@ -12,3 +12,4 @@ mod repeated;
 mod results;
 mod selects;
 mod slices;
+mod units;

@@ -39,7 +39,7 @@
 //! # Merging
 //!
 //! The engine's compaction merges the files of changes, on its own thread or on units that may fail and are
-//! checked ([`CompactionUnits`]). The resulting files are the same in either case.
+//! checked ([`Units`]). The resulting files are the same in either case.
 //!
 //! Byte tables: `docs/formats/checkpoint.md`. Choices and their price: decision 0015.
 
@@ -48,7 +48,6 @@ mod cold;
 pub(crate) mod format;
 pub(crate) mod image;
 mod load;
-mod units;
 mod verify;
 mod write;
 
@@ -58,14 +57,14 @@ use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
 use weft_base::{BatchId, Disk, SystemClock, TableId};
-use weft_lsm::{Background, LsmError, LsmOptions, TableIo};
+use weft_lsm::{Background, InlineExecutor, LsmError, LsmOptions, TableIo, UnitExecutor};
+use weft_offload::Units;
 use weft_ops::block::Compression;
 
 use crate::table::TableCore;
 
 pub use changes::Changes;
 pub use image::NAME as IMAGE_NAME;
-pub use units::{CompactionUnits, UnitStats};
 pub use verify::{Checked, verify};
 pub use weft_lsm::{IoCounts, SYNC_SITES};
 pub use write::Written;
@@ -97,7 +96,7 @@ pub struct CheckpointConfig {
     /// Whether a thread of its own merges files. If not, [`Checkpoints::merge`] does.
     pub merge_beside: bool,
     /// Who merges them.
-    pub units: CompactionUnits,
+    pub units: Units,
 }
 
 impl Default for CheckpointConfig {
@@ -112,7 +111,7 @@ impl Default for CheckpointConfig {
             loaded_bytes_max: u64::MAX,
             read_bytes: 72 << 20,
             merge_beside: true,
-            units: CompactionUnits::Cpu,
+            units: Units::Cpu,
         }
     }
 }
@@ -138,7 +137,10 @@ impl CheckpointConfig {
             table_bytes: self.table_bytes,
             level0_tables: self.level0_tables,
             level1_bytes: self.level1_bytes,
-            executor: self.units.executor(),
+            executor: match self.units.scheduler() {
+                None => Arc::new(InlineExecutor),
+                Some(scheduler) => Arc::new(UnitExecutor::new(Arc::clone(scheduler))),
+            },
             // Opening has to read all of it.
             base_compression: Compression::Lz4,
             background: if self.merge_beside {

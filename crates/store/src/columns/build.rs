@@ -118,6 +118,7 @@ impl Column {
 
     /// The builder has compared what it made with the values; opening it checks its header once more.
     fn finish(self) -> Option<Packed> {
-        Segment::open(self.builder?.finish().ok()?).ok()
+        let bytes = self.builder?.finish().ok()?.into_boxed_slice();
+        Segment::open(bytes.into()).ok().map(Packed::new)
     }
 }

@@ -3,8 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use weft_base::BatchId;
 use weft_column::segment::Segment;
+use weft_offload::Buffer;
 
 use crate::memory::REGION_SLOTS;
 
@@ -103,8 +105,30 @@ impl ChangedSlots {
     }
 }
 
-/// The column of a region, packed; position `p` is the slot with that offset.
-pub(super) type Packed = Segment<Vec<u8>>;
+/// A column of a region, packed; position `p` is the slot with that offset.
+#[derive(Debug)]
+pub(super) struct Packed {
+    segment: Segment<Bytes>,
+    /// Its codes for units, once one was asked to scan them.
+    codes: OnceLock<Option<Buffer>>,
+}
+
+impl Packed {
+    pub(super) fn new(segment: Segment<Bytes>) -> Packed {
+        Packed {
+            segment,
+            codes: OnceLock::new(),
+        }
+    }
+
+    fn codes(&self) -> Option<&Buffer> {
+        let registered = || {
+            let codes = self.segment.column(0).ok()?.codes()?;
+            Some(Buffer::new(self.segment.bytes().slice_ref(codes.bytes())))
+        };
+        self.codes.get_or_init(registered).as_ref()
+    }
+}
 
 /// Columns of one region. Made empty at a boundary, from when on it records which slots are written; columns
 /// are added as queries ask for them.
@@ -178,7 +202,7 @@ impl RegionColumns {
 
     /// Adds a column, `None` if its values cannot be packed; ignored if it is there.
     pub(super) fn put(&self, column: usize, packed: Option<Packed>) {
-        let bytes = packed.as_ref().map_or(0, |packed| packed.bytes().capacity());
+        let bytes = packed.as_ref().map_or(0, |packed| packed.segment.bytes().len());
         if let Some(place) = self.columns.get(column)
             && place.set(packed).is_ok()
         {
@@ -235,7 +259,17 @@ impl ChunkColumns {
 
     /// A column that was asked for: its value at the offset of each slot.
     #[must_use]
-    pub fn column(&self, column: usize) -> Option<&Segment<Vec<u8>>> {
+    pub fn column(&self, column: usize) -> Option<&Segment<Bytes>> {
+        self.packed(column).map(|packed| &packed.segment)
+    }
+
+    /// Its codes as a buffer that units keep, always the same one; none if it has no codes, or is damaged.
+    #[must_use]
+    pub fn codes(&self, column: usize) -> Option<&Buffer> {
+        self.packed(column)?.codes()
+    }
+
+    fn packed(&self, column: usize) -> Option<&Packed> {
         self.columns.columns.get(column)?.get()?.as_ref()
     }
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_base::{BatchId, IndexId, ManualClock, Progress, SimDisk, TableId};
+use weft_offload::Units;
 use weft_offload::faults::{Fault, failing_models};
 use weft_offload::model::ModelParams;
 use weft_program::{
     Access, AccessKind, Cond, KeyPart, Op, Outcome, Program, ProgramBuilder, RaiseState, verify,
 };
-use weft_store::checkpoint::{CheckpointConfig, CompactionUnits};
+use weft_store::checkpoint::CheckpointConfig;
 use weft_store::{Catalog, CatalogOp, ColumnDef, FIRST_OBJECT_ID, IndexDef, IndexMethod, Snapshot, TableDef};
 use weft_txn::{Committed, Engine, EngineConfig, EngineError, Isolation, Refused, Transaction, TxnOptions};
 use weft_types::{SqlError, SqlType, Value, encode_key_value};
@@ -427,7 +428,7 @@ pub fn without_memory() -> EngineConfig {
 pub fn on_failing_units() -> EngineConfig {
     let mut config = quiet();
     let scheduler = failing_models(2, ModelParams::default(), 200_000, &Fault::ALL).unwrap();
-    config.checkpoint.units = CompactionUnits::Scheduler {
+    config.checkpoint.units = Units::Scheduler {
         name: "failing",
         scheduler: Arc::new(scheduler),
     };

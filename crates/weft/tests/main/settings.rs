@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use weft::{CompactionUnits, Options};
+use weft::{Options, Units};
 use weft_base::SimDisk;
+use weft_column::units::ScanEngine;
 use weft_offload::model::ModelParams;
 
 use crate::client::{Client, database, open_on, open_with, options};
@@ -190,7 +191,7 @@ fn files_that_could_not_be_direct_are_shown() {
 #[test]
 fn checkpoints_are_merged_by_the_unit_that_is_shown() {
     let mut settings = options();
-    settings.engine.checkpoint.units = CompactionUnits::model(ModelParams::default()).unwrap();
+    settings.engine.checkpoint.units = Units::model(ModelParams::default()).unwrap();
     settings.engine.checkpoint.level0_tables = 2;
     settings.engine.checkpoint.level1_bytes = 1 << 16;
     let disk = SimDisk::new(1);
@@ -246,4 +247,34 @@ fn the_oldest_snapshot_and_what_it_keeps_are_shown() {
     assert!(age >= 0.1);
     reader.ok("commit");
     assert_eq!(c.rows("show weft.snapshot_bytes"), "0");
+}
+
+/// Queries over many rows have their predicates compared by the unit that is shown.
+#[test]
+fn scans_are_done_by_the_unit_that_is_shown() {
+    let settings = Options {
+        scan_units: ScanEngine::units(16 << 20).unwrap(),
+        ..options()
+    };
+    let db = open_with(&SimDisk::new(1), settings);
+    let mut c = Client::new(&db);
+    assert_eq!(c.rows("show weft.scan_unit"), "model");
+    assert_eq!(c.rows("show weft.scan_unit_jobs"), "0");
+    c.ok("create table t (id int, n int)");
+    c.ok("insert into t select i, i % 1000 from generate_series(1, 200000) i");
+    // Columns are copied beside the queries: how many it takes is a matter of time.
+    for round in 0.. {
+        assert_eq!(
+            c.rows("select count(*), min(id) from t where n between 10 and 19"),
+            "2000,10"
+        );
+        if c.rows("show weft.scan_unit_jobs_done_by_units") != "0" {
+            break;
+        }
+        assert!(round < 1000, "no unit scanned anything");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(c.rows("show weft.scan_units_out"), "0 of 1");
+    assert_eq!(c.rows("show weft.scan_unit_jobs_redone"), "0");
+    assert_eq!(c.rows("show weft.unit_jobs"), "0");
 }

@@ -1,24 +1,25 @@
-//! What merges the files of checkpoints: the compaction thread, or units that may fail.
+//! Who does the jobs of one user: the thread that has them, or the units of a scheduler.
 //!
-//! The resulting files are the same, byte for byte: errors of a unit are detected and the work is redone by
-//! the CPU (`weft-offload`). So the choice only affects speed, and may change from one opening to the next.
+//! Results are the same: errors of a unit are found and the work is redone by the CPU. So the choice only
+//! affects speed, and may change from one opening to the next.
 //!
-//! Source: X-DB, "System Design": compaction leaves the cores that serve transactions.
+//! Source: X-DB, "System Design": compaction leaves the cores that serve transactions; DBA 1: so do scans.
 
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
 use weft_base::SystemClock;
-use weft_lsm::{CompactionExecutor, InlineExecutor, UnitExecutor};
-use weft_offload::Scheduler;
-use weft_offload::model::ModelParams;
-use weft_offload::reason::{Blame, ReasonCounts};
 
-/// What merges. Clones share the same units.
+use crate::model::{ModelEngine, ModelParams};
+use crate::reason::{Blame, ReasonCounts};
+use crate::scheduler::Scheduler;
+use crate::unit::{Engine, UnitSpec};
+
+/// See the module's head. Clones share the same units.
 #[derive(Clone, Default)]
-pub enum CompactionUnits {
-    /// The thread that compacts.
+pub enum Units {
+    /// The thread that has the work.
     #[default]
     Cpu,
     /// The units of a scheduler, and the CPU as a fallback. Others may submit jobs to them, too.
@@ -30,27 +31,36 @@ pub enum CompactionUnits {
     },
 }
 
-impl CompactionUnits {
+impl Units {
     /// The offload runtime without a unit: its `cpu` unit, one thread.
     ///
     /// # Errors
     /// The system gives no thread.
     pub fn runtime() -> io::Result<Self> {
-        Ok(CompactionUnits::Scheduler {
+        Ok(Units::Scheduler {
             name: "runtime",
             scheduler: Arc::new(Scheduler::of_cpu(Arc::new(SystemClock::new()))?),
         })
     }
 
-    /// A unit that simulates X-DB's, cycle by cycle: correct results, but slow, and it loads this machine,
-    /// which a real unit would not.
+    /// A unit that simulates X-DB's compaction unit, cycle by cycle.
     ///
     /// # Errors
     /// The system gives no thread.
     pub fn model(params: ModelParams) -> io::Result<Self> {
-        Ok(CompactionUnits::Scheduler {
+        Units::simulated(params.spec("model", 2), Box::new(ModelEngine { params }))
+    }
+
+    /// A unit that a thread of this process simulates: correct results, but slow, and it loads this machine,
+    /// which a real unit would not.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn simulated(spec: UnitSpec, engine: Box<dyn Engine>) -> io::Result<Self> {
+        let scheduler = Scheduler::of_simulation(spec, engine, Arc::new(SystemClock::new()))?;
+        Ok(Units::Scheduler {
             name: "model",
-            scheduler: Arc::new(Scheduler::of_model(params, Arc::new(SystemClock::new()))?),
+            scheduler: Arc::new(scheduler),
         })
     }
 
@@ -58,15 +68,24 @@ impl CompactionUnits {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
-            CompactionUnits::Cpu => "cpu",
-            CompactionUnits::Scheduler { name, .. } => name,
+            Units::Cpu => "cpu",
+            Units::Scheduler { name, .. } => name,
+        }
+    }
+
+    /// The scheduler, if there is one.
+    #[must_use]
+    pub const fn scheduler(&self) -> Option<&Arc<Scheduler>> {
+        match self {
+            Units::Cpu => None,
+            Units::Scheduler { scheduler, .. } => Some(scheduler),
         }
     }
 
     /// What the units did so far. Cost: a latch of the scheduler for a moment.
     #[must_use]
     pub fn stats(&self) -> UnitStats {
-        let CompactionUnits::Scheduler { scheduler, .. } = self else {
+        let Units::Scheduler { scheduler, .. } = self else {
             return UnitStats::default();
         };
         let counters = scheduler.counters();
@@ -82,41 +101,31 @@ impl CompactionUnits {
             units_out: counters.units_out() as u64,
         }
     }
-
-    pub(super) fn executor(&self) -> Arc<dyn CompactionExecutor> {
-        match self {
-            CompactionUnits::Cpu => Arc::new(InlineExecutor),
-            CompactionUnits::Scheduler { scheduler, .. } => Arc::new(UnitExecutor::new(scheduler.clone())),
-        }
-    }
 }
 
-impl fmt::Debug for CompactionUnits {
+impl fmt::Debug for Units {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl PartialEq for CompactionUnits {
+impl PartialEq for Units {
     /// Whether they are the same units.
     fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (CompactionUnits::Cpu, CompactionUnits::Cpu) => true,
-            (
-                CompactionUnits::Scheduler { scheduler, .. },
-                CompactionUnits::Scheduler { scheduler: other, .. },
-            ) => Arc::ptr_eq(scheduler, other),
+        match (self.scheduler(), other.scheduler()) {
+            (None, None) => true,
+            (Some(mine), Some(others)) => Arc::ptr_eq(mine, others),
             _ => false,
         }
     }
 }
 
-impl Eq for CompactionUnits {}
+impl Eq for Units {}
 
 /// A panic of a thread that holds the settings leaves the units intact: what they share is behind latches,
 /// and a panic of their own thread stops them.
-impl std::panic::RefUnwindSafe for CompactionUnits {}
-impl std::panic::UnwindSafe for CompactionUnits {}
+impl std::panic::RefUnwindSafe for Units {}
+impl std::panic::UnwindSafe for Units {}
 
 /// What units did since their scheduler began, for all its users; for units of a single database since it was
 /// opened. `jobs = done_by_units + done_by_cpu`.
