@@ -1,0 +1,292 @@
+//! The radix hash join: partitions whose hash tables fit into the cache (Barthels 3.2.1).
+//!
+//! ```text
+//! histogram --> partition, all workers --> parts, largest first --+--> too large for one worker: all share it
+//!                                                                 +--> larger than the cache: partitioned again
+//!                                                                 +--> table in the cache: build, probe
+//! ```
+//!
+//! 1. Every worker counts and partitions an equal share of both sides, by the highest bits of mixed keys.
+//! 2. A part that is a large share of all tuples is joined by all workers with one shared table, and its probe
+//!    side is split between them by morsels.
+//! 3. The other parts are claimed by single workers, the largest first, so that the last ones to run are
+//!    small.
+//! 4. A part that is much larger than it should be is partitioned once more by its worker alone: the second
+//!    pass, over memory that is in the cache as far as possible.
+
+use std::cmp::Reverse;
+use std::sync::atomic::AtomicU8;
+use std::time::Instant;
+
+use weft_base::Reservation;
+
+use super::unpartitioned::{self, table_bytes};
+use crate::array::{Array, array_bytes, reserve};
+use crate::error::JoinError;
+use crate::feed::{Feed, Pieces, Raw};
+use crate::form::{Form, bits};
+use crate::partition::{self, Layout, Placing, Radix, partitioned_bytes};
+use crate::run::{Run, Worker};
+use crate::table::{Line, Overflow, Slots, Table, line_count};
+use crate::tuple::Consumer;
+use crate::workers::Claims;
+
+const PURPOSE: &str = "partitions being joined";
+/// A second pass makes at most so many parts of one, as a power of two.
+const SECOND_BITS_MAX: u32 = 8;
+/// A part is partitioned again if it has more than so many times the tuples that it should have.
+const TOO_LARGE: usize = 4;
+
+/// One side after the first pass.
+struct Side<I> {
+    layout: Layout,
+    items: Array<I>,
+}
+
+impl<I: crate::array::Plain + Copy> Side<I> {
+    fn pieces(&self, part: usize) -> Pieces<'_, I> {
+        Pieces::new(self.layout.pieces(part, self.items.as_slice()))
+    }
+}
+
+/// What a worker needs for one part at a time.
+struct Scratch<I> {
+    lines: Array<Line>,
+    marks: Array<AtomicU8>,
+    build: Array<I>,
+    probe: Array<I>,
+}
+
+/// Bits of the first pass for a build side of so many tuples.
+pub(crate) fn first_bits(run: &Run<'_>, build_tuples: usize, key_bits: u32, workers: usize) -> u32 {
+    let parts = build_tuples.div_ceil(run.tuning.partition_tuples.max(1)).max(4 * workers);
+    bits(parts as u64 - 1).min(run.tuning.pass_bits_max).min(16).min(key_bits).max(1)
+}
+
+/// Joins two sources by partitions of so many bits. Returns how many parts were shared.
+pub(crate) fn join<F: Form, C: Consumer>(
+    run: &Run<'_>,
+    form: F,
+    radix: Radix,
+    (build, probe): (Raw<'_>, Raw<'_>),
+    workers: &mut [Worker<'_, C>],
+) -> Result<usize, JoinError> {
+    let (build, probe) = both_sides(run, &form, &radix, (build, probe), workers)?;
+    let counts = |part| (build.layout.count(part), probe.layout.count(part));
+    let mut parts: Vec<usize> = (0..radix.parts()).collect();
+    let size = |part: usize| counts(part).0 + counts(part).1;
+    parts.sort_by_key(|part| Reverse(size(*part)));
+    let all: usize = parts.iter().map(|part| size(*part)).sum();
+    let share = (all / (8 * workers.len())).max(run.tuning.shared_tuples_min);
+    let shared_count = match workers.len() {
+        1 => 0,
+        _ => parts.iter().take_while(|part| size(**part) > share).count(),
+    };
+    let (shared, single) = parts.split_at(shared_count);
+    // Items of the narrow form do not have the bits of the first pass any more.
+    let skip = radix.bits - form.dropped().min(radix.bits);
+    let too_much = || JoinError::Memory { bytes: usize::MAX };
+    let shared_bytes = shared
+        .iter()
+        .map(|part| table_bytes::<F>(counts(*part).0, run.emit.marks_build()));
+    let shared_bytes = shared_bytes.max().unwrap_or(Some(0)).ok_or_else(too_much)?;
+    let scratch = scratches::<F>(run, single, &counts, workers.len())?;
+    let room = reserve(&run.budget, shared_bytes, PURPOSE)?;
+    for part in shared {
+        let (build, probe) = (build.pieces(*part), probe.pieces(*part));
+        unpartitioned::join(run, (form, skip), &build, &probe, None, workers)?;
+    }
+    drop(room);
+    let claims = Claims::new(single.len());
+    let (scratch, _room) = scratch;
+    let mut pairs: Vec<_> = workers.iter_mut().zip(scratch).collect();
+    run.control.phase(&mut pairs, |_, (worker, scratch)| {
+        while let Some(part) = claims.claim().and_then(|number| single.get(number)) {
+            run.control.check()?;
+            let part = (build.pieces(*part), probe.pieces(*part));
+            join_part(run, (&form, skip), &part, scratch, worker)?;
+        }
+        Ok(())
+    })?;
+    Ok(shared_count)
+}
+
+/// Both sides, partitioned by all workers.
+fn both_sides<F: Form, C: Consumer>(
+    run: &Run<'_>,
+    form: &F,
+    radix: &Radix,
+    (build, probe): (Raw<'_>, Raw<'_>),
+    workers: &mut [Worker<'_, C>],
+) -> Result<(Side<F::Item>, Side<F::Item>), JoinError> {
+    let start = Instant::now();
+    let writers = workers.len();
+    let mut counted = vec![(Vec::new(), Vec::new()); writers];
+    run.control.phase(&mut counted, |number, counted| {
+        let by = (form, radix);
+        counted.0 = partition::histogram::<F, Raw<'_>>(&run.control, by, &build.part(number, writers))?;
+        counted.1 = partition::histogram::<F, Raw<'_>>(&run.control, by, &probe.part(number, writers))?;
+        Ok(())
+    })?;
+    let (build_counts, probe_counts): (Vec<_>, Vec<_>) = counted.into_iter().unzip();
+    let side = |counts: &[Vec<usize>]| {
+        let layout = Layout::new(counts, F::LANES);
+        let items = partition::target(&layout, Some(&run.budget))?;
+        Ok::<_, JoinError>(Side { layout, items })
+    };
+    let (to_build, to_probe) = (side(&build_counts)?, side(&probe_counts)?);
+    let histogram_done = Instant::now();
+    run.control.phase(workers, |number, worker| {
+        let by = (form, radix);
+        let target = (&to_build.layout, number, &to_build.items);
+        let mine = build.part(number, writers);
+        // SAFETY: the array was made for the layout, each worker is one writer of it, and reading begins
+        // after this phase.
+        unsafe { partition::scatter(&run.control, by, &mine, target, &mut partition::no_outside)? };
+        let target = (&to_probe.layout, number, &to_probe.items);
+        let mine = probe.part(number, writers);
+        let mut outside = |row| worker.out.probe(row, false);
+        // SAFETY: as above.
+        unsafe { partition::scatter(&run.control, by, &mine, target, &mut outside) }
+    })?;
+    for worker in workers {
+        worker.phases.histogram += histogram_done - start;
+        worker.phases.partition += histogram_done.elapsed();
+    }
+    Ok((to_build, to_probe))
+}
+
+/// Scratch memory of every worker for the largest of these parts, and the reservation for what tables of
+/// parts may need beside their lines.
+fn scratches<F: Form>(
+    run: &Run<'_>,
+    parts: &[usize],
+    counts: &dyn Fn(usize) -> (usize, usize),
+    workers: usize,
+) -> Result<(Vec<Scratch<F::Item>>, Reservation), JoinError> {
+    let largest = |of: &dyn Fn((usize, usize)) -> usize| {
+        parts.iter().map(|part| of(counts(*part))).max().unwrap_or(0)
+    };
+    let build_max = largest(&|(build, _)| build);
+    let limit = run.tuning.partition_tuples.saturating_mul(TOO_LARGE);
+    let probe_max = largest(&|(build, probe)| if build > limit { probe } else { 0 });
+    let too_much = || JoinError::Memory { bytes: usize::MAX };
+    let second = |tuples: usize| match build_max > limit {
+        true => tuples.checked_add(F::LANES << SECOND_BITS_MAX).ok_or_else(too_much),
+        false => Ok(0),
+    };
+    let lines = line_count(build_max, F::LANES);
+    let mut all = Vec::with_capacity(workers);
+    for _ in 0..workers {
+        let budget = Some(&run.budget);
+        all.push(Scratch {
+            lines: Array::new(lines, budget, PURPOSE)?,
+            marks: Array::new(if run.emit.marks_build() { lines } else { 0 }, budget, PURPOSE)?,
+            build: Array::new(second(build_max)?, budget, PURPOSE)?,
+            probe: Array::new(second(probe_max)?, budget, PURPOSE)?,
+        });
+    }
+    // Overflows: by doubling, of every tuple at most.
+    let each = array_bytes::<F::Item>(build_max).and_then(|bytes| bytes.checked_mul(2 * workers));
+    let room = reserve(&run.budget, each.ok_or_else(too_much)?, PURPOSE)?;
+    Ok((all, room))
+}
+
+/// Joins one part, by one worker.
+fn join_part<F: Form, C: Consumer>(
+    run: &Run<'_>,
+    (form, skip): (&F, u32),
+    (build, probe): &(Pieces<'_, F::Item>, Pieces<'_, F::Item>),
+    scratch: &mut Scratch<F::Item>,
+    worker: &mut Worker<'_, C>,
+) -> Result<(), JoinError> {
+    let wanted = run.tuning.partition_tuples.max(1);
+    let bits_left = (form.key_bits() - form.dropped()).saturating_sub(skip);
+    if build.len() <= wanted.saturating_mul(TOO_LARGE) || bits_left == 0 {
+        return join_in_cache(run, (form, skip), build, probe, scratch, worker);
+    }
+    let start = Instant::now();
+    let parts = build.len().div_ceil(wanted) as u64;
+    let radix = Radix {
+        skip,
+        bits: bits(parts - 1).min(SECOND_BITS_MAX).min(bits_left).max(1),
+    };
+    let by = (form, &radix);
+    let mut one_side = |feed: &Pieces<'_, F::Item>, items: &Array<F::Item>| {
+        let counts = partition::histogram::<F, _>(&run.control, by, feed)?;
+        let layout = Layout::new(&[counts], F::LANES);
+        let target = (&layout, 0, items);
+        // SAFETY: `scatter` refuses an array that is too small; it is this worker's alone.
+        unsafe { partition::scatter(&run.control, by, feed, target, &mut partition::no_outside)? };
+        Ok::<_, JoinError>(layout)
+    };
+    let build_layout = one_side(build, &scratch.build)?;
+    let probe_layout = one_side(probe, &scratch.probe)?;
+    worker.phases.partition += start.elapsed();
+    // The arrays are borrowed while the table's lines are written.
+    let empty = || Array::new(0, None, PURPOSE);
+    let from_build = std::mem::replace(&mut scratch.build, empty()?);
+    let from_probe = std::mem::replace(&mut scratch.probe, empty()?);
+    let mut outcome = Ok(());
+    for part in 0..radix.parts() {
+        let build = Pieces::new(build_layout.pieces(part, from_build.as_slice()));
+        let probe = Pieces::new(probe_layout.pieces(part, from_probe.as_slice()));
+        outcome = join_in_cache(run, (form, skip + radix.bits), &build, &probe, scratch, worker);
+        if outcome.is_err() {
+            break;
+        }
+    }
+    (scratch.build, scratch.probe) = (from_build, from_probe);
+    outcome
+}
+
+/// Builds and probes the table of one part.
+fn join_in_cache<F: Form, C: Consumer>(
+    run: &Run<'_>,
+    (form, skip): (&F, u32),
+    build: &Pieces<'_, F::Item>,
+    probe: &Pieces<'_, F::Item>,
+    scratch: &mut Scratch<F::Item>,
+    worker: &mut Worker<'_, C>,
+) -> Result<(), JoinError> {
+    let start = Instant::now();
+    if build.len() == 0 && !(run.emit.probe_unmatched && probe.len() > 0) {
+        return Ok(());
+    }
+    let count = line_count(build.len(), F::LANES);
+    let lines = scratch.lines.as_mut_slice().get_mut(..count).unwrap_or_default();
+    lines.iter_mut().for_each(Line::clear);
+    let marks = scratch.marks.as_mut_slice();
+    let marks = marks.get_mut(..count).unwrap_or_default();
+    marks.iter_mut().for_each(|mark| *mark.get_mut() = 0);
+    let slots = Slots::new(*form, lines, skip);
+    let mut overflow = Overflow::new(None);
+    let mut space = Vec::new();
+    for morsel in 0..build.morsels() {
+        slots.insert_all::<false, _>(build.read(morsel, &mut space)?, &mut overflow)?;
+    }
+    let table = Table::new(slots, overflow, marks)?;
+    let built = Instant::now();
+    for morsel in 0..probe.morsels() {
+        run.control.check()?;
+        table.probe_all(run.processor, probe.read(morsel, &mut space)?, &mut worker.out)?;
+    }
+    if run.emit.marks_build() {
+        for part in 0..table.sweeps() {
+            table.sweep(part, &mut worker.out)?;
+        }
+    }
+    worker.phases.build += built - start;
+    worker.phases.probe += built.elapsed();
+    Ok(())
+}
+
+/// Bytes that a join of so many tuples takes, if its keys are not skewed.
+pub(crate) fn expected_bytes<F: Form>(build: usize, probe: usize, radix: Radix, workers: usize) -> Option<usize> {
+    let parts = radix.parts();
+    let items = partitioned_bytes::<F>(build, parts, workers)?
+        .checked_add(partitioned_bytes::<F>(probe, parts, workers)?)?;
+    let table = table_bytes::<F>(build / parts + 1, true)?.checked_mul(workers)?;
+    items.checked_add(table)
+}
+

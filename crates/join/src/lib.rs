@@ -1,0 +1,33 @@
+//! Equi-joins of one machine, at the speed of memory.
+//!
+//! Two sides of (key, row) tuples, the smaller one as *build* side; out come pairs of rows, or rows with and
+//! without a partner, a chunk at a time and a consumer a worker. Source: Barthels, "Scalable Query and
+//! Transaction Processing over High-Performance Networks", chapters 3.2 (algorithms) and 3.3 (models).
+//!
+//! - [`tuple`](Tuple): tuples, sources, consumers.
+//! - `form`: 16-byte and compressed 8-byte tuples, and the mixing of keys.
+//! - `table`: the hash table, a cache line a bucket.
+//! - `partition`: histogram, and partitioning through one cache line a partition.
+//! - `hash`: the unpartitioned join and the radix join.
+//! - `join`: which of them is run, and with what.
+
+mod array;
+mod error;
+mod feed;
+mod form;
+mod hash;
+mod join;
+mod options;
+mod output;
+mod partition;
+mod processor;
+mod run;
+mod table;
+mod tuple;
+mod workers;
+
+pub use error::JoinError;
+pub use join::join;
+pub use options::{Algorithm, Compression, Options, Phases, Report, Spill, Tuning};
+pub use tuple::{CHUNK_ROWS, Chunk, Consumer, Count, Emit, MORSEL_TUPLES, Pair, Ranges, Source, Tuple};
+pub use workers::Interrupt;

@@ -1,0 +1,267 @@
+//! The hash table of both hash joins: one cache line a bucket, no pointers.
+//!
+//! ```text
+//! narrow  | word 0 | word 1 | ...                              | word 7 |     8 items
+//! wide    | key 0  | key 1  | key 2 | key 3 | row 0 | ...      | row 3  |     4 items
+//! ```
+//!
+//! A tuple belongs into the line that its mixed key names, and goes into the next one while that is full,
+//! [`REACH`] lines at most; then into the *overflow*, which is sorted by key when all is built. So:
+//!
+//! 1. Lanes are filled from the first one on, and nothing is ever removed: a search ends at the first lane that
+//!    is empty.
+//! 2. A search looks at [`REACH`] lines, and into the overflow only when all of them are full. Whatever the
+//!    keys are (all equal, or chosen to meet in one line), building takes no more than sorting does, and a
+//!    search no more than a binary search and what it finds.
+//! 3. Zeros are empty. A wide item whose mixed key is zero goes into the overflow at once.
+//!
+//! The table is filled by one worker, or by several at once (a lane is taken by compare-and-swap of its key;
+//! the row is written after it, and nobody reads before all have ended). Both sides' lines are prefetched some
+//! tuples ahead, so that many cache misses overlap: that is what makes a table larger than the cache as fast
+//! as memory allows.
+
+mod lookup;
+mod overflow;
+mod probe;
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use weft_base::Reservation;
+use weft_base::memory::prefetch;
+
+use crate::array::Plain;
+use crate::error::JoinError;
+use crate::form::{Form, Input};
+use crate::output::Output;
+use crate::tuple::Consumer;
+
+pub(crate) use overflow::Overflow;
+
+/// Lines of a table that a search looks at.
+pub(crate) const REACH: usize = 4;
+/// Tuples ahead of which lines are asked for.
+const AHEAD: usize = 24;
+/// Lines of a table that a worker claims at a time for [`Table::sweep`].
+pub(crate) const SWEEP_LINES: usize = 4096;
+
+/// A cache line of a table.
+#[repr(C, align(64))]
+pub(crate) struct Line([AtomicU64; 8]);
+
+// SAFETY: eight integers; atomics have their layout, and zeros are a value.
+unsafe impl Plain for Line {}
+
+// SAFETY: an integer.
+unsafe impl Plain for AtomicU8 {}
+
+impl Line {
+    /// Its words, when nobody writes any more.
+    #[inline(always)]
+    fn words(&self) -> &[u64; 8] {
+        // SAFETY: atomics have the layout of integers. Tables are only read after those that filled them have
+        // ended, which the types say: `Table` is made of a table that is filled.
+        unsafe { &*self.0.as_ptr().cast::<[u64; 8]>() }
+    }
+
+    /// Makes it empty.
+    pub(crate) fn clear(&mut self) {
+        for word in &mut self.0 {
+            *word.get_mut() = 0;
+        }
+    }
+}
+
+/// Lines of a table for so many tuples.
+pub(crate) fn line_count(tuples: usize, lanes: usize) -> usize {
+    // 5 of 8 and 2.5 of 4 lanes are full: hardly one line in ten is full with keys in random order.
+    tuples / (5 * lanes / 4) * 2 + REACH + 1
+}
+
+/// The lines of a table, being filled or full.
+#[derive(Clone, Copy)]
+pub(crate) struct Slots<'a, F> {
+    form: F,
+    lines: &'a [Line],
+    /// Lines that a key may name; [`REACH`] less one more are there.
+    named: u64,
+    /// Highest bits of keys that are the same for all tuples of the table.
+    skip: u32,
+}
+
+impl<'a, F: Form> Slots<'a, F> {
+    /// At least [`REACH`] empty lines.
+    pub(crate) fn new(form: F, lines: &'a [Line], skip: u32) -> Slots<'a, F> {
+        let named = lines.len().saturating_sub(REACH - 1) as u64;
+        Slots {
+            form,
+            lines,
+            named,
+            skip,
+        }
+    }
+
+    /// The line that a key names.
+    #[inline(always)]
+    fn line_of(&self, key: u64) -> usize {
+        let hash = key.checked_shl(self.skip).unwrap_or(0);
+        ((u128::from(hash) * u128::from(self.named)) >> 64) as usize
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, key: u64) {
+        prefetch(self.lines.as_ptr().wrapping_add(self.line_of(key)));
+    }
+
+    /// Puts tuples in. `SHARED`: other workers do the same.
+    pub(crate) fn insert_all<const SHARED: bool, I: Input<F>>(
+        &self,
+        inputs: &[I],
+        overflow: &mut Overflow<F::Item>,
+    ) -> Result<(), JoinError> {
+        for input in inputs.iter().take(AHEAD) {
+            self.prefetch(input.key(&self.form).0);
+        }
+        for (at, input) in inputs.iter().enumerate() {
+            if let Some(later) = inputs.get(at + AHEAD) {
+                self.prefetch(later.key(&self.form).0);
+            }
+            let item = input.item(&self.form).ok_or(JoinError::Source)?;
+            if !self.insert::<SHARED>(item) {
+                overflow.push(item)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn insert<const SHARED: bool>(&self, item: F::Item) -> bool {
+        let key = self.form.key(item);
+        let [word, row] = F::words(item);
+        if F::HAS_ZERO_KEY && key == 0 {
+            return false;
+        }
+        let first = self.line_of(key);
+        for line in self.lines.iter().skip(first).take(REACH) {
+            for (lane, place) in line.0.iter().enumerate().take(F::LANES) {
+                if place.load(Ordering::Relaxed) != 0 {
+                    continue;
+                }
+                let is_taken = match SHARED {
+                    // Only the place itself is contended; the end of the phase orders everything else.
+                    true => place
+                        .compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed)
+                        .is_ok(),
+                    false => {
+                        place.store(word, Ordering::Relaxed);
+                        true
+                    }
+                };
+                if is_taken {
+                    if let Some(place) = line.0.get(lane + F::LANES) {
+                        place.store(row, Ordering::Relaxed);
+                    }
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}
+
+/// A table that is filled.
+pub(crate) struct Table<'a, F: Form> {
+    slots: Slots<'a, F>,
+    overflow: Vec<F::Item>,
+    /// A bit for each lane, a byte for each line: has a partner. Empty if nobody asks.
+    marks: &'a [AtomicU8],
+    overflow_marks: Vec<AtomicU8>,
+    _overflow_room: Option<Reservation>,
+}
+
+impl<'a, F: Form> Table<'a, F> {
+    /// The table of these lines and what did not fit into them. `marks` has as many bytes as there are lines,
+    /// all zero, or none.
+    pub(crate) fn new(
+        slots: Slots<'a, F>,
+        overflow: Overflow<F::Item>,
+        marks: &'a [AtomicU8],
+    ) -> Result<Table<'a, F>, JoinError> {
+        let form = slots.form;
+        let (mut overflow, room) = overflow.into_items();
+        overflow.sort_unstable_by_key(|item| form.key(*item));
+        let mut overflow_marks = Vec::new();
+        if !marks.is_empty() {
+            let bytes = overflow.len();
+            overflow_marks
+                .try_reserve_exact(bytes)
+                .map_err(|_| JoinError::Memory { bytes })?;
+            overflow_marks.resize_with(bytes, AtomicU8::default);
+        }
+        Ok(Table {
+            slots,
+            overflow,
+            marks,
+            overflow_marks,
+            _overflow_room: room,
+        })
+    }
+
+    /// The row in a lane.
+    #[inline(always)]
+    fn row(&self, line: &Line, lane: usize) -> u64 {
+        let form = &self.slots.form;
+        if F::LANES == 8 {
+            let word = line.words().get(lane % 8).copied().unwrap_or(0);
+            // The row field of a word stands alone in it.
+            (word & !form.key_mask()).wrapping_sub(1).wrapping_add(form.row_base())
+        } else {
+            line.words().get(4 + lane % 4).copied().unwrap_or(0)
+        }
+    }
+
+    /// Where the items of a key begin in the overflow, and they.
+    fn overflowed(&self, key: u64) -> (usize, &[F::Item]) {
+        let form = &self.slots.form;
+        let first = self.overflow.partition_point(|item| form.key(*item) < key);
+        let rest = self.overflow.get(first..).unwrap_or_default();
+        let count = rest.partition_point(|item| form.key(*item) == key);
+        (first, rest.get(..count).unwrap_or_default())
+    }
+
+    /// Parts of the table that [`Table::sweep`] takes.
+    pub(crate) fn sweeps(&self) -> usize {
+        self.slots.lines.len().div_ceil(SWEEP_LINES) + 1
+    }
+
+    /// Tells of the build rows in one part of the table whether they have a partner.
+    pub(crate) fn sweep<C: Consumer>(&self, part: usize, out: &mut Output<'_, C>) -> Result<(), JoinError> {
+        let first = part * SWEEP_LINES;
+        if first >= self.slots.lines.len() {
+            return self.sweep_overflow(out);
+        }
+        let lines = self.slots.lines.iter().zip(self.marks).skip(first).take(SWEEP_LINES);
+        for (line, marks) in lines {
+            let marks = marks.load(Ordering::Relaxed);
+            for (lane, word) in line.words().iter().enumerate().take(F::LANES) {
+                if *word != 0 {
+                    out.build(self.row(line, lane), marks >> lane & 1 == 1)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The mark of a key's first item is that of all of them.
+    fn sweep_overflow<C: Consumer>(&self, out: &mut Output<'_, C>) -> Result<(), JoinError> {
+        let form = &self.slots.form;
+        let (mut key, mut is_matched) = (None, false);
+        for (item, mark) in self.overflow.iter().zip(&self.overflow_marks) {
+            if key != Some(form.key(*item)) {
+                key = Some(form.key(*item));
+                is_matched = mark.load(Ordering::Relaxed) != 0;
+            }
+            out.build(form.row(*item), is_matched)?;
+        }
+        Ok(())
+    }
+}
