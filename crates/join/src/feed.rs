@@ -15,6 +15,11 @@ pub(crate) trait Feed: Sync {
     /// How many morsels they come in.
     fn morsels(&self) -> usize;
 
+    /// Whether reading everything several times costs little.
+    fn is_cheap(&self) -> bool {
+        true
+    }
+
     /// One morsel: a slice of the feed's own, or what was put into `space`.
     fn read<'a>(
         &'a self,

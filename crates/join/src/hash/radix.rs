@@ -212,7 +212,7 @@ fn join_part<F: Form, C: Consumer>(
         bits: bits(parts - 1).min(SECOND_BITS_MAX).min(bits_left).max(1),
     };
     let by = (form, &radix);
-    let mut one_side = |feed: &Pieces<'_, F::Item>, items: &Array<F::Item>| {
+    let one_side = |feed: &Pieces<'_, F::Item>, items: &Array<F::Item>| {
         let counts = partition::histogram::<F, _>(&run.control, by, feed)?;
         let layout = Layout::new(&[counts], F::LANES);
         let target = (&layout, 0, items);
@@ -260,10 +260,13 @@ fn join_in_cache<F: Form, C: Consumer>(
     let marks = marks.get_mut(..count).unwrap_or_default();
     marks.iter_mut().for_each(|mark| *mark.get_mut() = 0);
     let slots = Slots::new(*form, lines, skip);
-    let mut overflow = Overflow::new(None);
+    let (mut overflow, mut deferred) = (Overflow::new(None), Overflow::new(None));
     let mut space = Vec::new();
+    let region = slots.region(0, 1);
     for morsel in 0..build.morsels() {
-        slots.insert_all::<false, _>(build.read(morsel, &mut space)?, &mut overflow)?;
+        let lists = (&mut overflow, &mut deferred);
+        // SAFETY: the lines are this worker's.
+        unsafe { slots.insert_owned(run.processor, &region, build.read(morsel, &mut space)?, lists)? };
     }
     let table = Table::new(slots, overflow, marks)?;
     let built = Instant::now();

@@ -22,10 +22,12 @@ use crate::feed::Feed;
 use crate::form::{Form, Input};
 use crate::run::{Run, Worker};
 use crate::table::{Line, Overflow, Slots, Table, line_count};
-use crate::tuple::Consumer;
+use crate::tuple::{Consumer, MORSEL_TUPLES};
 use crate::workers::Claims;
 
 const PURPOSE: &str = "a hash table";
+/// With more workers than this, reading all of the build side by each costs more than contended places do.
+const OWNERS_MAX: usize = 4;
 
 /// Joins two feeds, of items that have their highest `skip` bits in common. Without a budget, the caller has
 /// reserved what [`table_bytes`] says.
@@ -79,6 +81,12 @@ where
     Ok(())
 }
 
+/// A worker's lists while a table is filled.
+struct Lists<I> {
+    overflow: Overflow<I>,
+    deferred: Overflow<I>,
+}
+
 /// Fills the table by all workers. Nothing has been told to a consumer when it fails.
 fn fill<F, B>(
     run: &Run<'_>,
@@ -92,26 +100,78 @@ where
     B: Feed,
     B::Item: Input<F>,
 {
-    let is_shared = workers > 1;
-    let claims = Claims::new(build.morsels());
-    let mut overflows: Vec<_> = (0..workers).map(|_| Overflow::new(budget)).collect();
-    run.control.phase(&mut overflows, |_, overflow| {
-        let mut space = Vec::new();
-        while let Some(morsel) = claims.claim() {
-            run.control.check()?;
-            let inputs = build.read(morsel, &mut space)?;
-            match is_shared {
-                true => slots.insert_all::<true, _>(inputs, overflow)?,
-                false => slots.insert_all::<false, _>(inputs, overflow)?,
-            }
+    let lists = |_| Lists {
+        overflow: Overflow::new(budget),
+        deferred: Overflow::new(budget),
+    };
+    let mut lists: Vec<_> = (0..workers).map(lists).collect();
+    match workers == 1 || (build.is_cheap() && workers <= OWNERS_MAX) {
+        true => fill_owned(run, slots, build, &mut lists)?,
+        false => {
+            let claims = Claims::new(build.morsels());
+            run.control.phase(&mut lists, |_, lists| {
+                let mut space = Vec::new();
+                while let Some(morsel) = claims.claim() {
+                    run.control.check()?;
+                    slots.insert_shared(build.read(morsel, &mut space)?, &mut lists.overflow)?;
+                }
+                Ok(())
+            })?;
         }
-        Ok(())
-    })?;
+    }
     let mut all = Overflow::new(budget);
-    for overflow in overflows {
-        all.append(overflow)?;
+    for lists in lists {
+        slots.insert_shared(lists.deferred.items(), &mut all)?;
+        all.append(lists.overflow)?;
     }
     Ok(all)
+}
+
+/// Every worker reads all, and puts in what belongs into its region.
+fn fill_owned<F, B>(
+    run: &Run<'_>,
+    slots: Slots<'_, F>,
+    build: &B,
+    lists: &mut [Lists<F::Item>],
+) -> Result<(), JoinError>
+where
+    F: Form,
+    B: Feed,
+    B::Item: Input<F>,
+{
+    let workers = lists.len();
+    run.control.phase(lists, |number, lists| {
+        let region = slots.region(number, workers);
+        let Lists { overflow, deferred } = lists;
+        let mut space = Vec::new();
+        let mut mine = Vec::with_capacity(MORSEL_TUPLES);
+        for morsel in 0..build.morsels() {
+            run.control.check()?;
+            let mut inputs = build.read(morsel, &mut space)?;
+            if workers > 1 {
+                choose(inputs, &mut mine, |input| slots.is_in(&region, input));
+                inputs = &mine;
+            }
+            // SAFETY: regions do not overlap.
+            unsafe { slots.insert_owned(run.processor, &region, inputs, (overflow, deferred))? };
+        }
+        Ok(())
+    })
+}
+
+/// Puts those that are wanted into a list, without a branch for each.
+#[inline(always)]
+fn choose<I: Copy>(inputs: &[I], chosen: &mut Vec<I>, is_wanted: impl Fn(I) -> bool) {
+    chosen.clear();
+    chosen.extend_from_slice(inputs);
+    let mut count = 0;
+    for input in inputs {
+        if let Some(place) = chosen.get_mut(count) {
+            *place = *input;
+        }
+        count += usize::from(is_wanted(*input));
+    }
+    chosen.truncate(count);
 }
 
 /// Bytes for a table of so many tuples that all go into the overflow: more is never needed.

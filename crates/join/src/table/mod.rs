@@ -15,8 +15,11 @@
 //!    search no more than a binary search and what it finds.
 //! 3. Zeros are empty. A wide item whose mixed key is zero goes into the overflow at once.
 //!
-//! The table is filled by one worker, or by several at once (a lane is taken by compare-and-swap of its key;
-//! the row is written after it, and nobody reads before all have ended). Both sides' lines are prefetched some
+//! Several workers fill a table either with a region of lines for each, all of them reading the whole build
+//! side and each taking what belongs into its region; or, when they are many or reading is dear, together: a
+//! lane is then taken by compare-and-swap of its key, the row is written after it, and nobody reads before all
+//! have ended. The first way is faster for few workers, because the lanes of a line are looked at together and
+//! no atomic operation waits for a cache line. On both sides lines are prefetched some
 //! tuples ahead, so that many cache misses overlap: that is what makes a table larger than the cache as fast
 //! as memory allows.
 
@@ -24,6 +27,7 @@ mod lookup;
 mod overflow;
 mod probe;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use weft_base::Reservation;
@@ -33,7 +37,9 @@ use crate::array::Plain;
 use crate::error::JoinError;
 use crate::form::{Form, Input};
 use crate::output::Output;
+use crate::processor::Processor;
 use crate::tuple::Consumer;
+use lookup::{Lookup, Portable};
 
 pub(crate) use overflow::Overflow;
 
@@ -112,8 +118,122 @@ impl<'a, F: Form> Slots<'a, F> {
         prefetch(self.lines.as_ptr().wrapping_add(self.line_of(key)));
     }
 
-    /// Puts tuples in. `SHARED`: other workers do the same.
-    pub(crate) fn insert_all<const SHARED: bool, I: Input<F>>(
+    /// Lines that one of so many workers owns.
+    pub(crate) fn region(&self, number: usize, workers: usize) -> Range<usize> {
+        let bound = |at: usize| (u128::from(self.named) * at as u128 / workers.max(1) as u128) as usize;
+        let end = if number + 1 == workers { self.lines.len() } else { bound(number + 1) };
+        bound(number)..end
+    }
+
+    /// Whether a worker with these lines puts the tuple in.
+    #[inline(always)]
+    pub(crate) fn is_in<I: Input<F>>(&self, region: &Range<usize>, input: I) -> bool {
+        region.contains(&self.line_of(input.key(&self.form).0))
+    }
+
+    /// Puts tuples in, as the only one that writes to the lines of the region. What belongs into lines
+    /// behind it is `deferred`.
+    ///
+    /// # Safety
+    /// No other thread reads or writes these lines meanwhile.
+    pub(crate) unsafe fn insert_owned<I: Input<F>>(
+        &self,
+        processor: Processor,
+        region: &Range<usize>,
+        inputs: &[I],
+        (overflow, deferred): (&mut Overflow<F::Item>, &mut Overflow<F::Item>),
+    ) -> Result<(), JoinError> {
+        let lists = (overflow, deferred);
+        // SAFETY: as the caller says, and there is such a processor only where it has the instructions.
+        unsafe {
+            match processor {
+                Processor::Portable => self.insert_with::<Portable, I>(region, inputs, lists),
+                #[cfg(all(target_arch = "x86_64", not(miri)))]
+                Processor::Avx2 => self.insert_avx2(region, inputs, lists),
+                #[cfg(all(target_arch = "x86_64", not(miri)))]
+                Processor::Avx512 => self.insert_avx512(region, inputs, lists),
+            }
+        }
+    }
+
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
+    unsafe fn insert_avx2<I: Input<F>>(
+        &self,
+        region: &Range<usize>,
+        inputs: &[I],
+        lists: (&mut Overflow<F::Item>, &mut Overflow<F::Item>),
+    ) -> Result<(), JoinError> {
+        // SAFETY: as the caller says.
+        unsafe { self.insert_with::<lookup::Avx2, I>(region, inputs, lists) }
+    }
+
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,bmi1,bmi2,popcnt,lzcnt")]
+    unsafe fn insert_avx512<I: Input<F>>(
+        &self,
+        region: &Range<usize>,
+        inputs: &[I],
+        lists: (&mut Overflow<F::Item>, &mut Overflow<F::Item>),
+    ) -> Result<(), JoinError> {
+        // SAFETY: as the caller says.
+        unsafe { self.insert_with::<lookup::Avx512, I>(region, inputs, lists) }
+    }
+
+    /// # Safety
+    /// As [`Slots::insert_owned`], and the processor has what `L` needs.
+    #[inline(always)]
+    unsafe fn insert_with<L: Lookup, I: Input<F>>(
+        &self,
+        region: &Range<usize>,
+        inputs: &[I],
+        (overflow, deferred): (&mut Overflow<F::Item>, &mut Overflow<F::Item>),
+    ) -> Result<(), JoinError> {
+        let is_full = (1_u32 << F::LANES) - 1;
+        for input in inputs.iter().take(AHEAD) {
+            self.prefetch(input.key(&self.form).0);
+        }
+        for (at, input) in inputs.iter().enumerate() {
+            if let Some(later) = inputs.get(at + AHEAD) {
+                self.prefetch(later.key(&self.form).0);
+            }
+            let item = input.item(&self.form).ok_or(JoinError::Source)?;
+            let key = self.form.key(item);
+            if F::HAS_ZERO_KEY && key == 0 {
+                overflow.push(item)?;
+                continue;
+            }
+            let first = self.line_of(key);
+            let reach = self.lines.get(first..first + REACH).unwrap_or_default();
+            let mut left = reach.iter().take(region.end.saturating_sub(first));
+            loop {
+                let Some(line) = left.next() else {
+                    match first + REACH > region.end {
+                        true => deferred.push(item)?,
+                        false => overflow.push(item)?,
+                    }
+                    break;
+                };
+                // SAFETY: as the caller says.
+                let used = unsafe { L::lanes::<F>(line, 0, 0).used };
+                if used != is_full {
+                    let lane = used.trailing_ones() as usize;
+                    let [word, row] = F::words(item);
+                    if let Some(place) = line.0.get(lane) {
+                        place.store(word, Ordering::Relaxed);
+                    }
+                    if let Some(place) = line.0.get(lane + F::LANES) {
+                        place.store(row, Ordering::Relaxed);
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts tuples in while other workers do the same.
+    pub(crate) fn insert_shared<I: Input<F>>(
         &self,
         inputs: &[I],
         overflow: &mut Overflow<F::Item>,
@@ -126,15 +246,16 @@ impl<'a, F: Form> Slots<'a, F> {
                 self.prefetch(later.key(&self.form).0);
             }
             let item = input.item(&self.form).ok_or(JoinError::Source)?;
-            if !self.insert::<SHARED>(item) {
+            if !self.insert(item) {
                 overflow.push(item)?;
             }
         }
         Ok(())
     }
 
+    /// Puts one in, wherever other workers left a place.
     #[inline(always)]
-    fn insert<const SHARED: bool>(&self, item: F::Item) -> bool {
+    fn insert(&self, item: F::Item) -> bool {
         let key = self.form.key(item);
         let [word, row] = F::words(item);
         if F::HAS_ZERO_KEY && key == 0 {
@@ -143,19 +264,11 @@ impl<'a, F: Form> Slots<'a, F> {
         let first = self.line_of(key);
         for line in self.lines.iter().skip(first).take(REACH) {
             for (lane, place) in line.0.iter().enumerate().take(F::LANES) {
-                if place.load(Ordering::Relaxed) != 0 {
-                    continue;
-                }
-                let is_taken = match SHARED {
-                    // Only the place itself is contended; the end of the phase orders everything else.
-                    true => place
+                // Only the place itself is contended; the end of the phase orders everything else.
+                let is_taken = place.load(Ordering::Relaxed) == 0
+                    && place
                         .compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed)
-                        .is_ok(),
-                    false => {
-                        place.store(word, Ordering::Relaxed);
-                        true
-                    }
-                };
+                        .is_ok();
                 if is_taken {
                     if let Some(place) = line.0.get(lane + F::LANES) {
                         place.store(row, Ordering::Relaxed);

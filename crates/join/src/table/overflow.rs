@@ -60,6 +60,11 @@ impl<I: Copy> Overflow<I> {
         Ok(())
     }
 
+    /// Its items.
+    pub(crate) fn items(&self) -> &[I] {
+        &self.items
+    }
+
     /// Its items, and the reservation that must live as long as they do.
     pub(crate) fn into_items(self) -> (Vec<I>, Option<Reservation>) {
         (self.items, self.room)
