@@ -46,6 +46,21 @@ impl<'a> Raw<'a> {
         }
     }
 
+    /// Visits so many tuples, evenly spread over all.
+    pub(crate) fn sample(&self, count: usize, mut visit: impl FnMut(&Tuple)) -> Result<(), JoinError> {
+        let len = self.end - self.first;
+        let count = count.min(len);
+        let mut space = Vec::new();
+        for number in 0..count {
+            let at = self.first + (len as u128 * number as u128 / count as u128) as usize;
+            match self.source.read(at, 1, &mut space) {
+                [tuple] => visit(tuple),
+                _ => return Err(JoinError::Source),
+            }
+        }
+        Ok(())
+    }
+
     /// One of so many nearly equal parts.
     pub(crate) fn part(&self, number: usize, parts: usize) -> Raw<'a> {
         let len = (self.end - self.first) as u128;

@@ -42,6 +42,10 @@ pub(crate) trait Form: Copy + Send + Sync {
     fn dropped(&self) -> u32;
     /// Bits of the mixed key that may differ.
     fn key_bits(&self) -> u32;
+    /// How far apart neighbouring mixed keys are.
+    fn key_unit(&self) -> u64 {
+        1 << (u64::BITS - self.key_bits())
+    }
     /// The item of a mixed key; none if the row is outside of the bounds.
     fn item(&self, mixed: u64, row: u64) -> Option<Self::Item>;
     /// The mixed key of an item, less the dropped bits, in the highest bits.

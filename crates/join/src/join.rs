@@ -12,6 +12,7 @@ use crate::output::Output;
 use crate::partition::{Placing, Radix};
 use crate::processor::Processor;
 use crate::run::{Run, Worker};
+use crate::sort;
 use crate::tuple::{Consumer, Ranges, Source};
 use crate::workers::{Claims, Control};
 
@@ -101,6 +102,16 @@ fn in_memory<C: Consumer>(
                 unpartitioned::join(run, (form, 0), &build, &probe, Some(&run.budget), workers)
             }
         };
+    }
+    if algorithm == Algorithm::SortMerge {
+        let narrow = both.and_then(|(build, probe)| Narrow::of(&build, probe.rows, 0, Order::Kept));
+        report.tuple_bytes = if narrow.is_some() { 8 } else { 16 };
+        let told = match narrow {
+            Some(form) => sort::join(run, form, (build, probe), workers)?,
+            None => sort::join(run, Wide::new(Order::Kept), (build, probe), workers)?,
+        };
+        (report.partitions, report.runs, report.shared) = (told.parts, told.runs, told.shared);
+        return Ok(());
     }
     let radix_of = |key_bits| Radix {
         skip: 0,

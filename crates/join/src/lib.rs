@@ -9,6 +9,7 @@
 //! - `table`: the hash table, a cache line a bucket.
 //! - `partition`: histogram, and partitioning through one cache line a partition.
 //! - `hash`: the unpartitioned join and the radix join.
+//! - `sort`: splitters, sorted runs, their merge, and the sort-merge join.
 //! - `join`: which of them is run, and with what.
 
 mod array;
@@ -22,6 +23,8 @@ mod output;
 mod partition;
 mod processor;
 mod run;
+mod sides;
+mod sort;
 mod table;
 mod tuple;
 mod workers;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use weft_base::Budget;
 
-use crate::array::{Array, Plain, array_bytes};
+use crate::array::{Array, Plain};
 use crate::error::JoinError;
 use crate::feed::Feed;
 use crate::form::{Form, Input};
@@ -146,12 +146,6 @@ impl Layout {
     fn place(&self, part: usize, writer: usize) -> Place {
         self.places.get(part * self.writers + writer).copied().unwrap_or_default()
     }
-}
-
-/// Bytes of the array of a layout for so many tuples, at most.
-pub(crate) fn partitioned_bytes<F: Form>(tuples: usize, parts: usize, writers: usize) -> Option<usize> {
-    let gaps = parts.checked_mul(writers)?.checked_mul(F::LANES - 1)?;
-    array_bytes::<F::Item>(tuples.checked_add(gaps)?)
 }
 
 /// The array of a layout.

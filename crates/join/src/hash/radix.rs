@@ -25,8 +25,9 @@ use crate::array::{Array, array_bytes, reserve};
 use crate::error::JoinError;
 use crate::feed::{Feed, Pieces, Raw};
 use crate::form::{Form, bits};
-use crate::partition::{self, Layout, Placing, Radix, partitioned_bytes};
+use crate::partition::{self, Layout, Placing, Radix};
 use crate::run::{Run, Worker};
+use crate::sides::both_sides;
 use crate::table::{Line, Overflow, Slots, Table, line_count};
 use crate::tuple::Consumer;
 use crate::workers::Claims;
@@ -36,18 +37,6 @@ const PURPOSE: &str = "partitions being joined";
 const SECOND_BITS_MAX: u32 = 8;
 /// A part is partitioned again if it has more than so many times the tuples that it should have.
 const TOO_LARGE: usize = 4;
-
-/// One side after the first pass.
-struct Side<I> {
-    layout: Layout,
-    items: Array<I>,
-}
-
-impl<I: crate::array::Plain + Copy> Side<I> {
-    fn pieces(&self, part: usize) -> Pieces<'_, I> {
-        Pieces::new(self.layout.pieces(part, self.items.as_slice()))
-    }
-}
 
 /// What a worker needs for one part at a time.
 struct Scratch<I> {
@@ -109,51 +98,6 @@ pub(crate) fn join<F: Form, C: Consumer>(
         Ok(())
     })?;
     Ok(shared_count)
-}
-
-/// Both sides, partitioned by all workers.
-fn both_sides<F: Form, C: Consumer>(
-    run: &Run<'_>,
-    form: &F,
-    radix: &Radix,
-    (build, probe): (Raw<'_>, Raw<'_>),
-    workers: &mut [Worker<'_, C>],
-) -> Result<(Side<F::Item>, Side<F::Item>), JoinError> {
-    let start = Instant::now();
-    let writers = workers.len();
-    let mut counted = vec![(Vec::new(), Vec::new()); writers];
-    run.control.phase(&mut counted, |number, counted| {
-        let by = (form, radix);
-        counted.0 = partition::histogram::<F, Raw<'_>>(&run.control, by, &build.part(number, writers))?;
-        counted.1 = partition::histogram::<F, Raw<'_>>(&run.control, by, &probe.part(number, writers))?;
-        Ok(())
-    })?;
-    let (build_counts, probe_counts): (Vec<_>, Vec<_>) = counted.into_iter().unzip();
-    let side = |counts: &[Vec<usize>]| {
-        let layout = Layout::new(counts, F::LANES);
-        let items = partition::target(&layout, Some(&run.budget))?;
-        Ok::<_, JoinError>(Side { layout, items })
-    };
-    let (to_build, to_probe) = (side(&build_counts)?, side(&probe_counts)?);
-    let histogram_done = Instant::now();
-    run.control.phase(workers, |number, worker| {
-        let by = (form, radix);
-        let target = (&to_build.layout, number, &to_build.items);
-        let mine = build.part(number, writers);
-        // SAFETY: the array was made for the layout, each worker is one writer of it, and reading begins
-        // after this phase.
-        unsafe { partition::scatter(&run.control, by, &mine, target, &mut partition::no_outside)? };
-        let target = (&to_probe.layout, number, &to_probe.items);
-        let mine = probe.part(number, writers);
-        let mut outside = |row| worker.out.probe(row, false);
-        // SAFETY: as above.
-        unsafe { partition::scatter(&run.control, by, &mine, target, &mut outside) }
-    })?;
-    for worker in workers {
-        worker.phases.histogram += histogram_done - start;
-        worker.phases.partition += histogram_done.elapsed();
-    }
-    Ok((to_build, to_probe))
 }
 
 /// Scratch memory of every worker for the largest of these parts, and the reservation for what tables of
@@ -283,13 +227,3 @@ fn join_in_cache<F: Form, C: Consumer>(
     worker.phases.probe += built.elapsed();
     Ok(())
 }
-
-/// Bytes that a join of so many tuples takes, if its keys are not skewed.
-pub(crate) fn expected_bytes<F: Form>(build: usize, probe: usize, radix: Radix, workers: usize) -> Option<usize> {
-    let parts = radix.parts();
-    let items = partitioned_bytes::<F>(build, parts, workers)?
-        .checked_add(partitioned_bytes::<F>(probe, parts, workers)?)?;
-    let table = table_bytes::<F>(build / parts + 1, true)?.checked_mul(workers)?;
-    items.checked_add(table)
-}
-
