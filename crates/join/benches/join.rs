@@ -87,12 +87,12 @@ fn inputs(build: usize, probe: usize) -> (Input, Input) {
     for at in (1..keys.len()).rev() {
         keys.swap(at, prng.below(at as u64 + 1) as usize);
     }
-    let tuple = |(row, key)| Tuple {
-        key,
-        row: row as u64,
-    };
+    let tuple = |(row, key)| Tuple { key, row: row as u64 };
     let left = Input::new(keys.into_iter().enumerate().map(tuple), build);
-    let right = Input::new((0..probe).map(|row| tuple((row, prng.below(build as u64)))), probe);
+    let right = Input::new(
+        (0..probe).map(|row| tuple((row, prng.below(build as u64)))),
+        probe,
+    );
     (left, right)
 }
 
@@ -153,7 +153,9 @@ fn line_limit(threads: usize, build: &[Tuple], probe: &[Tuple], table_bytes: usi
         })
     });
     let built = Instant::now();
-    on_threads(threads, probe, |part| each(part, |line, _| line[0].load(Ordering::Relaxed)));
+    on_threads(threads, probe, |part| {
+        each(part, |line, _| line[0].load(Ordering::Relaxed))
+    });
     [built - start, built.elapsed()]
 }
 
@@ -169,21 +171,31 @@ fn run(
     threads: usize,
     options: &Options<'_>,
 ) -> Option<Report> {
-    if configuration.only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
+    if configuration
+        .only
+        .as_ref()
+        .is_some_and(|only| !name.contains(only.as_str()))
+    {
         return None;
     }
     let mut reports = Vec::new();
     for _ in 0..=configuration.rounds {
         let mut counts = vec![Count::default(); threads];
         let report = join(&build, &probe, options, &mut counts).expect("a join");
-        assert_eq!(counts.iter().map(|count| count.pairs).sum::<u64>(), probe.len() as u64);
+        assert_eq!(
+            counts.iter().map(|count| count.pairs).sum::<u64>(),
+            probe.len() as u64
+        );
         reports.push(report);
     }
     reports.remove(0);
     reports.sort_by_key(|report| report.total);
     let report = reports[reports.len() / 2];
     let tuples = build.len() + probe.len();
-    print!("{name:<28} {threads} threads {:7.1} M/s ", rate(tuples, report.total));
+    print!(
+        "{name:<28} {threads} threads {:7.1} M/s ",
+        rate(tuples, report.total)
+    );
     print!(" {:4} parts {:2} bytes ", report.partitions, report.tuple_bytes);
     for (phase, time) in report.phases.named() {
         if !time.is_zero() {
@@ -197,7 +209,10 @@ fn run(
 fn main() {
     let configuration = arguments();
     let Configuration { threads, rounds, .. } = configuration;
-    println!("threads {threads}, rounds {rounds}, sizes {:?}", configuration.sizes);
+    println!(
+        "threads {threads}, rounds {rounds}, sizes {:?}",
+        configuration.sizes
+    );
     for (build, probe) in &configuration.sizes {
         let (build, probe) = (build << 20, probe << 20);
         let (left, right) = inputs(build, probe);
@@ -206,7 +221,10 @@ fn main() {
         println!("\n{} M with {} M", build >> 20, probe >> 20);
         for threads in [threads, 1] {
             let read = measured(rounds, || read_limit(threads, left, right));
-            println!("limit read                   {threads} threads {:7.1} M/s", rate(tuples, read));
+            println!(
+                "limit read                   {threads} threads {:7.1} M/s",
+                rate(tuples, read)
+            );
             for (form, bytes) in [("wide", 64 * build * 2 / 5), ("narrow", 64 * build / 5)] {
                 let mut parts = Vec::new();
                 let lines = measured(rounds, || {

@@ -74,7 +74,9 @@ pub(crate) fn refused(exceeded: Exceeded, bytes: usize, purpose: &'static str) -
 
 /// Bytes that [`Array::new`] reserves for so many values; none if there is no such number.
 pub(crate) fn array_bytes<T>(len: usize) -> Option<usize> {
-    let bytes = len.checked_mul(size_of::<T>())?.checked_next_multiple_of(LINE_BYTES)?;
+    let bytes = len
+        .checked_mul(size_of::<T>())?
+        .checked_next_multiple_of(LINE_BYTES)?;
     match bytes {
         ..PAGES_FROM_BYTES => Some(bytes),
         _ => bytes.checked_next_multiple_of(HUGE_PAGE_BYTES),
@@ -154,7 +156,10 @@ mod tests {
         }
         assert_eq!(budget.held(), 0);
         let error = Array::<u64>::new(1 << 21, Some(&budget), "a test").err().unwrap();
-        assert!(error.is_of_room() && error.to_string().contains("a test"), "{error}");
+        assert!(
+            error.is_of_room() && error.to_string().contains("a test"),
+            "{error}"
+        );
         assert!(Array::<u64>::new(usize::MAX / 2, None, "a test").is_err());
         assert_eq!(budget.held(), 0);
     }

@@ -73,7 +73,11 @@ impl fmt::Display for JoinError {
             ),
             Self::Memory { bytes } => write!(f, "the system has no {bytes} bytes of memory for a join"),
             Self::Io { action, file, source } => {
-                write!(f, "cannot {action} spilled tuples, file {}: {source}", file.display())
+                write!(
+                    f,
+                    "cannot {action} spilled tuples, file {}: {source}",
+                    file.display()
+                )
             }
             Self::Corrupt { file, offset } => write!(
                 f,

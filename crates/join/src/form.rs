@@ -251,7 +251,9 @@ impl Form for Narrow {
 
     #[inline(always)]
     fn row(&self, item: Word) -> u64 {
-        (item.0 & !self.key_mask).wrapping_sub(1).wrapping_add(self.row_min)
+        (item.0 & !self.key_mask)
+            .wrapping_sub(1)
+            .wrapping_add(self.row_min)
     }
 
     #[inline(always)]

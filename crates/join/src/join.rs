@@ -13,7 +13,8 @@ use crate::partition::{Placing, Radix};
 use crate::processor::Processor;
 use crate::run::{Run, Worker};
 use crate::sort;
-use crate::tuple::{Consumer, Ranges, Source};
+use crate::spill;
+use crate::tuple::{Consumer, Ranges, Source, Tuple};
 use crate::workers::{Claims, Control};
 
 /// Joins the two sides: every pair of equal keys, or what [`Options::emit`] asks for, to one consumer a worker.
@@ -55,7 +56,18 @@ pub fn join<C: Consumer>(
         partitions: 1,
         ..Report::default()
     };
-    in_memory(&run, options, (Raw::new(build), Raw::new(probe)), (build, probe), &mut workers, &mut report)?;
+    let algorithm = match options.algorithm {
+        Algorithm::Chosen => Algorithm::Unpartitioned,
+        named => named,
+    };
+    run_within_budget(
+        &run,
+        options,
+        algorithm,
+        (build, probe),
+        &mut workers,
+        &mut report,
+    )?;
     for worker in &mut workers {
         worker.out.finish()?;
         report.pairs += worker.out.pair_total();
@@ -67,18 +79,45 @@ pub fn join<C: Consumer>(
     Ok(report)
 }
 
-fn in_memory<C: Consumer>(
+/// Runs an algorithm; if there is no room for it, the one that needs the least; if there is none for that
+/// either, by way of the disk. What fails for want of room has told nothing yet.
+fn run_within_budget<C: Consumer>(
     run: &Run<'_>,
     options: &Options<'_>,
-    (build, probe): (Raw<'_>, Raw<'_>),
+    algorithm: Algorithm,
     sources: (&dyn Source, &dyn Source),
     workers: &mut [Worker<'_, C>],
     report: &mut Report,
 ) -> Result<(), JoinError> {
-    let algorithm = match options.algorithm {
-        Algorithm::Chosen => Algorithm::Unpartitioned,
-        named => named,
+    for algorithm in [algorithm, Algorithm::Unpartitioned] {
+        match in_memory(run, options, algorithm, sources, workers, report) {
+            Err(error) if error.is_of_room() && !workers.iter().any(|worker| worker.out.has_begun()) => {
+                match (algorithm, &options.spill) {
+                    (Algorithm::Unpartitioned, None) => return Err(error),
+                    (Algorithm::Unpartitioned, Some(_)) => break,
+                    _ => {}
+                }
+            }
+            other => return other,
+        }
+    }
+    let Some(spill) = &options.spill else {
+        return Ok(());
     };
+    report.tuple_bytes = size_of::<Tuple>();
+    let sides = (&Raw::new(sources.0), &Raw::new(sources.1));
+    spill::join(run, spill, sides, workers, report)
+}
+
+fn in_memory<C: Consumer>(
+    run: &Run<'_>,
+    options: &Options<'_>,
+    algorithm: Algorithm,
+    sources: (&dyn Source, &dyn Source),
+    workers: &mut [Worker<'_, C>],
+    report: &mut Report,
+) -> Result<(), JoinError> {
+    let (build, probe) = (Raw::new(sources.0), Raw::new(sources.1));
     report.algorithm = algorithm;
     let start = Instant::now();
     let build_ranges = bounds(run, options, sources.0, workers.len())?;
@@ -88,7 +127,9 @@ fn in_memory<C: Consumer>(
         _ => bounds(run, options, sources.1, workers.len())?,
     };
     report.phases.bounds = start.elapsed();
-    let both = build_ranges.zip(probe_ranges).filter(|(build, _)| !build.is_empty());
+    let both = build_ranges
+        .zip(probe_ranges)
+        .filter(|(build, _)| !build.is_empty());
     if algorithm == Algorithm::Unpartitioned {
         let narrow = both.and_then(|(build, _)| Narrow::new(build.keys, build.rows, 0, Order::Mixed));
         return match narrow {

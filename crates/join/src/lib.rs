@@ -10,6 +10,7 @@
 //! - `partition`: histogram, and partitioning through one cache line a partition.
 //! - `hash`: the unpartitioned join and the radix join.
 //! - `sort`: splitters, sorted runs, their merge, and the sort-merge join.
+//! - `spill`: partitions on disk, for joins that are larger than their budget.
 //! - `join`: which of them is run, and with what.
 
 mod array;
@@ -25,6 +26,7 @@ mod processor;
 mod run;
 mod sides;
 mod sort;
+mod spill;
 mod table;
 mod tuple;
 mod workers;

@@ -7,7 +7,10 @@ use crate::tuple::{CHUNK_ROWS, Chunk, Consumer, Emit, Pair};
 
 /// Rows of one kind being collected.
 #[derive(Default)]
-struct Rows(Vec<u64>);
+struct Rows {
+    rows: Vec<u64>,
+    has_begun: bool,
+}
 
 /// A worker's results on their way to its consumer.
 pub(crate) struct Output<'c, C> {
@@ -39,10 +42,11 @@ impl Rows {
         consumer: &mut C,
         chunk: for<'a> fn(&'a [u64]) -> Chunk<'a>,
     ) -> Result<(), JoinError> {
-        if self.0.len() >= CHUNK_ROWS {
+        if self.rows.len() >= CHUNK_ROWS {
             self.flush(consumer, chunk)?;
         }
-        self.0.push(row);
+        self.rows.push(row);
+        self.has_begun = true;
         Ok(())
     }
 
@@ -51,11 +55,11 @@ impl Rows {
         consumer: &mut C,
         chunk: for<'a> fn(&'a [u64]) -> Chunk<'a>,
     ) -> Result<(), JoinError> {
-        let outcome = match self.0.is_empty() {
+        let outcome = match self.rows.is_empty() {
             true => Ok(()),
-            false => hand_on(consumer, chunk(&self.0)),
+            false => hand_on(consumer, chunk(&self.rows)),
         };
-        self.0.clear();
+        self.rows.clear();
         outcome
     }
 }
@@ -84,6 +88,17 @@ impl<'c, C: Consumer> Output<'c, C> {
         self.handed_on + self.pair_count as u64
     }
 
+    /// Something was found already: the join cannot begin again in another way.
+    pub(crate) fn has_begun(&self) -> bool {
+        let rows = [
+            &self.probe_matched,
+            &self.probe_unmatched,
+            &self.build_matched,
+            &self.build_unmatched,
+        ];
+        self.pair_total() > 0 || rows.iter().any(|rows| rows.has_begun)
+    }
+
     /// A pair, which must be asked for.
     #[inline(always)]
     pub(crate) fn pair(&mut self, build: u64, probe: u64) -> Result<(), JoinError> {
@@ -101,12 +116,12 @@ impl<'c, C: Consumer> Output<'c, C> {
     #[inline]
     pub(crate) fn probe(&mut self, row: u64, is_matched: bool) -> Result<(), JoinError> {
         match is_matched {
-            true if self.emit.probe_matched => {
-                self.probe_matched.push(row, self.consumer, |rows| Chunk::ProbeMatched(rows))
-            }
-            false if self.emit.probe_unmatched => {
-                self.probe_unmatched.push(row, self.consumer, |rows| Chunk::ProbeUnmatched(rows))
-            }
+            true if self.emit.probe_matched => self
+                .probe_matched
+                .push(row, self.consumer, |rows| Chunk::ProbeMatched(rows)),
+            false if self.emit.probe_unmatched => self
+                .probe_unmatched
+                .push(row, self.consumer, |rows| Chunk::ProbeUnmatched(rows)),
             _ => Ok(()),
         }
     }
@@ -115,12 +130,12 @@ impl<'c, C: Consumer> Output<'c, C> {
     #[inline]
     pub(crate) fn build(&mut self, row: u64, is_matched: bool) -> Result<(), JoinError> {
         match is_matched {
-            true if self.emit.build_matched => {
-                self.build_matched.push(row, self.consumer, |rows| Chunk::BuildMatched(rows))
-            }
-            false if self.emit.build_unmatched => {
-                self.build_unmatched.push(row, self.consumer, |rows| Chunk::BuildUnmatched(rows))
-            }
+            true if self.emit.build_matched => self
+                .build_matched
+                .push(row, self.consumer, |rows| Chunk::BuildMatched(rows)),
+            false if self.emit.build_unmatched => self
+                .build_unmatched
+                .push(row, self.consumer, |rows| Chunk::BuildUnmatched(rows)),
             _ => Ok(()),
         }
     }
@@ -140,9 +155,13 @@ impl<'c, C: Consumer> Output<'c, C> {
     pub(crate) fn finish(&mut self) -> Result<(), JoinError> {
         self.flush_pairs()?;
         let consumer = &mut *self.consumer;
-        self.probe_matched.flush(consumer, |rows| Chunk::ProbeMatched(rows))?;
-        self.probe_unmatched.flush(consumer, |rows| Chunk::ProbeUnmatched(rows))?;
-        self.build_matched.flush(consumer, |rows| Chunk::BuildMatched(rows))?;
-        self.build_unmatched.flush(consumer, |rows| Chunk::BuildUnmatched(rows))
+        self.probe_matched
+            .flush(consumer, |rows| Chunk::ProbeMatched(rows))?;
+        self.probe_unmatched
+            .flush(consumer, |rows| Chunk::ProbeUnmatched(rows))?;
+        self.build_matched
+            .flush(consumer, |rows| Chunk::BuildMatched(rows))?;
+        self.build_unmatched
+            .flush(consumer, |rows| Chunk::BuildUnmatched(rows))
     }
 }

@@ -144,15 +144,15 @@ impl Layout {
 
     /// Whole lines of one writer's place for a part.
     fn place(&self, part: usize, writer: usize) -> Place {
-        self.places.get(part * self.writers + writer).copied().unwrap_or_default()
+        self.places
+            .get(part * self.writers + writer)
+            .copied()
+            .unwrap_or_default()
     }
 }
 
 /// The array of a layout.
-pub(crate) fn target<I: Plain>(
-    layout: &Layout,
-    budget: Option<&Arc<Budget>>,
-) -> Result<Array<I>, JoinError> {
+pub(crate) fn target<I: Plain>(layout: &Layout, budget: Option<&Arc<Budget>>) -> Result<Array<I>, JoinError> {
     Array::new(layout.len(), budget, "partitions")
 }
 
@@ -180,7 +180,9 @@ where
     if target.len() < layout.len() {
         return Err(JoinError::Source);
     }
-    let places: Vec<Place> = (0..placing.parts()).map(|part| layout.place(part, writer)).collect();
+    let places: Vec<Place> = (0..placing.parts())
+        .map(|part| layout.place(part, writer))
+        .collect();
     let mut buffers = vec![Buffer([0; 8]); places.len()];
     let mut next: Vec<usize> = places.iter().map(|place| place.first).collect();
     let mut space = Vec::new();
@@ -219,7 +221,11 @@ where
         // SAFETY: so many items at the end of this writer's place, which begins at a line.
         unsafe {
             let items = buffer.0.as_ptr().cast::<F::Item>();
-            target.base().as_ptr().add(at - left).copy_from_nonoverlapping(items, left);
+            target
+                .base()
+                .as_ptr()
+                .add(at - left)
+                .copy_from_nonoverlapping(items, left);
         }
     }
     finish_lines();

@@ -26,14 +26,16 @@ impl<I: Plain + Copy> Side<I> {
     }
 }
 
-/// Both sides, partitioned by all workers.
-pub(crate) fn both_sides<F: Form, L: Placing, C: Consumer>(
+/// Both sides, partitioned by all workers. `prepare` gets the layouts of both sides before anything is written
+/// or told to a consumer, so that everything that needs memory can fail there.
+pub(crate) fn both_sides<F: Form, L: Placing, C: Consumer, T>(
     run: &Run<'_>,
     form: &F,
     placing: &L,
     (build, probe): (Raw<'_>, Raw<'_>),
     workers: &mut [Worker<'_, C>],
-) -> Result<(Side<F::Item>, Side<F::Item>), JoinError> {
+    prepare: impl FnOnce(&Layout, &Layout) -> Result<T, JoinError>,
+) -> Result<(Side<F::Item>, Side<F::Item>, T), JoinError> {
     let start = Instant::now();
     let writers = workers.len();
     let mut counted = vec![(Vec::new(), Vec::new()); writers];
@@ -50,6 +52,7 @@ pub(crate) fn both_sides<F: Form, L: Placing, C: Consumer>(
         Ok::<_, JoinError>(Side { layout, items })
     };
     let (to_build, to_probe) = (side(&build_counts)?, side(&probe_counts)?);
+    let prepared = prepare(&to_build.layout, &to_probe.layout)?;
     let histogram_done = Instant::now();
     run.control.phase(workers, |number, worker| {
         let by = (form, placing);
@@ -68,5 +71,5 @@ pub(crate) fn both_sides<F: Form, L: Placing, C: Consumer>(
         worker.phases.histogram += histogram_done - start;
         worker.phases.partition += histogram_done.elapsed();
     }
-    Ok((to_build, to_probe))
+    Ok((to_build, to_probe, prepared))
 }

@@ -87,12 +87,14 @@ impl<'a> Control<'a> {
                 let slot = Mutex::new(Some(worker));
                 let slot = std::sync::Arc::new(slot);
                 let on_thread = std::sync::Arc::clone(&slot);
-                let started = thread::Builder::new().name("join".into()).spawn_scoped(scope, move || {
-                    let worker = on_thread.lock().take();
-                    if let Some(worker) = worker {
-                        run(at + 1, worker);
-                    }
-                });
+                let started = thread::Builder::new()
+                    .name("join".into())
+                    .spawn_scoped(scope, move || {
+                        let worker = on_thread.lock().take();
+                        if let Some(worker) = worker {
+                            run(at + 1, worker);
+                        }
+                    });
                 if started.is_err() {
                     without_thread.push((at + 1, slot));
                 }

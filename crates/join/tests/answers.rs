@@ -9,11 +9,7 @@ use reference::{Results, expected};
 use weft_base::{Budget, Prng};
 use weft_join::{Algorithm, Compression, Emit, Options, Ranges, Source, Tuning, Tuple, join};
 
-const ALGORITHMS: [Algorithm; 3] = [
-    Algorithm::Unpartitioned,
-    Algorithm::Radix,
-    Algorithm::SortMerge,
-];
+const ALGORITHMS: [Algorithm; 3] = [Algorithm::Unpartitioned, Algorithm::Radix, Algorithm::SortMerge];
 const COMPRESSIONS: [Compression; 3] = [Compression::WhereKnown, Compression::Always, Compression::Never];
 
 /// Small partitions and runs, so that few tuples meet every path.
@@ -189,7 +185,10 @@ fn large_joins_with_the_default_tuning() {
                         ..Options::default()
                     };
                     let found = answer(&unique, &probe, &options, workers);
-                    assert!(found == expected, "{name} {algorithm:?} {compression:?} {workers}");
+                    assert!(
+                        found == expected,
+                        "{name} {algorithm:?} {compression:?} {workers}"
+                    );
                 }
             }
         }
@@ -213,7 +212,10 @@ fn one_key_on_the_build_side() {
                     compression,
                     ..Options::default()
                 };
-                assert!(answer(&build, &probe, &options, 2) == expected, "{algorithm:?} {compression:?}");
+                assert!(
+                    answer(&build, &probe, &options, 2) == expected,
+                    "{algorithm:?} {compression:?}"
+                );
             }
         }
     }
@@ -255,11 +257,20 @@ fn sources_that_change_or_lie_are_errors() {
                 ..Options::default()
             };
             let run = |build: &dyn Source, probe: &dyn Source| {
-                join(build, probe, &options, &mut [Results::default(), Results::default()]).err()
+                join(
+                    build,
+                    probe,
+                    &options,
+                    &mut [Results::default(), Results::default()],
+                )
+                .err()
             };
             for error in [run(&Short, &sound), run(&sound, &Short)] {
                 let error = error.map(|error| error.to_string());
-                assert!(error.is_some_and(|text| text.contains("an input of a join")), "{algorithm:?}");
+                assert!(
+                    error.is_some_and(|text| text.contains("an input of a join")),
+                    "{algorithm:?}"
+                );
             }
             for seed in 0..20 {
                 // Memory stays whole; whether there is an error depends on what is read twice.
@@ -297,7 +308,9 @@ fn no_consumer_an_interrupt_and_a_consumer_that_has_enough() {
             budget: Arc::clone(&budget),
             ..Options::default()
         };
-        let error = join(&tuples, &tuples, &options, &mut [Results::default()]).err().unwrap();
+        let error = join(&tuples, &tuples, &options, &mut [Results::default()])
+            .err()
+            .unwrap();
         assert_eq!(error.to_string(), "the join was interrupted");
         struct Enough;
         impl weft_join::Consumer for Enough {
@@ -310,7 +323,9 @@ fn no_consumer_an_interrupt_and_a_consumer_that_has_enough() {
             tuning: small(),
             ..options
         };
-        let error = join(&tuples, &tuples, &options, &mut [Enough, Enough, Enough]).err().unwrap();
+        let error = join(&tuples, &tuples, &options, &mut [Enough, Enough, Enough])
+            .err()
+            .unwrap();
         assert_eq!(error.to_string(), "a consumer ended the join");
         assert_eq!(budget.held(), 0);
     }

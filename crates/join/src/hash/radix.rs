@@ -48,8 +48,14 @@ struct Scratch<I> {
 
 /// Bits of the first pass for a build side of so many tuples.
 pub(crate) fn first_bits(run: &Run<'_>, build_tuples: usize, key_bits: u32, workers: usize) -> u32 {
-    let parts = build_tuples.div_ceil(run.tuning.partition_tuples.max(1)).max(4 * workers);
-    bits(parts as u64 - 1).min(run.tuning.pass_bits_max).min(16).min(key_bits).max(1)
+    let parts = build_tuples
+        .div_ceil(run.tuning.partition_tuples.max(1))
+        .max(4 * workers);
+    bits(parts as u64 - 1)
+        .min(run.tuning.pass_bits_max)
+        .min(16)
+        .min(key_bits)
+        .max(1)
 }
 
 /// Joins two sources by partitions of so many bits. Returns how many parts were shared.
@@ -60,34 +66,23 @@ pub(crate) fn join<F: Form, C: Consumer>(
     (build, probe): (Raw<'_>, Raw<'_>),
     workers: &mut [Worker<'_, C>],
 ) -> Result<usize, JoinError> {
-    let (build, probe) = both_sides(run, &form, &radix, (build, probe), workers)?;
-    let counts = |part| (build.layout.count(part), probe.layout.count(part));
-    let mut parts: Vec<usize> = (0..radix.parts()).collect();
-    let size = |part: usize| counts(part).0 + counts(part).1;
-    parts.sort_by_key(|part| Reverse(size(*part)));
-    let all: usize = parts.iter().map(|part| size(*part)).sum();
-    let share = (all / (8 * workers.len())).max(run.tuning.shared_tuples_min);
-    let shared_count = match workers.len() {
-        1 => 0,
-        _ => parts.iter().take_while(|part| size(**part) > share).count(),
-    };
-    let (shared, single) = parts.split_at(shared_count);
     // Items of the narrow form do not have the bits of the first pass any more.
     let skip = radix.bits - form.dropped().min(radix.bits);
-    let too_much = || JoinError::Memory { bytes: usize::MAX };
-    let shared_bytes = shared
-        .iter()
-        .map(|part| table_bytes::<F>(counts(*part).0, run.emit.marks_build()));
-    let shared_bytes = shared_bytes.max().unwrap_or(Some(0)).ok_or_else(too_much)?;
-    let scratch = scratches::<F>(run, single, &counts, workers.len())?;
-    let room = reserve(&run.budget, shared_bytes, PURPOSE)?;
+    let count = workers.len();
+    let plan = |build: &Layout, probe: &Layout| Plan::<F>::new(run, build, probe, radix.parts(), count);
+    let (build, probe, plan) = both_sides(run, &form, &radix, (build, probe), workers, plan)?;
+    let Plan {
+        shared,
+        single,
+        scratch,
+        room,
+    } = plan;
+    let shared_count = shared.len();
     for part in shared {
-        let (build, probe) = (build.pieces(*part), probe.pieces(*part));
+        let (build, probe) = (build.pieces(part), probe.pieces(part));
         unpartitioned::join(run, (form, skip), &build, &probe, None, workers)?;
     }
-    drop(room);
     let claims = Claims::new(single.len());
-    let (scratch, _room) = scratch;
     let mut pairs: Vec<_> = workers.iter_mut().zip(scratch).collect();
     run.control.phase(&mut pairs, |_, (worker, scratch)| {
         while let Some(part) = claims.claim().and_then(|number| single.get(number)) {
@@ -97,7 +92,58 @@ pub(crate) fn join<F: Form, C: Consumer>(
         }
         Ok(())
     })?;
+    drop(room);
     Ok(shared_count)
+}
+
+/// Who joins which part, and the memory for it.
+struct Plan<F: Form> {
+    /// Parts for all workers together.
+    shared: Vec<usize>,
+    /// Parts for one worker each, the largest first.
+    single: Vec<usize>,
+    scratch: Vec<Scratch<F::Item>>,
+    room: [Reservation; 2],
+}
+
+impl<F: Form> Plan<F> {
+    fn new(
+        run: &Run<'_>,
+        build: &Layout,
+        probe: &Layout,
+        parts: usize,
+        workers: usize,
+    ) -> Result<Plan<F>, JoinError> {
+        let counts = |part| (build.count(part), probe.count(part));
+        let mut sizes: Vec<(usize, usize)> = (0..parts)
+            .map(|part| (counts(part).0 + counts(part).1, part))
+            .collect();
+        sizes.sort_by_key(|(size, _)| Reverse(*size));
+        let all: usize = sizes.iter().map(|(size, _)| size).sum();
+        let share = (all / (8 * workers)).max(run.tuning.shared_tuples_min);
+        let shared_count = match workers {
+            1 => 0,
+            _ => sizes.iter().take_while(|(size, _)| *size > share).count(),
+        };
+        let mut shared: Vec<usize> = sizes.into_iter().map(|(_, part)| part).collect();
+        let single = shared.split_off(shared_count);
+        let too_much = || JoinError::Memory { bytes: usize::MAX };
+        let table = |part: &usize| table_bytes::<F>(counts(*part).0, run.emit.marks_build());
+        let shared_bytes = shared
+            .iter()
+            .map(table)
+            .max()
+            .unwrap_or(Some(0))
+            .ok_or_else(too_much)?;
+        let shared_room = reserve(&run.budget, shared_bytes, PURPOSE)?;
+        let (scratch, room) = scratches::<F>(run, &single, &counts, workers)?;
+        Ok(Plan {
+            shared,
+            single,
+            scratch,
+            room: [shared_room, room],
+        })
+    }
 }
 
 /// Scratch memory of every worker for the largest of these parts, and the reservation for what tables of
@@ -108,15 +154,16 @@ fn scratches<F: Form>(
     counts: &dyn Fn(usize) -> (usize, usize),
     workers: usize,
 ) -> Result<(Vec<Scratch<F::Item>>, Reservation), JoinError> {
-    let largest = |of: &dyn Fn((usize, usize)) -> usize| {
-        parts.iter().map(|part| of(counts(*part))).max().unwrap_or(0)
-    };
+    let largest =
+        |of: &dyn Fn((usize, usize)) -> usize| parts.iter().map(|part| of(counts(*part))).max().unwrap_or(0);
     let build_max = largest(&|(build, _)| build);
     let limit = run.tuning.partition_tuples.saturating_mul(TOO_LARGE);
     let probe_max = largest(&|(build, probe)| if build > limit { probe } else { 0 });
     let too_much = || JoinError::Memory { bytes: usize::MAX };
     let second = |tuples: usize| match build_max > limit {
-        true => tuples.checked_add(F::LANES << SECOND_BITS_MAX).ok_or_else(too_much),
+        true => tuples
+            .checked_add(F::LANES << SECOND_BITS_MAX)
+            .ok_or_else(too_much),
         false => Ok(0),
     };
     let lines = line_count(build_max, F::LANES);

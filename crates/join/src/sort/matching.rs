@@ -18,7 +18,9 @@ pub(super) fn sorted_sides<F: Form, C: Consumer>(
     out: &mut Output<'_, C>,
 ) -> Result<(), JoinError> {
     let is_inner = out.emit().is_inner();
-    while let (Some((left, build_rest)), Some((right, probe_rest))) = (build.split_first(), probe.split_first()) {
+    while let (Some((left, build_rest)), Some((right, probe_rest))) =
+        (build.split_first(), probe.split_first())
+    {
         let (left_key, right_key) = (form.key(*left), form.key(*right));
         if left_key < right_key {
             if !is_inner {
@@ -31,7 +33,12 @@ pub(super) fn sorted_sides<F: Form, C: Consumer>(
             }
             probe = probe_rest;
         } else {
-            let same = |items: &[F::Item]| items.iter().take_while(|item| form.key(**item) == left_key).count();
+            let same = |items: &[F::Item]| {
+                items
+                    .iter()
+                    .take_while(|item| form.key(**item) == left_key)
+                    .count()
+            };
             let (left, right) = (build.split_at(same(build)), probe.split_at(same(probe)));
             (build, probe) = (left.1, right.1);
             group(form, left.0, right.0, out)?;

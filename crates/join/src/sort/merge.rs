@@ -34,13 +34,19 @@ where
         }
     };
     // Node n has the nodes 2n and 2n + 1 below it, and keeps the loser of their winners.
-    let mut winners: Vec<Head> = (0..2 * leaves).map(|node| head(&runs, node.wrapping_sub(leaves))).collect();
+    let mut winners: Vec<Head> = (0..2 * leaves)
+        .map(|node| head(&runs, node.wrapping_sub(leaves)))
+        .collect();
     let mut losers = winners.clone();
     for node in (1..leaves).rev() {
         let (Some(one), Some(other)) = (winners.get(2 * node), winners.get(2 * node + 1)) else {
             continue;
         };
-        let (winner, loser) = if other.is_before(one) { (*other, *one) } else { (*one, *other) };
+        let (winner, loser) = if other.is_before(one) {
+            (*other, *one)
+        } else {
+            (*one, *other)
+        };
         if let (Some(place), Some(lost)) = (winners.get_mut(node), losers.get_mut(node)) {
             (*place, *lost) = (winner, loser);
         }

@@ -26,7 +26,7 @@ use crate::array::Array;
 use crate::error::JoinError;
 use crate::feed::{Feed, Pieces, Raw};
 use crate::form::Form;
-use crate::partition::Placing;
+use crate::partition::{Layout, Placing};
 use crate::run::{Run, Worker};
 use crate::sides::both_sides;
 use crate::tuple::Consumer;
@@ -64,22 +64,28 @@ pub(crate) fn join<F: Form, C: Consumer>(
     let run_tuples = run.tuning.run_tuples.max(1);
     // Half as long as a run on average, so that a range of uneven size still is one.
     let wanted = build.len().max(probe.len()).div_ceil(run_tuples.div_ceil(2));
-    let wanted = wanted.max(4 * workers.len()).min(1 << run.tuning.pass_bits_max.min(16));
+    let wanted = wanted
+        .max(4 * workers.len())
+        .min(1 << run.tuning.pass_bits_max.min(16));
     let splitters = Splitters::new(&form, (&build, &probe), wanted)?;
     for worker in workers.iter_mut() {
         worker.phases.histogram += start.elapsed();
     }
-    let (build, probe) = both_sides(run, &form, &splitters, (build, probe), workers)?;
-    let counts = |part| (build.layout.count(part), probe.layout.count(part));
-    let mut parts: Vec<usize> = (0..splitters.parts()).collect();
-    parts.sort_by_key(|part| Reverse(counts(*part).0 + counts(*part).1));
-    let (shared, single): (Vec<usize>, Vec<usize>) =
-        parts.into_iter().partition(|part| splitters.has_one_key(*part));
-    let sizes = single.iter().map(|part| counts(*part));
-    let largest = sizes.fold((0, 0), |most: (usize, usize), (build, probe)| {
-        (most.0.max(build), most.1.max(probe))
-    });
-    let mut scratch = scratches::<F>(run, largest, workers.len())?;
+    let count = workers.len();
+    let plan = |build: &Layout, probe: &Layout| {
+        let counts = |part: usize| (build.count(part), probe.count(part));
+        let mut parts: Vec<usize> = (0..splitters.parts()).collect();
+        parts.sort_by_key(|part| Reverse(counts(*part).0 + counts(*part).1));
+        let (shared, single): (Vec<usize>, Vec<usize>) =
+            parts.into_iter().partition(|part| splitters.has_one_key(*part));
+        let sizes = single.iter().map(|part| counts(*part));
+        let largest = sizes.fold((0, 0), |most: (usize, usize), (build, probe)| {
+            (most.0.max(build), most.1.max(probe))
+        });
+        Ok((shared, single, scratches::<F>(run, largest, count)?))
+    };
+    let (build, probe, plan) = both_sides(run, &form, &splitters, (build, probe), workers, plan)?;
+    let (shared, single, mut scratch) = plan;
     for part in &shared {
         matching::one_key(run, &form, &build.pieces(*part), &probe.pieces(*part), workers)?;
     }
@@ -88,7 +94,13 @@ pub(crate) fn join<F: Form, C: Consumer>(
     run.control.phase(&mut pairs, |_, (worker, scratch)| {
         while let Some(part) = claims.claim().and_then(|number| single.get(number)) {
             run.control.check()?;
-            join_range(run, &form, &(build.pieces(*part), probe.pieces(*part)), scratch, worker)?;
+            join_range(
+                run,
+                &form,
+                &(build.pieces(*part), probe.pieces(*part)),
+                scratch,
+                worker,
+            )?;
         }
         Ok(())
     })?;
@@ -143,8 +155,22 @@ fn join_range<F: Form, C: Consumer>(
         run_count,
     } = scratch;
     let mut rest = (runs.as_mut_slice(), spare.as_mut_slice());
-    let build = sorted(run, form, build, to_build.as_mut_slice(), &mut rest, (worker, run_count))?;
-    let probe = sorted(run, form, probe, to_probe.as_mut_slice(), &mut rest, (worker, run_count))?;
+    let build = sorted(
+        run,
+        form,
+        build,
+        to_build.as_mut_slice(),
+        &mut rest,
+        (worker, run_count),
+    )?;
+    let probe = sorted(
+        run,
+        form,
+        probe,
+        to_probe.as_mut_slice(),
+        &mut rest,
+        (worker, run_count),
+    )?;
     let start = Instant::now();
     matching::sorted_sides(form, build, probe, &mut worker.out)?;
     worker.phases.matching += start.elapsed();

@@ -27,7 +27,9 @@ pub(super) fn sort<F: Form>(form: &F, items: &mut [F::Item], spare: &mut [F::Ite
         insertion(items, key, usize::MAX);
         return;
     }
-    let differing = items.iter().fold(0, |differing, item| differing | (key(*item) ^ first));
+    let differing = items
+        .iter()
+        .fold(0, |differing, item| differing | (key(*item) ^ first));
     if differing == 0 {
         return;
     }

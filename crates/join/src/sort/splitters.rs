@@ -86,7 +86,10 @@ impl Placing for Splitters {
         let (mut first, mut count) = (0, self.bounds.len());
         while count > 0 {
             let half = count.div_ceil(2);
-            let is_behind = self.bounds.get(first + half - 1).is_some_and(|bound| *bound <= mixed);
+            let is_behind = self
+                .bounds
+                .get(first + half - 1)
+                .is_some_and(|bound| *bound <= mixed);
             first += if is_behind { half } else { 0 };
             count -= half;
         }

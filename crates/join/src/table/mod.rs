@@ -121,7 +121,11 @@ impl<'a, F: Form> Slots<'a, F> {
     /// Lines that one of so many workers owns.
     pub(crate) fn region(&self, number: usize, workers: usize) -> Range<usize> {
         let bound = |at: usize| (u128::from(self.named) * at as u128 / workers.max(1) as u128) as usize;
-        let end = if number + 1 == workers { self.lines.len() } else { bound(number + 1) };
+        let end = if number + 1 == workers {
+            self.lines.len()
+        } else {
+            bound(number + 1)
+        };
         bound(number)..end
     }
 
@@ -326,7 +330,9 @@ impl<'a, F: Form> Table<'a, F> {
         if F::LANES == 8 {
             let word = line.words().get(lane % 8).copied().unwrap_or(0);
             // The row field of a word stands alone in it.
-            (word & !form.key_mask()).wrapping_sub(1).wrapping_add(form.row_base())
+            (word & !form.key_mask())
+                .wrapping_sub(1)
+                .wrapping_add(form.row_base())
         } else {
             line.words().get(4 + lane % 4).copied().unwrap_or(0)
         }
@@ -352,7 +358,13 @@ impl<'a, F: Form> Table<'a, F> {
         if first >= self.slots.lines.len() {
             return self.sweep_overflow(out);
         }
-        let lines = self.slots.lines.iter().zip(self.marks).skip(first).take(SWEEP_LINES);
+        let lines = self
+            .slots
+            .lines
+            .iter()
+            .zip(self.marks)
+            .skip(first)
+            .take(SWEEP_LINES);
         for (line, marks) in lines {
             let marks = marks.load(Ordering::Relaxed);
             for (lane, word) in line.words().iter().enumerate().take(F::LANES) {

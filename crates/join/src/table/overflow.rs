@@ -41,7 +41,9 @@ impl<I: Copy> Overflow<I> {
     fn make_room(&mut self, more: usize) -> Result<(), JoinError> {
         let bytes = more.saturating_mul(size_of::<I>());
         match (&mut self.room, &self.budget) {
-            (Some(room), _) => room.grow(bytes).map_err(|exceeded| refused(exceeded, bytes, PURPOSE))?,
+            (Some(room), _) => room
+                .grow(bytes)
+                .map_err(|exceeded| refused(exceeded, bytes, PURPOSE))?,
             (empty, Some(budget)) => *empty = Some(reserve(budget, bytes, PURPOSE)?),
             (_, None) => {}
         }
