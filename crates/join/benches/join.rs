@@ -20,7 +20,9 @@ use std::time::{Duration, Instant};
 
 use weft_base::Prng;
 use weft_base::memory::{PageMemory, Pages, prefetch};
-use weft_join::{Algorithm, Compression, Count, Options, Report, Tuple, join};
+use weft_join::{
+    Algorithm, Compression, Count, Options, Phases, Report, Shape, Tuning, Tuple, calibrate, join,
+};
 
 struct Configuration {
     threads: usize,
@@ -164,13 +166,14 @@ fn measured(rounds: usize, mut round: impl FnMut() -> Duration) -> Duration {
     median((0..rounds).map(|_| round()).collect())
 }
 
+/// The median and the fastest of the rounds; none if it is not asked for.
 fn run(
     name: &str,
     configuration: &Configuration,
     (build, probe): (&[Tuple], &[Tuple]),
     threads: usize,
     options: &Options<'_>,
-) -> Option<Report> {
+) -> Option<(Report, Report)> {
     if configuration
         .only
         .as_ref()
@@ -190,20 +193,29 @@ fn run(
     }
     reports.remove(0);
     reports.sort_by_key(|report| report.total);
-    let report = reports[reports.len() / 2];
-    let tuples = build.len() + probe.len();
-    print!(
-        "{name:<28} {threads} threads {:7.1} M/s ",
-        rate(tuples, report.total)
+    Some((reports[reports.len() / 2], reports[0]))
+}
+
+fn show(name: &str, threads: usize, tuples: usize, (median, best): (Report, Report), model: &Phases) {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    println!(
+        "{name:<24} {threads} threads  median {:6.1}  best {:6.1} M/s  {} partitions, {} bytes, {}",
+        rate(tuples, median.total),
+        rate(tuples, best.total),
+        median.partitions,
+        median.tuple_bytes,
+        median.processor,
     );
-    print!(" {:4} parts {:2} bytes ", report.partitions, report.tuple_bytes);
-    for (phase, time) in report.phases.named() {
-        if !time.is_zero() {
-            print!(" {phase} {:.1}", time.as_secs_f64() * 1e3);
+    let mut sum = Duration::ZERO;
+    print!("    ms, best / model:");
+    for ((phase, time), (_, predicted)) in best.phases.named().into_iter().zip(model.named()) {
+        sum += predicted;
+        if !time.is_zero() || !predicted.is_zero() {
+            print!("  {phase} {:.1} / {:.1}", ms(time), ms(predicted));
         }
     }
-    println!(" ms of {:.1}", report.total.as_secs_f64() * 1e3);
-    Some(report)
+    let ratio = best.total.as_secs_f64() / sum.as_secs_f64().max(1e-9);
+    println!("  total {:.1} / {:.1} = {ratio:.2}", ms(best.total), ms(sum));
 }
 
 fn main() {
@@ -242,15 +254,25 @@ fn main() {
             }
         }
         for threads in [threads, 1] {
-            for algorithm in [Algorithm::Unpartitioned, Algorithm::Radix] {
-                for compression in [Compression::Never, Compression::Always] {
+            for compression in [Compression::Never, Compression::Always] {
+                let shape = Shape {
+                    build,
+                    probe,
+                    workers: threads,
+                    is_compressed: compression == Compression::Always,
+                    tuning: Tuning::default(),
+                };
+                let rates = calibrate(&shape).expect("memory");
+                for algorithm in [Algorithm::Unpartitioned, Algorithm::Radix, Algorithm::SortMerge] {
                     let options = Options {
                         algorithm,
                         compression,
                         ..Options::default()
                     };
                     let name = format!("{algorithm:?} {compression:?}");
-                    run(&name, &configuration, (left, right), threads, &options);
+                    if let Some(reports) = run(&name, &configuration, (left, right), threads, &options) {
+                        show(&name, threads, tuples, reports, &rates.predict(&shape, algorithm));
+                    }
                 }
             }
         }

@@ -88,6 +88,8 @@ pub(crate) struct Mixed(pub(crate) Tuple);
 pub(crate) struct Word(pub(crate) u64);
 
 // SAFETY: two integers, without padding.
+unsafe impl Plain for Tuple {}
+// SAFETY: as above.
 unsafe impl Plain for Mixed {}
 // SAFETY: an integer.
 unsafe impl Plain for Word {}

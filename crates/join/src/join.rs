@@ -156,7 +156,7 @@ fn in_memory<C: Consumer>(
     }
     let radix_of = |key_bits| Radix {
         skip: 0,
-        bits: radix::first_bits(run, build.len(), key_bits, workers.len()),
+        bits: radix::first_bits(&run.tuning, build.len(), key_bits, workers.len()),
     };
     let narrow = both.and_then(|(build, probe)| {
         let bits = radix_of(crate::form::bits(build.keys.1 - build.keys.0).max(1)).bits;

@@ -11,6 +11,7 @@
 //! - `hash`: the unpartitioned join and the radix join.
 //! - `sort`: splitters, sorted runs, their merge, and the sort-merge join.
 //! - `spill`: partitions on disk, for joins that are larger than their budget.
+//! - [`calibrate`]: the models, with rates of this machine.
 //! - `join`: which of them is run, and with what.
 
 mod array;
@@ -19,6 +20,7 @@ mod feed;
 mod form;
 mod hash;
 mod join;
+mod model;
 mod options;
 mod output;
 mod partition;
@@ -33,6 +35,7 @@ mod workers;
 
 pub use error::JoinError;
 pub use join::join;
+pub use model::{Rates, Shape, calibrate};
 pub use options::{Algorithm, Compression, Options, Phases, Report, Spill, Tuning};
 pub use tuple::{CHUNK_ROWS, Chunk, Consumer, Count, Emit, MORSEL_TUPLES, Pair, Ranges, Source, Tuple};
 pub use workers::Interrupt;

@@ -25,6 +25,7 @@ use crate::array::{Array, array_bytes, reserve};
 use crate::error::JoinError;
 use crate::feed::{Feed, Pieces, Raw};
 use crate::form::{Form, bits};
+use crate::options::Tuning;
 use crate::partition::{self, Layout, Placing, Radix};
 use crate::run::{Run, Worker};
 use crate::sides::both_sides;
@@ -36,7 +37,7 @@ const PURPOSE: &str = "partitions being joined";
 /// A second pass makes at most so many parts of one, as a power of two.
 const SECOND_BITS_MAX: u32 = 8;
 /// A part is partitioned again if it has more than so many times the tuples that it should have.
-const TOO_LARGE: usize = 4;
+pub(crate) const TOO_LARGE: usize = 4;
 
 /// What a worker needs for one part at a time.
 struct Scratch<I> {
@@ -47,12 +48,12 @@ struct Scratch<I> {
 }
 
 /// Bits of the first pass for a build side of so many tuples.
-pub(crate) fn first_bits(run: &Run<'_>, build_tuples: usize, key_bits: u32, workers: usize) -> u32 {
+pub(crate) fn first_bits(tuning: &Tuning, build_tuples: usize, key_bits: u32, workers: usize) -> u32 {
     let parts = build_tuples
-        .div_ceil(run.tuning.partition_tuples.max(1))
+        .div_ceil(tuning.partition_tuples.max(1))
         .max(4 * workers);
     bits(parts as u64 - 1)
-        .min(run.tuning.pass_bits_max)
+        .min(tuning.pass_bits_max)
         .min(16)
         .min(key_bits)
         .max(1)

@@ -161,7 +161,7 @@ where
 
 /// Puts those that are wanted into a list, without a branch for each.
 #[inline(always)]
-fn choose<I: Copy>(inputs: &[I], chosen: &mut Vec<I>, is_wanted: impl Fn(I) -> bool) {
+pub(crate) fn choose<I: Copy>(inputs: &[I], chosen: &mut Vec<I>, is_wanted: impl Fn(I) -> bool) {
     chosen.clear();
     chosen.extend_from_slice(inputs);
     let mut count = 0;

@@ -11,7 +11,7 @@ use crate::tuple::Consumer;
 use crate::workers::Claims;
 
 /// Matches two sorted sides.
-pub(super) fn sorted_sides<F: Form, C: Consumer>(
+pub(crate) fn sorted_sides<F: Form, C: Consumer>(
     form: &F,
     mut build: &[F::Item],
     mut probe: &[F::Item],

@@ -19,7 +19,7 @@ impl Head {
 }
 
 /// Merges runs into `to`, which has as many places as they have items.
-pub(super) fn merge<'a, F: Form>(form: &F, runs: impl Iterator<Item = &'a [F::Item]>, to: &mut [F::Item])
+pub(crate) fn merge<'a, F: Form>(form: &F, runs: impl Iterator<Item = &'a [F::Item]>, to: &mut [F::Item])
 where
     F::Item: 'a,
 {

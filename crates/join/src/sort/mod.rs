@@ -26,12 +26,18 @@ use crate::array::Array;
 use crate::error::JoinError;
 use crate::feed::{Feed, Pieces, Raw};
 use crate::form::Form;
+use crate::model::Shape;
+use crate::options::Tuning;
 use crate::partition::{Layout, Placing};
 use crate::run::{Run, Worker};
 use crate::sides::both_sides;
 use crate::tuple::Consumer;
 use crate::workers::Claims;
 use splitters::Splitters;
+
+pub(crate) use matching::sorted_sides as match_sides;
+pub(crate) use merge::merge as merge_runs;
+pub(crate) use run::sort as sort_run;
 
 const PURPOSE: &str = "runs being sorted";
 
@@ -40,6 +46,23 @@ pub(crate) struct Told {
     pub(crate) parts: usize,
     pub(crate) runs: usize,
     pub(crate) shared: usize,
+}
+
+/// How many ranges are wanted.
+fn ranges(tuning: &Tuning, build: usize, probe: usize, workers: usize) -> usize {
+    // Half as long as a run on average, so that a range of uneven size still is one.
+    let wanted = build.max(probe).div_ceil(tuning.run_tuples.max(2) / 2);
+    wanted.max(4 * workers).min(1 << tuning.pass_bits_max.min(16))
+}
+
+/// As many ranges as a join of this shape makes.
+pub(crate) fn range_count(tuning: &Tuning, shape: &Shape) -> usize {
+    ranges(tuning, shape.build, shape.probe, shape.workers)
+}
+
+/// Where so many ranges of one side begin.
+pub(crate) fn splitters<F: Form>(form: &F, side: &Raw<'_>, ranges: usize) -> Result<impl Placing, JoinError> {
+    Splitters::new(form, (side, side), ranges)
 }
 
 /// What a worker needs for one range at a time.
@@ -61,12 +84,7 @@ pub(crate) fn join<F: Form, C: Consumer>(
     workers: &mut [Worker<'_, C>],
 ) -> Result<Told, JoinError> {
     let start = Instant::now();
-    let run_tuples = run.tuning.run_tuples.max(1);
-    // Half as long as a run on average, so that a range of uneven size still is one.
-    let wanted = build.len().max(probe.len()).div_ceil(run_tuples.div_ceil(2));
-    let wanted = wanted
-        .max(4 * workers.len())
-        .min(1 << run.tuning.pass_bits_max.min(16));
+    let wanted = ranges(&run.tuning, build.len(), probe.len(), workers.len());
     let splitters = Splitters::new(&form, (&build, &probe), wanted)?;
     for worker in workers.iter_mut() {
         worker.phases.histogram += start.elapsed();

@@ -18,7 +18,7 @@ const EXTRA_BITS: u32 = 3;
 const MOVES_MAX: usize = 4;
 
 /// Sorts items by key, in any order of rows. `spare` has as many places at least.
-pub(super) fn sort<F: Form>(form: &F, items: &mut [F::Item], spare: &mut [F::Item]) {
+pub(crate) fn sort<F: Form>(form: &F, items: &mut [F::Item], spare: &mut [F::Item]) {
     let key = |item: F::Item| form.key(item);
     let Some(first) = items.first().map(|item| key(*item)) else {
         return;
