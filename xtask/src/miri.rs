@@ -24,8 +24,9 @@ use crate::console;
 use crate::steps;
 
 /// Packages, and the tests of them that are run.
-const TESTS: [(&str, &[&str]); 2] = [
+const TESTS: [(&str, &[&str]); 3] = [
     ("weft-base", &["memory"]),
+    ("weft-join", &["array::", "table::", "spill::", "partition::"]),
     ("weft-store", &["memory::", "index::"]),
 ];
 /// Alone, on so many schedules.

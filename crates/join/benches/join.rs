@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo bench -p weft-join --bench join -- [--threads N] [--rounds N] [--sizes 16x16,4x32] [--only NAME]
+//!     [--pass-bits N] [--run-tuples N] [--partition-tuples N]
 //! ```
 //!
 //! Sizes are millions (2^20) of build and probe tuples. Keys are all numbers below the build count, once each on
@@ -13,6 +14,8 @@
 //! - `lines`: reading both sides, and for every tuple one random cache line of memory as large as the table:
 //!   written on the build side, read on the probe side, 24 prefetches ahead. What no unpartitioned join with a
 //!   table of that size can exceed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +32,7 @@ struct Configuration {
     rounds: usize,
     sizes: Vec<(usize, usize)>,
     only: Option<String>,
+    tuning: Tuning,
 }
 
 fn arguments() -> Configuration {
@@ -37,6 +41,7 @@ fn arguments() -> Configuration {
         rounds: 5,
         sizes: vec![(16, 16), (4, 32)],
         only: None,
+        tuning: Tuning::default(),
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
@@ -47,6 +52,9 @@ fn arguments() -> Configuration {
         match name.as_str() {
             "--threads" => found.threads = value.parse().expect("a number"),
             "--rounds" => found.rounds = value.parse().expect("a number"),
+            "--pass-bits" => found.tuning.pass_bits_max = value.parse().expect("a number"),
+            "--run-tuples" => found.tuning.run_tuples = value.parse().expect("a number"),
+            "--partition-tuples" => found.tuning.partition_tuples = value.parse().expect("a number"),
             "--only" => found.only = Some(value),
             "--sizes" => {
                 let size = |text: &str| {
@@ -166,21 +174,13 @@ fn measured(rounds: usize, mut round: impl FnMut() -> Duration) -> Duration {
     median((0..rounds).map(|_| round()).collect())
 }
 
-/// The median and the fastest of the rounds; none if it is not asked for.
+/// The median and the fastest of the rounds.
 fn run(
-    name: &str,
     configuration: &Configuration,
     (build, probe): (&[Tuple], &[Tuple]),
     threads: usize,
     options: &Options<'_>,
-) -> Option<(Report, Report)> {
-    if configuration
-        .only
-        .as_ref()
-        .is_some_and(|only| !name.contains(only.as_str()))
-    {
-        return None;
-    }
+) -> (Report, Report) {
     let mut reports = Vec::new();
     for _ in 0..=configuration.rounds {
         let mut counts = vec![Count::default(); threads];
@@ -193,7 +193,7 @@ fn run(
     }
     reports.remove(0);
     reports.sort_by_key(|report| report.total);
-    Some((reports[reports.len() / 2], reports[0]))
+    (reports[reports.len() / 2], reports[0])
 }
 
 fn show(name: &str, threads: usize, tuples: usize, (median, best): (Report, Report), model: &Phases) {
@@ -221,10 +221,7 @@ fn show(name: &str, threads: usize, tuples: usize, (median, best): (Report, Repo
 fn main() {
     let configuration = arguments();
     let Configuration { threads, rounds, .. } = configuration;
-    println!(
-        "threads {threads}, rounds {rounds}, sizes {:?}",
-        configuration.sizes
-    );
+    println!("threads {threads}, rounds {rounds}, {:?}", configuration.tuning);
     for (build, probe) in &configuration.sizes {
         let (build, probe) = (build << 20, probe << 20);
         let (left, right) = inputs(build, probe);
@@ -260,17 +257,26 @@ fn main() {
                     probe,
                     workers: threads,
                     is_compressed: compression == Compression::Always,
-                    tuning: Tuning::default(),
+                    tuning: configuration.tuning,
                 };
-                let rates = calibrate(&shape).expect("memory");
+                let is_wanted = |name: &str| {
+                    configuration
+                        .only
+                        .as_ref()
+                        .is_none_or(|only| name.contains(only.as_str()))
+                };
+                let mut rates = None;
                 for algorithm in [Algorithm::Unpartitioned, Algorithm::Radix, Algorithm::SortMerge] {
                     let options = Options {
                         algorithm,
                         compression,
+                        tuning: configuration.tuning,
                         ..Options::default()
                     };
                     let name = format!("{algorithm:?} {compression:?}");
-                    if let Some(reports) = run(&name, &configuration, (left, right), threads, &options) {
+                    if is_wanted(&name) {
+                        let reports = run(&configuration, (left, right), threads, &options);
+                        let rates = rates.get_or_insert_with(|| calibrate(&shape).expect("memory"));
                         show(&name, threads, tuples, reports, &rates.predict(&shape, algorithm));
                     }
                 }

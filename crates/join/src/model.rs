@@ -400,9 +400,8 @@ impl<F: Form> Bench<'_, F> {
         })?;
         // The first round has the system clear the pages, which is counted apart.
         let (mut overflow, mut deferred) = (Overflow::new(None), Overflow::new(None));
-        let mut rounds = mine.chunks(mine.len().div_ceil(3).max(1));
         let mut best = f64::MAX;
-        while let Some(round) = rounds.next() {
+        for round in mine.chunks(mine.len().div_ceil(3).max(1)) {
             let start = Instant::now();
             let lists = (&mut overflow, &mut deferred);
             // SAFETY: regions do not overlap.

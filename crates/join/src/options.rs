@@ -68,7 +68,7 @@ impl Default for Tuning {
         Tuning {
             partition_tuples: 16 << 10,
             pass_bits_max: 11,
-            run_tuples: 16 << 10,
+            run_tuples: 64 << 10,
             shared_tuples_min: 64 << 10,
             worker_tuples_min: 16 << 10,
             spill_block_bytes: 64 << 10,

@@ -277,3 +277,86 @@ fn finish_lines() {
         std::arch::x86_64::_mm_sfence();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::feed::Raw;
+    use crate::form::{Narrow, Order, Wide};
+    use crate::tuple::Tuple;
+
+    /// Partitions by so many writers; what each part has then, as key and row, sorted.
+    fn partitioned<F: Form>(form: F, radix: Radix, tuples: &[Tuple], writers: usize) -> Vec<Vec<(u64, u64)>> {
+        let control = Control::new(None);
+        let feed = Raw::new(&tuples);
+        let by = (&form, &radix);
+        let counts: Vec<_> = (0..writers)
+            .map(|writer| histogram::<F, _>(&control, by, &feed.part(writer, writers)).unwrap())
+            .collect();
+        let layout = Layout::new(&counts, F::LANES);
+        let target = target::<F::Item>(&layout, None).unwrap();
+        for writer in 0..writers {
+            let part = feed.part(writer, writers);
+            let to = (&layout, writer, &target);
+            // SAFETY: the array is of the layout, and nobody else writes.
+            unsafe { scatter(&control, by, &part, to, &mut no_outside).unwrap() };
+        }
+        let items = |part| {
+            let items = layout.pieces(part, target.as_slice()).flatten();
+            let mut items: Vec<_> = items.map(|item| (form.key(*item), form.row(*item))).collect();
+            assert_eq!(items.len(), layout.count(part));
+            items.sort_unstable();
+            items
+        };
+        (0..radix.parts()).map(items).collect()
+    }
+
+    fn expected<F: Form>(form: F, radix: Radix, tuples: &[Tuple]) -> Vec<Vec<(u64, u64)>> {
+        let mut parts = vec![Vec::new(); radix.parts()];
+        for tuple in tuples {
+            let key = Input::<F>::key(*tuple, &form).0;
+            parts[radix.part_of(form.mix(tuple.key).0)].push((key, tuple.row));
+        }
+        parts.iter_mut().for_each(|part| part.sort_unstable());
+        parts
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 100 }))]
+
+        #[test]
+        fn every_tuple_is_in_its_part(
+            keys in prop::collection::vec(0_u64..1000, 0..if cfg!(miri) { 50 } else { 500 }),
+            writers in 1_usize..4, bits in 1_u32..6,
+        ) {
+            let tuples: Vec<Tuple> = (0..).zip(&keys).map(|(row, key)| Tuple { key: *key, row }).collect();
+            let radix = Radix { skip: 0, bits };
+            let wide = Wide::new(Order::Mixed);
+            let found = partitioned(wide, radix, &tuples, writers);
+            prop_assert_eq!(found, expected(wide, radix, &tuples));
+            let narrow = Narrow::new((0, 1000), (0, 1000), bits, Order::Mixed).unwrap();
+            let found = partitioned(narrow, radix, &tuples, writers);
+            prop_assert_eq!(found, expected(narrow, radix, &tuples));
+        }
+    }
+
+    #[test]
+    fn more_tuples_than_were_counted_are_an_error() {
+        let control = Control::new(None);
+        let (form, radix) = (Wide::new(Order::Mixed), Radix { skip: 0, bits: 2 });
+        let few: &[Tuple] = &[Tuple::default(); 3];
+        let many: &[Tuple] = &[Tuple::default(); 40];
+        let counts = histogram::<Wide, _>(&control, (&form, &radix), &Raw::new(&few)).unwrap();
+        let layout = Layout::new(&[counts], Wide::LANES);
+        let target = target(&layout, None).unwrap();
+        for other in [many, &[]] {
+            let to = (&layout, 0, &target);
+            let feed = Raw::new(&other);
+            // SAFETY: the array is of the layout, and nobody else writes.
+            let outcome = unsafe { scatter(&control, (&form, &radix), &feed, to, &mut no_outside) };
+            assert!(matches!(outcome, Err(JoinError::Source)));
+        }
+    }
+}

@@ -26,6 +26,9 @@ impl<I: Plain + Copy> Side<I> {
     }
 }
 
+/// The build side, the probe side, and what was prepared for them.
+pub(crate) type Sides<F, T> = (Side<<F as Form>::Item>, Side<<F as Form>::Item>, T);
+
 /// Both sides, partitioned by all workers. `prepare` gets the layouts of both sides before anything is written
 /// or told to a consumer, so that everything that needs memory can fail there.
 pub(crate) fn both_sides<F: Form, L: Placing, C: Consumer, T>(
@@ -35,7 +38,7 @@ pub(crate) fn both_sides<F: Form, L: Placing, C: Consumer, T>(
     (build, probe): (Raw<'_>, Raw<'_>),
     workers: &mut [Worker<'_, C>],
     prepare: impl FnOnce(&Layout, &Layout) -> Result<T, JoinError>,
-) -> Result<(Side<F::Item>, Side<F::Item>, T), JoinError> {
+) -> Result<Sides<F, T>, JoinError> {
     let start = Instant::now();
     let writers = workers.len();
     let mut counted = vec![(Vec::new(), Vec::new()); writers];

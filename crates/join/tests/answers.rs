@@ -1,5 +1,7 @@
 //! Every form of the join gives the answer of a map, whatever the keys are and however many workers there are.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod reference;
 
 use std::sync::Arc;

@@ -47,6 +47,9 @@ struct Scratch<I> {
     probe: Array<I>,
 }
 
+/// Scratch memory, one a worker.
+type Scratches<F> = Vec<Scratch<<F as Form>::Item>>;
+
 /// Bits of the first pass for a build side of so many tuples.
 pub(crate) fn first_bits(tuning: &Tuning, build_tuples: usize, key_bits: u32, workers: usize) -> u32 {
     let parts = build_tuples
@@ -103,7 +106,7 @@ struct Plan<F: Form> {
     shared: Vec<usize>,
     /// Parts for one worker each, the largest first.
     single: Vec<usize>,
-    scratch: Vec<Scratch<F::Item>>,
+    scratch: Scratches<F>,
     room: [Reservation; 2],
 }
 
@@ -154,7 +157,7 @@ fn scratches<F: Form>(
     parts: &[usize],
     counts: &dyn Fn(usize) -> (usize, usize),
     workers: usize,
-) -> Result<(Vec<Scratch<F::Item>>, Reservation), JoinError> {
+) -> Result<(Scratches<F>, Reservation), JoinError> {
     let largest =
         |of: &dyn Fn((usize, usize)) -> usize| parts.iter().map(|part| of(counts(*part))).max().unwrap_or(0);
     let build_max = largest(&|(build, _)| build);

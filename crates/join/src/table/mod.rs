@@ -390,3 +390,119 @@ impl<'a, F: Form> Table<'a, F> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::array::Array;
+    use crate::form::{Narrow, Order, Wide};
+    use crate::tuple::{Chunk, Emit, Pair, Tuple};
+
+    /// Keeps the pairs.
+    #[derive(Default)]
+    struct Pairs(Vec<Pair>);
+
+    impl Consumer for Pairs {
+        fn take(&mut self, chunk: Chunk<'_>) -> std::ops::ControlFlow<()> {
+            if let Chunk::Pairs(pairs) = chunk {
+                self.0.extend_from_slice(pairs);
+            }
+            std::ops::ControlFlow::Continue(())
+        }
+    }
+
+    /// Builds in the given number of regions, or shared, and probes.
+    fn joined<F: Form>(
+        form: F,
+        processor: Processor,
+        (build, probe): (&[Tuple], &[Tuple]),
+        regions: Option<usize>,
+    ) -> Vec<Pair> {
+        let lines = Array::<Line>::new(line_count(build.len(), F::LANES), None, "a test").unwrap();
+        let slots = Slots::new(form, lines.as_slice(), 0);
+        let (mut overflow, mut deferred) = (Overflow::new(None), Overflow::new(None));
+        match regions {
+            Some(regions) => {
+                for number in 0..regions {
+                    let region = slots.region(number, regions);
+                    let is_mine = |tuple: &Tuple| slots.is_in(&region, *tuple);
+                    let mine: Vec<Tuple> = build.iter().copied().filter(is_mine).collect();
+                    let lists = (&mut overflow, &mut deferred);
+                    // SAFETY: nobody else is there.
+                    unsafe { slots.insert_owned(processor, &region, &mine, lists).unwrap() };
+                }
+                slots.insert_shared(deferred.items(), &mut overflow).unwrap();
+            }
+            None => {
+                let lists = std::thread::scope(|scope| {
+                    let insert = |part| {
+                        let mut overflow = Overflow::new(None);
+                        slots.insert_shared(part, &mut overflow).unwrap();
+                        overflow
+                    };
+                    let threads = build.chunks(build.len().div_ceil(3).max(1));
+                    let threads: Vec<_> = threads.map(|part| scope.spawn(move || insert(part))).collect();
+                    threads
+                        .into_iter()
+                        .map(|thread| thread.join().unwrap())
+                        .collect::<Vec<_>>()
+                });
+                lists.into_iter().for_each(|list| overflow.append(list).unwrap());
+            }
+        }
+        let table = Table::new(slots, overflow, &[]).unwrap();
+        let mut pairs = Pairs::default();
+        let mut out = Output::new(&mut pairs, Emit::INNER);
+        table.probe_all(processor, probe, &mut out).unwrap();
+        out.finish().unwrap();
+        pairs.0.sort_unstable();
+        pairs.0
+    }
+
+    fn expected(build: &[Tuple], probe: &[Tuple]) -> Vec<Pair> {
+        let mut rows = BTreeMap::<u64, Vec<u64>>::new();
+        for tuple in build {
+            rows.entry(tuple.key).or_default().push(tuple.row);
+        }
+        let partners = |tuple: &Tuple| rows.get(&tuple.key).cloned().unwrap_or_default();
+        let pair = |tuple: &Tuple| {
+            let probe = tuple.row;
+            partners(tuple)
+                .into_iter()
+                .map(move |build| Pair { build, probe })
+        };
+        let mut pairs: Vec<Pair> = probe.iter().flat_map(pair).collect();
+        pairs.sort_unstable();
+        pairs
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 100 }))]
+
+        #[test]
+        fn tables_of_every_kind_find_the_same(
+            build in prop::collection::vec(0_u64..200, 0..if cfg!(miri) { 60 } else { 400 }),
+            probe in prop::collection::vec(0_u64..250, 0..if cfg!(miri) { 40 } else { 300 }),
+            regions in 1_usize..5,
+        ) {
+            let tuples = |keys: &[u64]| -> Vec<Tuple> {
+                (0..).zip(keys).map(|(row, key)| Tuple { key: *key, row }).collect()
+            };
+            let (build, probe) = (tuples(&build), tuples(&probe));
+            let sides = (build.as_slice(), probe.as_slice());
+            let expected = expected(&build, &probe);
+            let narrow = Narrow::new((0, 200), (0, 1000), 0, Order::Mixed).unwrap();
+            let wide = Wide::new(Order::Mixed);
+            for processor in Processor::here() {
+                for regions in [Some(1), Some(regions), None] {
+                    prop_assert_eq!(&joined(narrow, processor, sides, regions), &expected);
+                    prop_assert_eq!(&joined(wide, processor, sides, regions), &expected);
+                }
+            }
+        }
+    }
+}
