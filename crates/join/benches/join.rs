@@ -5,15 +5,15 @@
 //!     [--pass-bits N] [--run-tuples N] [--partition-tuples N]
 //! ```
 //!
-//! Sizes are millions (2^20) of build and probe tuples. Keys are all numbers below the build count, once each on
-//! the build side and drawn at random on the probe side, in random order; rows are positions. Rates are
-//! millions of input tuples (of both sides) a second, medians of the rounds. The results are counted and their
-//! rows added up, which needs every pair.
+//! Sizes are millions (2^20) of build and probe tuples. Keys are all numbers below the build count, once each
+//! on the build side and drawn at random on the probe side, in random order; rows are positions. Rates are
+//! millions of input tuples (of both sides) a second, medians of the rounds. The results are counted and
+//! their rows added up, which needs every pair.
 //!
 //! - `read`: reading both sides, in order.
 //! - `lines`: reading both sides, and for every tuple one random cache line of memory as large as the table:
-//!   written on the build side, read on the probe side, 24 prefetches ahead. What no unpartitioned join with a
-//!   table of that size can exceed.
+//!   written on the build side, read on the probe side, 24 prefetches ahead. What no unpartitioned join with
+//!   a table of that size can exceed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

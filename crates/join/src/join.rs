@@ -17,9 +17,9 @@ use crate::spill;
 use crate::tuple::{Consumer, Ranges, Source, Tuple};
 use crate::workers::{Claims, Control};
 
-/// Joins the two sides: every pair of equal keys, or what [`Options::emit`] asks for, to one consumer a worker.
-/// As many workers run as there are consumers, the caller's thread among them; fewer for few tuples. The
-/// build side should be the smaller one.
+/// Joins the two sides: every pair of equal keys, or what [`Options::emit`] asks for, to one consumer a
+/// worker. As many workers run as there are consumers, the caller's thread among them; fewer for few tuples.
+/// The build side should be the smaller one.
 ///
 /// # Errors
 /// See [`JoinError`]. Consumers may have got a part of the results.

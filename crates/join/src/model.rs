@@ -4,18 +4,18 @@
 //! second and worker, R build and S probe tuples, d passes:
 //!
 //! ```text
-//! histogram  (R + S) / (W P_scan)          3.1       sort    (R + S) / (W P_sort(l))             3.12 to 3.16
-//! partition  d (R + S) / (W P_partition)   3.7, 3.8  merge   (d_R R + d_S S) / (W P_merge)       3.17, 3.18
-//! build      R / (W P_build)               3.9       match   (R + S) / (W P_match)               3.19
-//! probe      S / (W P_probe)               3.10      total   the sum of the phases               3.11, 3.20
+//! histogram  (R + S) / (W P_scan)          3.1       sort    (R + S) / (W P_sort(l))         3.12-3.16
+//! partition  d (R + S) / (W P_partition)   3.7, 3.8  merge   (d_R R + d_S S) / (W P_merge)   3.17, 3.18
+//! build      R / (W P_build)               3.9       match   (R + S) / (W P_match)           3.19
+//! probe      S / (W P_probe)               3.10      total   the sum of the phases           3.11, 3.20
 //! ```
 //!
-//! Beyond the document: the unpartitioned join, with the same two equations for build and probe but rates of a
-//! table of its size, what it costs every worker to choose its tuples among all (R / P_choose), and the
+//! Beyond the document: the unpartitioned join, with the same two equations for build and probe but rates of
+//! a table of its size, what it costs every worker to choose its tuples among all (R / P_choose), and the
 //! clearing of fresh pages by the system (bytes / (W P_clear)); and finding bounds for the 8-byte form.
 //!
-//! [`calibrate`] measures every rate with all workers at work, because they share the memory. The model is the
-//! document's: phases in sequence, perfectly shared; so it is a lower bound where tuples are skewed.
+//! [`calibrate`] measures every rate with all workers at work, because they share the memory. The model is
+//! the document's: phases in sequence, perfectly shared; so it is a lower bound where tuples are skewed.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -79,8 +79,9 @@ impl Default for Tuning {
 /// How a join is to be run.
 #[derive(Clone)]
 pub struct Options<'a> {
-    /// The algorithm. [`Algorithm::Chosen`] is unpartitioned: measured, its prefetched searches are not
-    /// slower than partitioning at any size, and it reads each side once.
+    /// The algorithm. [`Algorithm::Chosen`] is the unpartitioned join: it reads each side once, needs the
+    /// least memory, and was not slower than the radix join with 4 M and with 16 M build tuples. A join for
+    /// which there is no room in the budget is run unpartitioned, too, and then by way of the disk.
     pub algorithm: Algorithm,
     /// The form of tuples.
     pub compression: Compression,

@@ -52,7 +52,8 @@ impl Placing for Radix {
     }
 }
 
-/// Inputs whose keys are outside of the form's bounds: an error on the build side, from which the bounds come.
+/// Inputs whose keys are outside of the form's bounds: an error on the build side, from which the bounds
+/// come.
 pub(crate) type Outside<'a> = &'a mut dyn FnMut(u64) -> Result<(), JoinError>;
 
 /// The [`Outside`] of a build side.

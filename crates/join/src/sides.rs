@@ -29,8 +29,8 @@ impl<I: Plain + Copy> Side<I> {
 /// The build side, the probe side, and what was prepared for them.
 pub(crate) type Sides<F, T> = (Side<<F as Form>::Item>, Side<<F as Form>::Item>, T);
 
-/// Both sides, partitioned by all workers. `prepare` gets the layouts of both sides before anything is written
-/// or told to a consumer, so that everything that needs memory can fail there.
+/// Both sides, partitioned by all workers. `prepare` gets the layouts of both sides before anything is
+/// written or told to a consumer, so that everything that needs memory can fail there.
 pub(crate) fn both_sides<F: Form, L: Placing, C: Consumer, T>(
     run: &Run<'_>,
     form: &F,

@@ -1,4 +1,5 @@
-//! Every form of the join gives the answer of a map, whatever the keys are and however many workers there are.
+//! Every form of the join gives the answer of a map, whatever the keys are and however many workers there
+//! are.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,5 +1,5 @@
-//! Joins larger than their budget: they spill and give the same answer, or fail with an error that says why; and
-//! whatever happens, nothing stays on the disk or in the budget.
+//! Joins larger than their budget: they spill and give the same answer, or fail with an error that says why;
+//! and whatever happens, nothing stays on the disk or in the budget.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

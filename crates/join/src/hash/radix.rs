@@ -1,14 +1,14 @@
 //! The radix hash join: partitions whose hash tables fit into the cache (Barthels 3.2.1).
 //!
 //! ```text
-//! histogram --> partition, all workers --> parts, largest first --+--> too large for one worker: all share it
-//!                                                                 +--> larger than the cache: partitioned again
-//!                                                                 +--> table in the cache: build, probe
+//! histogram --> partition, all workers --> parts --+--> too large for one worker: all share it
+//!                                                  +--> larger than the cache: partitioned again
+//!                                                  +--> table in the cache: build, probe
 //! ```
 //!
 //! 1. Every worker counts and partitions an equal share of both sides, by the highest bits of mixed keys.
-//! 2. A part that is a large share of all tuples is joined by all workers with one shared table, and its probe
-//!    side is split between them by morsels.
+//! 2. A part that is a large share of all tuples is joined by all workers with one shared table, and its
+//!    probe side is split between them by morsels.
 //! 3. The other parts are claimed by single workers, the largest first, so that the last ones to run are
 //!    small.
 //! 4. A part that is much larger than it should be is partitioned once more by its worker alone: the second

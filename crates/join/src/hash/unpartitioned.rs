@@ -5,10 +5,10 @@
 //! ```
 //!
 //! Each side is read once. A table larger than the cache costs one miss a tuple on either side, as
-//! partitioning costs two passes over memory; with enough misses in flight (groups of prefetches: Chen et al.,
-//! "Improving hash join performance through prefetching", 2004) and in huge pages, that is no slower. The
-//! radix join runs the same on partitions that are too large for one worker: the table is then shared, and
-//! probing needs no synchronisation (Barthels 3.2.1, skewed data).
+//! partitioning costs two passes over memory; with enough misses in flight (groups of prefetches: Chen et
+//! al., "Improving hash join performance through prefetching", 2004) and in huge pages, that is no slower.
+//! The radix join runs the same on partitions that are too large for one worker: the table is then shared,
+//! and probing needs no synchronisation (Barthels 3.2.1, skewed data).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;

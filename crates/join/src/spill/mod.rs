@@ -10,8 +10,8 @@
 //!
 //! 1. The bits of a level begin at the highest one in which two keys of the part differ, so every level makes
 //!    at least two parts that have tuples: it ends, whatever the keys are.
-//! 2. A part with one key needs no table: its pairs are all rows of the build side, as many at a time as there
-//!    is room for, with all rows of the probe side that have the key.
+//! 2. A part with one key needs no table: its pairs are all rows of the build side, as many at a time as
+//!    there is room for, with all rows of the probe side that have the key.
 //! 3. A part's table is reserved and filled before anything of the part is told; so when there is no room for
 //!    it, nothing was told twice.
 

@@ -8,8 +8,8 @@
 //! A tuple belongs into the line that its mixed key names, and goes into the next one while that is full,
 //! [`REACH`] lines at most; then into the *overflow*, which is sorted by key when all is built. So:
 //!
-//! 1. Lanes are filled from the first one on, and nothing is ever removed: a search ends at the first lane that
-//!    is empty.
+//! 1. Lanes are filled from the first one on, and nothing is ever removed: a search ends at the first lane
+//!    that is empty.
 //! 2. A search looks at [`REACH`] lines, and into the overflow only when all of them are full. Whatever the
 //!    keys are (all equal, or chosen to meet in one line), building takes no more than sorting does, and a
 //!    search no more than a binary search and what it finds.
@@ -17,9 +17,9 @@
 //!
 //! Several workers fill a table either with a region of lines for each, all of them reading the whole build
 //! side and each taking what belongs into its region; or, when they are many or reading is dear, together: a
-//! lane is then taken by compare-and-swap of its key, the row is written after it, and nobody reads before all
-//! have ended. The first way is faster for few workers, because the lanes of a line are looked at together and
-//! no atomic operation waits for a cache line. On both sides lines are prefetched some
+//! lane is then taken by compare-and-swap of its key, the row is written after it, and nobody reads before
+//! all have ended. The first way is faster for few workers, because the lanes of a line are looked at
+//! together and no atomic operation waits for a cache line. On both sides lines are prefetched some
 //! tuples ahead, so that many cache misses overlap: that is what makes a table larger than the cache as fast
 //! as memory allows.
 
