@@ -157,7 +157,8 @@ mod tests {
         fn a_part_is_the_number_of_bounds_up_to_the_key(
             mut sample in prop::collection::vec(
                 prop_oneof![0_u64..50, any::<u64>(), Just(u64::MAX)], 0..300),
-            keys in prop::collection::vec(prop_oneof![0_u64..50, any::<u64>()], 0..100), ranges in 1_usize..40,
+            keys in prop::collection::vec(prop_oneof![0_u64..50, any::<u64>()], 0..100),
+            ranges in 1_usize..40,
         ) {
             sample.sort_unstable();
             let splitters = Splitters::of(&sample, ranges, 1);
