@@ -276,7 +276,14 @@ fn main() {
                     let name = format!("{algorithm:?} {compression:?}");
                     if is_wanted(&name) {
                         let reports = run(&configuration, (left, right), threads, &options);
-                        let rates = rates.get_or_insert_with(|| calibrate(&shape).expect("memory"));
+                        let rates = rates.get_or_insert_with(|| {
+                            let rates = calibrate(&shape).expect("memory");
+                            println!(
+                                "rates of a worker, {} bytes: {rates:.0?}",
+                                if shape.is_compressed { 8 } else { 16 }
+                            );
+                            rates
+                        });
                         show(&name, threads, tuples, reports, &rates.predict(&shape, algorithm));
                     }
                 }
