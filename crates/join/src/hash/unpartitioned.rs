@@ -149,8 +149,8 @@ where
             run.control.check()?;
             let mut inputs = build.read(morsel, &mut space)?;
             if workers > 1 {
-                choose(inputs, &mut mine, |input| slots.is_in(&region, input));
-                inputs = &mine;
+                let count = choose(inputs, &mut mine, |input| slots.is_in(&region, input));
+                inputs = mine.get(..count).unwrap_or_default();
             }
             // SAFETY: regions do not overlap.
             unsafe { slots.insert_owned(run.processor, &region, inputs, (overflow, deferred))? };
@@ -159,11 +159,12 @@ where
     })
 }
 
-/// Puts those that are wanted into a list, without a branch for each.
+/// Puts those that are wanted to the beginning of a list, without a branch for each; returns how many.
 #[inline(always)]
-pub(crate) fn choose<I: Copy>(inputs: &[I], chosen: &mut Vec<I>, is_wanted: impl Fn(I) -> bool) {
-    chosen.clear();
-    chosen.extend_from_slice(inputs);
+pub(crate) fn choose<I: Copy>(inputs: &[I], chosen: &mut Vec<I>, is_wanted: impl Fn(I) -> bool) -> usize {
+    // Whatever is there already is overwritten or cut off.
+    let missing = inputs.len().saturating_sub(chosen.len());
+    chosen.extend_from_slice(inputs.get(..missing).unwrap_or_default());
     let mut count = 0;
     for input in inputs {
         if let Some(place) = chosen.get_mut(count) {
@@ -171,7 +172,7 @@ pub(crate) fn choose<I: Copy>(inputs: &[I], chosen: &mut Vec<I>, is_wanted: impl
         }
         count += usize::from(is_wanted(*input));
     }
-    chosen.truncate(count);
+    count
 }
 
 /// Bytes for a table of so many tuples that all go into the overflow: more is never needed.

@@ -83,6 +83,16 @@ pub(crate) fn line_count(tuples: usize, lanes: usize) -> usize {
     tuples / (5 * lanes / 4) * 2 + REACH + 1
 }
 
+/// What one worker fills of a table.
+pub(crate) struct Region {
+    lines: Range<usize>,
+    /// The lowest hash that names one of the lines, and how far the highest one is above it.
+    hash_min: u64,
+    hash_span: u64,
+    /// There are more workers than lines.
+    is_empty: bool,
+}
+
 /// The lines of a table, being filled or full.
 #[derive(Clone, Copy)]
 pub(crate) struct Slots<'a, F> {
@@ -119,20 +129,28 @@ impl<'a, F: Form> Slots<'a, F> {
     }
 
     /// Lines that one of so many workers owns.
-    pub(crate) fn region(&self, number: usize, workers: usize) -> Range<usize> {
-        let bound = |at: usize| (u128::from(self.named) * at as u128 / workers.max(1) as u128) as usize;
-        let end = if number + 1 == workers {
-            self.lines.len()
-        } else {
-            bound(number + 1)
-        };
-        bound(number)..end
+    pub(crate) fn region(&self, number: usize, workers: usize) -> Region {
+        let named = u128::from(self.named.max(1));
+        let bound = |at: usize| (named * at as u128 / workers.max(1) as u128) as usize;
+        // The lowest hash that names a line.
+        let hash = |line: usize| ((line as u128) << 64).div_ceil(named);
+        let (first, end) = (bound(number), bound(number + 1));
+        let is_last = number + 1 == workers;
+        let hashes_end = if is_last { 1 << 64 } else { hash(end) };
+        let hash_min = hash(first) as u64;
+        Region {
+            lines: first..if is_last { self.lines.len() } else { end },
+            hash_min,
+            is_empty: first == end,
+            hash_span: (hashes_end.saturating_sub(1) as u64).wrapping_sub(hash_min),
+        }
     }
 
     /// Whether a worker with these lines puts the tuple in.
     #[inline(always)]
-    pub(crate) fn is_in<I: Input<F>>(&self, region: &Range<usize>, input: I) -> bool {
-        region.contains(&self.line_of(input.key(&self.form).0))
+    pub(crate) fn is_in<I: Input<F>>(&self, region: &Region, input: I) -> bool {
+        let hash = input.key(&self.form).0.checked_shl(self.skip).unwrap_or(0);
+        !region.is_empty & (hash.wrapping_sub(region.hash_min) <= region.hash_span)
     }
 
     /// Puts tuples in, as the only one that writes to the lines of the region. What belongs into lines
@@ -143,7 +161,7 @@ impl<'a, F: Form> Slots<'a, F> {
     pub(crate) unsafe fn insert_owned<I: Input<F>>(
         &self,
         processor: Processor,
-        region: &Range<usize>,
+        region: &Region,
         inputs: &[I],
         (overflow, deferred): (&mut Overflow<F::Item>, &mut Overflow<F::Item>),
     ) -> Result<(), JoinError> {
@@ -164,7 +182,7 @@ impl<'a, F: Form> Slots<'a, F> {
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt,lzcnt")]
     unsafe fn insert_avx2<I: Input<F>>(
         &self,
-        region: &Range<usize>,
+        region: &Region,
         inputs: &[I],
         lists: (&mut Overflow<F::Item>, &mut Overflow<F::Item>),
     ) -> Result<(), JoinError> {
@@ -176,7 +194,7 @@ impl<'a, F: Form> Slots<'a, F> {
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,bmi1,bmi2,popcnt,lzcnt")]
     unsafe fn insert_avx512<I: Input<F>>(
         &self,
-        region: &Range<usize>,
+        region: &Region,
         inputs: &[I],
         lists: (&mut Overflow<F::Item>, &mut Overflow<F::Item>),
     ) -> Result<(), JoinError> {
@@ -189,7 +207,7 @@ impl<'a, F: Form> Slots<'a, F> {
     #[inline(always)]
     unsafe fn insert_with<L: Lookup, I: Input<F>>(
         &self,
-        region: &Range<usize>,
+        region: &Region,
         inputs: &[I],
         (overflow, deferred): (&mut Overflow<F::Item>, &mut Overflow<F::Item>),
     ) -> Result<(), JoinError> {
@@ -209,10 +227,10 @@ impl<'a, F: Form> Slots<'a, F> {
             }
             let first = self.line_of(key);
             let reach = self.lines.get(first..first + REACH).unwrap_or_default();
-            let mut left = reach.iter().take(region.end.saturating_sub(first));
+            let mut left = reach.iter().take(region.lines.end.saturating_sub(first));
             loop {
                 let Some(line) = left.next() else {
-                    match first + REACH > region.end {
+                    match first + REACH > region.lines.end {
                         true => deferred.push(item)?,
                         false => overflow.push(item)?,
                     }
