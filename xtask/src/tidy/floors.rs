@@ -11,7 +11,7 @@ use super::Finding;
 use super::tree::SourceFile;
 
 /// Floor of every crate, by package name.
-const FLOORS: [(&str, u8); 29] = [
+const FLOORS: [(&str, u8); 30] = [
     ("weft-base", 0),
     ("weft-types", 1),
     ("weft-ops", 1),
@@ -20,6 +20,7 @@ const FLOORS: [(&str, u8); 29] = [
     ("weft-expression", 2),
     ("weft-syntax", 2),
     ("weft-offload", 2),
+    ("weft-fabric", 2),
     ("weft-lock", 3),
     ("weft-wal", 3),
     ("weft-lsm", 3),
@@ -52,12 +53,13 @@ enum Fence {
 }
 
 /// Foreign crates by the first word of their name, so that `arrow-array` is `arrow`.
-const FENCES: [(&str, Fence); 7] = [
+const FENCES: [(&str, Fence); 8] = [
     ("pgwire", Fence::Only("weft-server")),
     ("datafusion", Fence::FromFloor(7)),
     ("arrow", Fence::FromFloor(7)),
     ("sqlparser", Fence::FromFloor(2)),
-    ("mpi", Fence::Only("weft-cluster")),
+    ("mpi", Fence::Only("weft-fabric")),
+    ("ferrompi", Fence::Only("weft-fabric")),
     ("opencl3", Fence::Only("weft-device")),
     ("rocksdb", Fence::Only("weft-lsm-bench")),
 ];
