@@ -409,6 +409,11 @@ impl Rank {
         let mut block = Vec::new();
         let mut wait = Wait::default();
         loop {
+            // Asked before the look: a rank that has gone may have done its part before.
+            let dead = missing
+                .iter()
+                .copied()
+                .find(|sender| self.check_alive(*sender, kind.name()).is_err());
             let mut left = Vec::with_capacity(missing.len());
             for sender in missing {
                 let cell = layout.cell(parity(round), sender);
@@ -426,8 +431,8 @@ impl Rank {
             let Some(needed) = missing.first().copied() else {
                 return Ok(());
             };
-            for sender in &missing {
-                self.check_alive(*sender, kind.name())?;
+            if let Some(dead) = dead.filter(|dead| missing.contains(dead)) {
+                self.check_alive(dead, kind.name())?;
             }
             if self.epoch() != epoch {
                 // Somebody has died and returned meanwhile.

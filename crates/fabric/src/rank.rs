@@ -196,6 +196,8 @@ impl Rank {
 pub(crate) struct Wait {
     turn: u32,
     start_ns: Option<u64>,
+    /// The rank that is needed was found dead: what it did before is looked for once more.
+    found_dead: bool,
 }
 
 impl Wait {
@@ -216,10 +218,13 @@ impl Wait {
                 transport.presence(needed)
             };
             if !presence.alive {
-                return Err(Error::RankDead {
-                    rank: needed,
-                    during,
-                });
+                if std::mem::replace(&mut self.found_dead, true) {
+                    return Err(Error::RankDead {
+                        rank: needed,
+                        during,
+                    });
+                }
+                return Ok(());
             }
         }
         if self.turn.is_multiple_of(CLOCK_TURNS) || self.turn > PROBE_TURNS {

@@ -238,7 +238,10 @@ impl Files {
             .compare_exchange(before, u64::from(me), Ordering::SeqCst, Ordering::SeqCst)
             .map_err(|_| Error::misuse(format!("rank {} is being taken by another process", self.rank)))?;
         started.store(start_time(me).unwrap_or(0), Ordering::SeqCst);
-        self.zero_control();
+        // The first time it is zeros, and ranks that joined before may have written to it.
+        if incarnation > 0 {
+            self.zero_control();
+        }
         state.store(incarnation << 32 | JOINED, Ordering::SeqCst);
         u32::try_from(incarnation).map_err(|_| Error::misuse("a rank returned too often"))
     }

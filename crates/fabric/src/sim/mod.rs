@@ -84,6 +84,8 @@ pub struct Report<T> {
     pub outcomes: Vec<Vec<Outcome<T>>>,
     /// Steps of each rank over all its lives.
     pub steps: Vec<u64>,
+    /// Which step of each rank was its first call of [`Rank::step`]: a mark that its start is over.
+    pub first_marks: Vec<Option<u64>>,
     /// A number that two runs share if they did the same.
     pub trace: u64,
     /// Simulated time at the end.
@@ -224,6 +226,7 @@ impl Simulation {
         Report {
             outcomes,
             steps: state.members.iter().map(|member| member.steps).collect(),
+            first_marks: state.members.iter().map(|member| member.first_mark).collect(),
             trace: state.trace,
             now_ns: state.now_ns,
             lines: state.lines.take().unwrap_or_default(),

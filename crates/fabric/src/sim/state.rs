@@ -16,6 +16,9 @@ const STEP_NS_MAX: u64 = 1_000;
 /// The longest jump of time while every rank waits.
 const JUMP_NS_MAX: u64 = 50_000_000;
 
+/// The kind of a step that is no operation.
+pub(super) const MARK: &str = "mark";
+
 /// What a rank is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
@@ -34,6 +37,8 @@ pub(super) struct Member {
     pub(super) status: Status,
     pub(super) presence: Presence,
     pub(super) steps: u64,
+    /// The first step that the rank's code marked.
+    pub(super) first_mark: Option<u64>,
 }
 
 /// A piece of an operation that has not happened yet.
@@ -91,6 +96,7 @@ impl State {
                 incarnation: 0,
             },
             steps: 0,
+            first_mark: None,
         };
         Self {
             stays: prng.below(60),
@@ -120,6 +126,9 @@ impl State {
         let member = self.members.get_mut(rank as usize)?;
         member.steps += 1;
         let steps = member.steps;
+        if what == MARK {
+            member.first_mark.get_or_insert(steps);
+        }
         self.now_ns += 50 + self.prng.below(STEP_NS_MAX);
         for part in [u64::from(rank), what.len() as u64, self.now_ns]
             .into_iter()
