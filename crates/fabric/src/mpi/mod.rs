@@ -20,7 +20,8 @@
 //!
 //! # Deaths
 //!
-//! MPI cannot tell that a rank died: mpirun ends the job. A rank that hangs costs the others a deadline.
+//! MPI cannot tell that a rank died: mpirun ends the job. A rank that hangs costs the others a deadline. Closing
+//! windows and finishing are collective in the library and have none: a rank that cannot go on calls [`abort`].
 //!
 //! Source: Barthels, sections 4.2.1, 5.2.1, 5.2.3 and appendix B.2; his library had notified puts, MPI has none.
 
@@ -44,6 +45,7 @@ const PIECE_BYTES: usize = 1 << 30;
 unsafe extern "C" {
     fn weft_start(rank: *mut c_int, ranks: *mut c_int, is_mpich: *mut c_int) -> c_int;
     fn weft_finish() -> c_int;
+    fn weft_abort(code: c_int);
     fn weft_error_text(code: c_int, text: *mut c_char, bytes: c_int);
     fn weft_window_open(window: c_int, bytes: usize, base: *mut *mut c_void) -> c_int;
     fn weft_window_close(window: c_int) -> c_int;
@@ -115,6 +117,13 @@ pub fn start() -> Result<Rank, Error> {
     let bytes = Layout::new(transport.rank_count).bytes() as u64;
     let control = transport.open(0, &vec![bytes; transport.rank_count as usize])?;
     Ok(Rank::new(Box::new(transport), control))
+}
+
+/// Ends the whole job: for a rank that cannot go on, since the others could not finish without it.
+pub fn abort(code: i32) -> ! {
+    // SAFETY: the shim calls the library, which ends the process; a library that was not started ends it too.
+    unsafe { weft_abort(code) };
+    std::process::abort()
 }
 
 /// mpirun says how many of its ranks are here.
