@@ -5,9 +5,12 @@
 //! cargo bench -p weft-fabric --features mpi     MPI too, beside its two-sided messages; `mpirun` must be there
 //! ```
 //!
+//! `WEFT_BENCH_TRIPS=1` measures round trips alone.
+//!
 //! | row | what is timed |
 //! |---|---|
-//! | mailbox | rank 0 sends 16 bytes, rank 1 answers with 16, rank 0 has them: each trip alone |
+//! | mailbox of n | n slots for the sender: rank 0 sends 16 bytes, rank 1 answers with 16, rank 0 has them: each trip alone |
+//! | to itself | a message that does not travel: what one trip costs in instructions |
 //! | two-sided | the same by MPI_Send and MPI_Recv |
 //! | put and flush, fetch_add, compare_and_swap | at the other rank, which waits: means of 32 |
 //! | bandwidth | puts of one size, a flush after each 1 MiB at least |
@@ -111,23 +114,44 @@ fn mpi_rank() -> Result<(), Error> {
     rank.barrier()
 }
 
+/// Keeps this thread on the processor of its rank's number, as mpirun does: the system may put two threads that
+/// wait for each other on one processor.
+fn pin(rank: &Rank) {
+    // SAFETY: the set is plain data of our own, and the call changes only where this thread runs.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(rank.number() as usize, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
+    }
+}
+
 /// All rows for one form; rank 0 prints them.
 fn measure(form: &str, rank: &Rank) -> Result<(), Error> {
-    let mailbox = Mailbox::open(rank, &MailboxSpec::uniform("bench", 48, 2, 4))?;
-    let (message, mut payload) = ([3; 16], Vec::new());
-    let trips = trips(rank, |is_first| {
-        if is_first {
-            mailbox.send(1, &message)?;
-            mailbox.receive(&mut payload).map(|_| ())
-        } else {
-            mailbox.receive(&mut payload)?;
-            mailbox.send(0, &message)
+    pin(rank);
+    for slots in [1, 8] {
+        let mailbox = Mailbox::open(rank, &MailboxSpec::uniform("bench", 48, 2, slots))?;
+        let (message, mut payload) = ([3; 16], Vec::new());
+        let trips = trips(rank, |is_first| {
+            if is_first {
+                mailbox.send(1, &message)?;
+                mailbox.receive(&mut payload).map(|_| ())
+            } else {
+                mailbox.receive(&mut payload)?;
+                mailbox.send(0, &message)
+            }
+        })?;
+        if rank.number() == 0 {
+            print_latency(form, &format!("mailbox of {slots}"), 16, trips);
         }
-    })?;
-    if rank.number() == 0 {
-        print_latency(form, "mailbox", 16, trips);
+        if rank.number() == 0 && slots > 1 {
+            let times = batches(|| {
+                mailbox.send(0, &message)?;
+                mailbox.receive(&mut payload).map(|_| ())
+            })?;
+            print_latency(form, "to itself", 16, times);
+        }
+        mailbox.close()?;
     }
-    mailbox.close()?;
     let window = rank.create_window(&WindowSpec {
         name: "bench",
         bytes: PART_BYTES,
@@ -135,7 +159,7 @@ fn measure(form: &str, rank: &Rank) -> Result<(), Error> {
         config: 0,
     })?;
     rank.barrier()?;
-    if rank.number() == 0 {
+    if rank.number() == 0 && std::env::var_os("WEFT_BENCH_TRIPS").is_none() {
         operations(form, &window)?;
         bandwidth(form, &window)?;
     }

@@ -19,8 +19,6 @@ use crate::window::{Window, WindowSpec, WindowTable};
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// Turns of a wait between two close looks at the rank that is waited for.
 const PROBE_TURNS: u32 = 1024;
-/// Turns between two readings of the clock.
-const CLOCK_TURNS: u32 = 16;
 
 /// One rank's end of a fabric. Clones are the same rank; it may be used by several threads of the rank, except
 /// in the simulation (one thread a rank) and for collectives (one call at a time).
@@ -227,7 +225,8 @@ impl Wait {
                 return Ok(());
             }
         }
-        if self.turn.is_multiple_of(CLOCK_TURNS) || self.turn > PROBE_TURNS {
+        let clock_turns = transport.clock_turns();
+        if self.turn % clock_turns == clock_turns - 1 || self.turn > PROBE_TURNS {
             let now_ns = transport.now_ns();
             let waited_ns = now_ns.saturating_sub(*self.start_ns.get_or_insert(now_ns));
             if waited_ns >= nanos(timeout) {

@@ -43,6 +43,11 @@ pub trait Transport: Send + Sync {
     /// Nanoseconds since some moment. Never goes back.
     fn now_ns(&self) -> u64;
 
+    /// How many turns of a wait go by between two readings of the clock: it costs more than a turn.
+    fn clock_turns(&self) -> u32 {
+        16
+    }
+
     /// Lets others run. `turn` counts the turns of one wait, from 0.
     fn pause(&self, turn: u32);
 
@@ -65,10 +70,17 @@ pub trait RawWindow: Send + Sync {
     /// Writes bytes, which the caller may change when this returns.
     fn put(&self, target: u32, offset: usize, bytes: &[u8]) -> Result<(), Error>;
 
-    /// Writes bytes of which the first eight, at a multiple of eight, are a flag. A form that can do it without
-    /// cost makes the flag arrive last; the receiver must not rely on it.
+    /// Writes bytes of which the first eight, at a multiple of eight, are a flag, and returns when they are in the
+    /// target's memory. A form that can do it without cost makes the flag arrive last; the receiver must not
+    /// rely on it.
     fn put_flagged(&self, target: u32, offset: usize, bytes: &[u8]) -> Result<(), Error> {
-        self.put(target, offset, bytes)
+        self.put(target, offset, bytes)?;
+        self.flush(target)
+    }
+
+    /// Writes a word atomically that the target will see soon, perhaps not yet when this returns.
+    fn store_soon(&self, target: u32, offset: usize, value: u64) -> Result<(), Error> {
+        self.store(target, offset, value)
     }
 
     /// Writes bytes without a copy.

@@ -23,9 +23,11 @@
 //!
 //! The document's rules: a server accepts one message of each agent, as an agent has one request open; an
 //! agent accepts one answer. Here each rank states what it accepts of each other: [`MailboxSpec`]. One slot for
-//! each request that a sender may have open is enough; more let a sender run ahead. A receiver stores its credit
-//! at the sender after every message, or after half as many as there are slots. It does not ride on answers: a
-//! sender that waits for room does not read its mailbox.
+//! each request that a sender may have open is enough; more let a sender run ahead. When half of a
+//! sender's slots have been read, the receiver owes it credit, which it stores at the sender after the next
+//! message that it sends, or in the next poll: an answer leaves first. When all slots have been read (with one slot,
+//! always) it does so at once, so that what was received has always made room. Credit does not ride on answers:
+//! a sender that waits for room does not read its mailbox.
 //!
 //! # Deaths
 //!
@@ -38,6 +40,7 @@
 
 mod slot;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -45,7 +48,7 @@ use parking_lot::Mutex;
 use crate::error::Error;
 use crate::rank::{Rank, Wait};
 use crate::window::{Window, WindowSpec};
-use slot::{HEAD_BYTES, Head, encode, flag, sequence_of, slot_bytes, tag};
+use slot::{HEAD_BYTES, Head, encode, flag, sequence_of, slot_bytes, tag as tag_of};
 
 /// Senders whose slots are looked at together.
 pub const GROUP: usize = 8;
@@ -95,6 +98,8 @@ pub struct Mailbox {
     layout: MailboxLayout,
     outgoing: Vec<Mutex<Outgoing>>,
     receiving: Mutex<Receiving>,
+    /// Some credit is due. A hint: whoever sees it looks under the latch.
+    owes: AtomicBool,
     #[cfg(test)]
     accepts_torn: bool,
 }
@@ -128,6 +133,8 @@ struct Outgoing {
     is_counted: bool,
     tag: u64,
     sent: u64,
+    /// Sequence modulo slots, of the next message.
+    next_slot: u64,
     bytes: Vec<u8>,
 }
 
@@ -136,6 +143,8 @@ struct Receiving {
     senders: Vec<Incoming>,
     groups: Vec<GroupState>,
     is_counted: bool,
+    /// Senders whose credit is due.
+    owed: Vec<u32>,
     /// Where the next look begins, so that no sender is served twice before another once.
     cursor: usize,
 }
@@ -146,6 +155,7 @@ struct Incoming {
     slots: u64,
     incarnation: u32,
     taken: u64,
+    next_slot: u64,
     /// The last message that the sender was told of.
     told: u64,
     torn_since_ns: Option<u64>,
@@ -191,6 +201,7 @@ impl Mailbox {
                 slots,
                 incarnation: 0,
                 taken: 0,
+                next_slot: 0,
                 told: 0,
                 torn_since_ns: None,
             });
@@ -216,8 +227,10 @@ impl Mailbox {
                 groups: vec![GroupState::default(); senders.len().div_ceil(GROUP)],
                 senders,
                 is_counted,
+                owed: Vec::new(),
                 cursor: 0,
             }),
+            owes: AtomicBool::new(false),
             rank: rank.clone(),
             window,
             #[cfg(test)]
@@ -280,24 +293,27 @@ impl Mailbox {
             return Ok(false);
         };
         let mut outgoing = outgoing.lock();
-        let tag = tag(self.rank.incarnation(), presence.incarnation);
+        let tag = tag_of(self.rank.incarnation(), presence.incarnation);
         if (outgoing.slots == 0 || tag != outgoing.tag) && !self.learn(target, tag, &mut outgoing)? {
             return Ok(false);
         }
         if outgoing.sent.saturating_sub(self.credit_of(target, tag)) >= outgoing.slots {
+            self.settle_owed()?;
             return Ok(false);
         }
         let sequence = outgoing.sent + 1;
-        let at = outgoing.start + self.slot_of(sequence, outgoing.slots);
+        let at = outgoing.start + outgoing.next_slot as usize * self.slot_bytes;
         encode(flag(tag, sequence), payload, &mut outgoing.bytes);
         // Counted as sent before it is: after an error nobody knows whether the slot was written.
         outgoing.sent = sequence;
+        outgoing.next_slot = slot_after(outgoing.next_slot, outgoing.slots);
         let raw = self.window.raw();
         raw.put_flagged(target, at, &outgoing.bytes)?;
-        raw.flush(target)?;
         if outgoing.is_counted {
             raw.fetch_add(target, MailboxLayout::count(self.rank.number()), 1)?;
         }
+        drop(outgoing);
+        self.settle_owed()?;
         Ok(true)
     }
 
@@ -321,6 +337,7 @@ impl Mailbox {
     pub fn poll(&self, payload: &mut Vec<u8>) -> Result<Option<Received>, Error> {
         let mut receiving = self.receiving.lock();
         let receiving = &mut *receiving;
+        self.settle(receiving)?;
         let senders = receiving.senders.len();
         let groups = receiving.groups.len();
         let first_group = receiving.cursor / GROUP;
@@ -352,6 +369,13 @@ impl Mailbox {
                 };
                 match self.look(sender as u32, incoming, payload)? {
                     Look::Message => {
+                        let untold = incoming.taken - incoming.told;
+                        if untold >= incoming.slots {
+                            self.give_credit(sender as u32, incoming)?;
+                        } else if untold == incoming.slots.div_ceil(2) {
+                            receiving.owed.push(sender as u32);
+                            self.owes.store(true, Ordering::Relaxed);
+                        }
                         receiving.cursor = (sender + 1) % senders;
                         return Ok(Some(Received {
                             sender: sender as u32,
@@ -412,10 +436,6 @@ impl Mailbox {
         window.close()
     }
 
-    const fn slot_of(&self, sequence: u64, slots: u64) -> usize {
-        ((sequence - 1) % slots) as usize * self.slot_bytes
-    }
-
     /// Reads, once for each life of the receiver, where this rank's slots are; begins again at message 1. False
     /// while a receiver that has returned has not made its mailbox again.
     fn learn(&self, target: u32, tag: u64, outgoing: &mut Outgoing) -> Result<bool, Error> {
@@ -444,6 +464,7 @@ impl Mailbox {
             is_counted: word >> 32 & 1 == 1,
             tag,
             sent: 0,
+            next_slot: 0,
             bytes: std::mem::take(&mut outgoing.bytes),
         };
         Ok(true)
@@ -460,24 +481,25 @@ impl Mailbox {
         if incoming.slots == 0 {
             return Ok(Look::Nothing);
         }
-        let presence = self.rank.inner.transport.presence(sender);
-        if presence.incarnation != incoming.incarnation {
-            incoming.incarnation = presence.incarnation;
-            incoming.taken = 0;
-            incoming.told = 0;
-            incoming.torn_since_ns = None;
-        }
         let raw = self.window.raw();
-        let tag = tag(incoming.incarnation, self.rank.incarnation());
-        let sequence = incoming.taken + 1;
-        let at = incoming.start + self.slot_of(sequence, incoming.slots);
-        let expected = flag(tag, sequence);
-        if raw.local_load(at) != expected {
-            return Ok(Look::Nothing);
+        let mut tag = tag_of(incoming.incarnation, self.rank.incarnation());
+        let mut at = incoming.start + incoming.next_slot as usize * self.slot_bytes;
+        let seen = raw.local_load(at);
+        if seen != flag(tag, incoming.taken + 1) {
+            let incarnation = self.rank.inner.transport.presence(sender).incarnation;
+            if incarnation == incoming.incarnation {
+                return Ok(Look::Nothing);
+            }
+            // The sender has returned, and begins again at message 1.
+            incoming.begin_again(incarnation);
+            tag = tag_of(incarnation, self.rank.incarnation());
+            at = incoming.start;
+            if raw.local_load(at) != flag(tag, 1) {
+                return Ok(Look::Nothing);
+            }
         }
-        let mut head = [0_u8; HEAD_BYTES];
-        raw.local_read(at, &mut head);
-        let head = Head::decode(head);
+        let expected = flag(tag, incoming.taken + 1);
+        let head = Head::decode(raw.local_load(at + 8));
         if head.length <= self.payload_bytes_max {
             payload.resize(head.length, 0);
             raw.local_read(at + HEAD_BYTES, payload);
@@ -485,15 +507,17 @@ impl Mailbox {
             #[cfg(test)]
             let fits = fits || self.accepts_torn;
             if fits {
-                incoming.taken = sequence;
+                incoming.taken += 1;
+                incoming.next_slot = slot_after(incoming.next_slot, incoming.slots);
                 incoming.torn_since_ns = None;
-                self.give_credit(sender, expected, incoming)?;
                 return Ok(Look::Message);
             }
         }
         let now_ns = self.rank.now_ns();
         let since_ns = *incoming.torn_since_ns.get_or_insert(now_ns);
-        if u128::from(now_ns.saturating_sub(since_ns)) > self.rank.timeout().as_nanos() && presence.alive {
+        let is_old = u128::from(now_ns.saturating_sub(since_ns)) > self.rank.timeout().as_nanos();
+        // A sender that died in the middle of a put leaves what will never be whole.
+        if is_old && self.rank.inner.transport.probe(sender).alive {
             return Err(Error::Damaged {
                 rank: sender,
                 what: "a message that stayed torn",
@@ -502,19 +526,50 @@ impl Mailbox {
         Ok(Look::Torn)
     }
 
-    /// Tells the sender how far this rank has come, if half of its slots, or its only one, wait for that.
-    fn give_credit(&self, sender: u32, taken: u64, incoming: &mut Incoming) -> Result<(), Error> {
-        if incoming.taken - incoming.told < incoming.slots.div_ceil(2) {
-            return Ok(());
+    fn settle_owed(&self) -> Result<(), Error> {
+        if self.owes.load(Ordering::Relaxed) {
+            self.settle(&mut self.receiving.lock())
+        } else {
+            Ok(())
         }
+    }
+
+    /// Gives all credit that is due.
+    fn settle(&self, receiving: &mut Receiving) -> Result<(), Error> {
+        while let Some(sender) = receiving.owed.pop() {
+            if let Some(incoming) = receiving.senders.get_mut(sender as usize) {
+                self.give_credit(sender, incoming)?;
+            }
+        }
+        self.owes.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Tells the sender how far this rank has come.
+    fn give_credit(&self, sender: u32, incoming: &mut Incoming) -> Result<(), Error> {
         incoming.told = incoming.taken;
         let credit = self.layout.credit(self.rank.number());
-        match self.window.raw().store(sender, credit, taken) {
+        let word = flag(tag_of(incoming.incarnation, self.rank.incarnation()), incoming.taken);
+        match self.window.raw().store_soon(sender, credit, word) {
             // Its messages were sent before it died.
             Ok(()) | Err(Error::RankDead { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
+}
+
+impl Incoming {
+    fn begin_again(&mut self, incarnation: u32) {
+        self.incarnation = incarnation;
+        self.taken = 0;
+        self.told = 0;
+        self.next_slot = 0;
+        self.torn_since_ns = None;
+    }
+}
+
+const fn slot_after(slot: u64, slots: u64) -> u64 {
+    if slot + 1 < slots { slot + 1 } else { 0 }
 }
 
 /// In a word of the directory: it has been written.
@@ -529,6 +584,7 @@ impl Outgoing {
             is_counted: false,
             tag: 0,
             sent: 0,
+            next_slot: 0,
             bytes: Vec::new(),
         }
     }

@@ -71,6 +71,7 @@ unsafe extern "C" {
     ) -> c_int;
     fn weft_load(window: c_int, target: c_int, offset: usize, was: *mut u64) -> c_int;
     fn weft_store(window: c_int, target: c_int, offset: usize, value: u64) -> c_int;
+    fn weft_store_soon(window: c_int, target: c_int, offset: usize, value: u64) -> c_int;
     fn weft_sync(window: c_int) -> c_int;
     fn weft_progress() -> c_int;
     fn weft_send(bytes: *const c_void, length: c_int, target: c_int) -> c_int;
@@ -436,6 +437,18 @@ impl RawWindow for MpiWindow {
         // SAFETY: as in `fetch_add`.
         let code = unsafe { weft_store(self.window, int(target)?, offset, value) };
         check("MPI_Fetch_and_op", code)
+    }
+
+    fn put_flagged(&self, target: u32, offset: usize, bytes: &[u8]) -> Result<(), Error> {
+        // SAFETY: the bytes are valid until the flush, which is before this returns.
+        unsafe { self.put_pieces(target, offset, bytes.as_ptr(), bytes.len(), false)? };
+        self.flush(target)
+    }
+
+    fn store_soon(&self, target: u32, offset: usize, value: u64) -> Result<(), Error> {
+        // SAFETY: the word is on the shim's stack until it is locally complete.
+        let code = unsafe { weft_store_soon(self.window, int(target)?, offset, value) };
+        check("MPI_Accumulate", code)
     }
 
     fn local_load(&self, offset: usize) -> u64 {

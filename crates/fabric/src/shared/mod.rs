@@ -19,7 +19,7 @@ use crate::transport::{Presence, RawWindow, Transport};
 pub(crate) use words::{Memory, copy_in, copy_out};
 
 /// Turns of a wait in which a rank with a processor of its own spins.
-const SPIN_TURNS: u32 = 200;
+const SPIN_TURNS: u32 = 1000;
 /// Turns from which on a wait sleeps between looks: after about a millisecond of yielding.
 const SLEEP_TURNS: u32 = 4096;
 const SLEEP: Duration = Duration::from_micros(50);
@@ -53,7 +53,7 @@ pub(crate) fn rank_over(directory: Arc<dyn Directory>, rank: u32) -> Result<Rank
 /// One turn of a wait: spin, then yield, then sleep.
 pub(crate) fn pause_turn(turn: u32, spins: u32) {
     if turn < spins {
-        std::hint::spin_loop();
+        // Not even a pause instruction: it takes as long as the answer, and a virtual machine may leave for it.
     } else if turn < SLEEP_TURNS {
         thread::yield_now();
     } else {
@@ -214,6 +214,12 @@ impl RawWindow for SharedWindow {
 
     fn store(&self, target: u32, offset: usize, value: u64) -> Result<(), Error> {
         self.word(target, offset)?.store(value, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn store_soon(&self, target: u32, offset: usize, value: u64) -> Result<(), Error> {
+        // Release: a SeqCst store would wait until the word's cache line has come from the target.
+        self.word(target, offset)?.store(value, Ordering::Release);
         Ok(())
     }
 

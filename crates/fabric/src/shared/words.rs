@@ -15,19 +15,25 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const WORD: usize = 8;
+const LINE: usize = 64;
 
 /// Words of the heap, or of a mapping that other processes have as well.
 pub(crate) enum Memory {
-    /// Of this process.
-    Heap(Box<[AtomicU64]>),
+    /// Of this process: so many words from an index on, where a cache line begins.
+    Heap(Box<[AtomicU64]>, usize, usize),
     /// Shared with other processes.
     Mapped(Mapping),
 }
 
 impl Memory {
-    /// Zeros on the heap.
+    /// Zeros on the heap, from the beginning of a cache line on: a slot must not lie on two.
     pub(crate) fn heap(bytes: usize) -> Self {
-        Self::Heap((0..bytes.div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect())
+        let count = bytes.div_ceil(WORD);
+        let words: Box<[AtomicU64]> = (0..count + LINE / WORD)
+            .map(|_| AtomicU64::new(0))
+            .collect();
+        let start = words.as_ptr().align_offset(LINE).min(LINE / WORD);
+        Self::Heap(words, start, count)
     }
 }
 
@@ -36,7 +42,7 @@ impl Deref for Memory {
 
     fn deref(&self) -> &[AtomicU64] {
         match self {
-            Self::Heap(words) => words,
+            Self::Heap(words, start, count) => words.get(*start..*start + *count).unwrap_or_default(),
             Self::Mapped(mapping) => mapping,
         }
     }
@@ -117,7 +123,7 @@ pub(crate) fn copy_in(words: &[AtomicU64], offset: usize, bytes: &[u8]) {
     let (first, rest) = bytes.split_at(head);
     merge(words, offset, first);
     let (body, last) = rest.split_at(middle);
-    for (word, chunk) in words.iter().skip(at).zip(body.as_chunks::<WORD>().0) {
+    for (word, chunk) in words.get(at..).unwrap_or_default().iter().zip(body.as_chunks::<WORD>().0) {
         word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
     }
     merge(words, offset + head + middle, last);
@@ -130,7 +136,8 @@ pub(crate) fn copy_out(words: &[AtomicU64], offset: usize, into: &mut [u8]) {
     let (first, rest) = into.split_at_mut(head);
     extract(words, offset, first);
     let (body, last) = rest.split_at_mut(middle);
-    for (word, chunk) in words.iter().skip(at).zip(body.as_chunks_mut::<WORD>().0) {
+    let source = words.get(at..).unwrap_or_default();
+    for (word, chunk) in source.iter().zip(body.as_chunks_mut::<WORD>().0) {
         *chunk = word.load(Ordering::Relaxed).to_ne_bytes();
     }
     extract(words, offset + head + middle, last);

@@ -109,6 +109,10 @@ impl Transport for SimTransport {
         self.sim.state.lock().now_ns
     }
 
+    fn clock_turns(&self) -> u32 {
+        1
+    }
+
     fn pause(&self, _turn: u32) {
         // An error says that this rank unwinds: it waits for nothing any more.
         let _ = self.sim.turn(self.rank, "pause", [0; 3], true);

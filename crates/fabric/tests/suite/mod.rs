@@ -281,8 +281,8 @@ fn full_slots_push_back(rank: &Rank, plan: Plan) {
                 assert_eq!(payload, b"there is room again");
             }
             rank.barrier().unwrap();
+            // Less than half of the slots may still wait for credit: the next round begins with empty ones.
             if slots > 1 {
-                // The slots that were not acknowledged one by one would be missing in the next round.
                 break;
             }
         }
