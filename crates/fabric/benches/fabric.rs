@@ -13,6 +13,7 @@
 //! | to itself | a message that does not travel: what one trip costs in instructions |
 //! | two-sided | the same by MPI_Send and MPI_Recv |
 //! | put and flush, fetch_add, compare_and_swap | at the other rank, which waits: means of 32 |
+//! | vote | one run of a small protocol in the simulation, its start included |
 //! | bandwidth | puts of one size, a flush after each 1 MiB at least |
 //!
 //! Medians hold on a busy machine; the upper percentiles are those of the moment. With fewer processors than
@@ -22,6 +23,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use weft_fabric::sim::Simulation;
 use weft_fabric::{Error, Mailbox, MailboxSpec, Rank, Threads, Window, WindowSpec, processes};
 
 const TRIPS: usize = 200_000;
@@ -39,7 +41,10 @@ fn main() {
         mpi_rank()
     } else {
         println!("form,row,size_bytes,median_ns,p99_ns,p999_ns,mib_per_s");
-        on_threads().and_then(|()| on_processes()).map(|()| on_mpi())
+        on_threads().and_then(|()| on_processes()).map(|()| {
+            on_mpi();
+            simulated_votes();
+        })
     };
     if let Err(error) = result {
         eprintln!("{error}");
@@ -48,7 +53,45 @@ fn main() {
 }
 
 fn on_threads() -> Result<(), Error> {
-    Threads::run(2, |rank| measure("threads", &rank))?.into_iter().collect()
+    Threads::run(2, |rank| measure("threads", &rank))?
+        .into_iter()
+        .collect()
+}
+
+/// What a test of a protocol pays: a vote among three ranks, simulated, each run on threads of its own.
+fn simulated_votes() {
+    let vote = |rank: Rank| -> Result<u64, Error> {
+        let mailbox = Mailbox::open(&rank, &MailboxSpec::uniform("votes", 48, 3, 1))?;
+        let word = rank.create_window(&WindowSpec {
+            name: "word",
+            bytes: 8,
+            is_uniform: true,
+            config: 0,
+        })?;
+        rank.barrier()?;
+        let mut payload = Vec::new();
+        if rank.number() > 0 {
+            mailbox.receive(&mut payload)?;
+            word.fetch_add(0, 0, 1)?;
+            return mailbox.receive(&mut payload).map(|_| 0);
+        }
+        mailbox.send(1, b"prepare")?;
+        mailbox.send(2, b"prepare")?;
+        let votes = rank.wait_for("votes", None, || {
+            Ok(Some(word.local_load(0)?).filter(|word| *word == 2))
+        })?;
+        mailbox.send(1, b"commit")?;
+        mailbox.send(2, b"commit").map(|()| votes)
+    };
+    let (mut steps, runs, start) = (0, 2_000, Instant::now());
+    for seed in 0..runs {
+        steps += Simulation::new(seed, 3).run(vote).steps.iter().sum::<u64>();
+    }
+    let per_run_ns = start.elapsed().as_nanos() as u64 / runs;
+    println!(
+        "simulation,vote of 3 ranks ({} steps),,{per_run_ns},,,",
+        steps / runs
+    );
 }
 
 fn this_program() -> std::path::PathBuf {

@@ -182,7 +182,10 @@ impl fmt::Display for Error {
                 write!(f, "there is no rank {rank}: there are {rank_count}")
             }
             Self::MessageTooLong { length, length_max } => {
-                write!(f, "a message of {length} bytes is longer than the {length_max} of a slot")
+                write!(
+                    f,
+                    "a message of {length} bytes is longer than the {length_max} of a slot"
+                )
             }
             Self::NotAccepted { rank } => write!(f, "rank {rank} has no slot for messages of this rank"),
             Self::Misuse { what } => f.write_str(what),

@@ -217,10 +217,7 @@ impl Wait {
             };
             if !presence.alive {
                 if std::mem::replace(&mut self.found_dead, true) {
-                    return Err(Error::RankDead {
-                        rank: needed,
-                        during,
-                    });
+                    return Err(Error::RankDead { rank: needed, during });
                 }
                 return Ok(());
             }

@@ -120,13 +120,8 @@ pub trait RawWindow: Send + Sync {
     fn fetch_add(&self, target: u32, offset: usize, value: u64) -> Result<u64, Error>;
 
     /// Stores `desired` if the word is `expected`, and returns what it was.
-    fn compare_and_swap(
-        &self,
-        target: u32,
-        offset: usize,
-        expected: u64,
-        desired: u64,
-    ) -> Result<u64, Error>;
+    fn compare_and_swap(&self, target: u32, offset: usize, expected: u64, desired: u64)
+    -> Result<u64, Error>;
 
     /// Reads a word.
     fn load(&self, target: u32, offset: usize) -> Result<u64, Error>;

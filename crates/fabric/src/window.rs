@@ -49,7 +49,11 @@ impl WindowTable {
 
     fn set(&mut self, number: u32, is_used: bool) {
         let bit = 1_u64 << number;
-        self.used = if is_used { self.used | bit } else { self.used & !bit };
+        self.used = if is_used {
+            self.used | bit
+        } else {
+            self.used & !bit
+        };
     }
 }
 
@@ -274,9 +278,7 @@ impl Window {
         desired: u64,
     ) -> Result<u64, Error> {
         let start = self.shared.check_word(target, offset)?;
-        self.shared
-            .raw
-            .compare_and_swap(target, start, expected, desired)
+        self.shared.raw.compare_and_swap(target, start, expected, desired)
     }
 
     /// Reads a word atomically. Waits for the answer.
@@ -315,9 +317,7 @@ impl Window {
     ///
     /// `OutOfRange`.
     pub fn local_read(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
-        let start = self
-            .shared
-            .check(self.shared.rank.number(), offset, into.len())?;
+        let start = self.shared.check(self.shared.rank.number(), offset, into.len())?;
         self.shared.raw.local_read(start, into);
         Ok(())
     }

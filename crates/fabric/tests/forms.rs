@@ -1,6 +1,8 @@
 //! The suite on threads, on processes that share memory, and in the simulation; deaths on all three; planted
 //! faults that the suite must find.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step fails the test")]
+
 mod suite;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -220,7 +222,10 @@ fn a_rank_that_never_comes_costs_a_deadline() {
     let error = rank.barrier().unwrap_err();
     assert!(matches!(error, Error::Deadline { rank: Some(1), .. }), "{error}");
     assert!((90..5000).contains(&start.elapsed().as_millis()));
-    assert!(matches!(rank.barrier(), Err(Error::Misuse { .. })), "ranks are in different rounds");
+    assert!(
+        matches!(rank.barrier(), Err(Error::Misuse { .. })),
+        "ranks are in different rounds"
+    );
 }
 
 /// A kill at each step of the victim: the others always end in time, with the death or without having met it.

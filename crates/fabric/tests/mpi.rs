@@ -3,6 +3,8 @@
 //! It runs with the library whose mpicc compiled the shim (`WEFT_MPICC`) and its mpirun (`WEFT_MPIRUN`, else
 //! `mpirun`). Without that program the test says so loudly, and passes.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step fails the test")]
+
 mod suite;
 
 use std::io::Write;
@@ -59,14 +61,24 @@ fn mpi_passes_the_suite() {
                 .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
                 .env("OMPI_MCA_osc", "sm");
         }
-        command
-            .arg(std::env::current_exe().unwrap())
-            .args(["as_a_rank", "--exact", "--ignored", "--nocapture"]);
+        command.arg(std::env::current_exe().unwrap()).args([
+            "as_a_rank",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+        ]);
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{ranks} ranks: {:?}\n{text}", output.status);
+        assert!(
+            output.status.success(),
+            "{ranks} ranks: {:?}\n{text}",
+            output.status
+        );
         for (name, _) in CASES {
-            assert!(text.contains(&format!("{name} on {ranks} MPI ranks")), "{name} did not run:\n{text}");
+            assert!(
+                text.contains(&format!("{name} on {ranks} MPI ranks")),
+                "{name} did not run:\n{text}"
+            );
         }
     }
 }

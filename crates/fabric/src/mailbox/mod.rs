@@ -39,6 +39,8 @@
 //! credits and the counts by group are ours: MPI has no notified put.
 
 mod slot;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -220,9 +222,7 @@ impl Mailbox {
             payload_bytes_max,
             slot_bytes,
             layout,
-            outgoing: (0..count)
-                .map(|_| Mutex::new(Outgoing::unknown()))
-                .collect(),
+            outgoing: (0..count).map(|_| Mutex::new(Outgoing::unknown())).collect(),
             receiving: Mutex::new(Receiving {
                 groups: vec![GroupState::default(); senders.len().div_ceil(GROUP)],
                 senders,
@@ -549,7 +549,10 @@ impl Mailbox {
     fn give_credit(&self, sender: u32, incoming: &mut Incoming) -> Result<(), Error> {
         incoming.told = incoming.taken;
         let credit = self.layout.credit(self.rank.number());
-        let word = flag(tag_of(incoming.incarnation, self.rank.incarnation()), incoming.taken);
+        let word = flag(
+            tag_of(incoming.incarnation, self.rank.incarnation()),
+            incoming.taken,
+        );
         match self.window.raw().store_soon(sender, credit, word) {
             // Its messages were sent before it died.
             Ok(()) | Err(Error::RankDead { .. }) => Ok(()),

@@ -130,7 +130,10 @@ pub fn abort(code: i32) -> ! {
 /// mpirun says how many of its ranks are here.
 fn is_on_one_machine() -> bool {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
-    let (all, here) = (number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_LOCAL_SIZE"));
+    let (all, here) = (
+        number("OMPI_COMM_WORLD_SIZE"),
+        number("OMPI_COMM_WORLD_LOCAL_SIZE"),
+    );
     all.is_some() && all == here
 }
 
@@ -157,7 +160,9 @@ pub fn receive_two_sided(source: u32, into: &mut [u8]) -> Result<(), Error> {
 }
 
 fn int(value: impl TryInto<c_int>) -> Result<c_int, Error> {
-    value.try_into().map_err(|_| Error::misuse("a number too large for MPI"))
+    value
+        .try_into()
+        .map_err(|_| Error::misuse("a number too large for MPI"))
 }
 
 fn check(call: &'static str, code: c_int) -> Result<(), Error> {
@@ -279,7 +284,9 @@ impl Transport for MpiTransport {
         check("MPI_Win_allocate", code)?;
         let base = base.cast::<AtomicU64>();
         if words > 0 && (base.is_null() || !base.is_aligned()) {
-            return Err(Error::misuse("MPI gave memory that is not at a multiple of eight bytes"));
+            return Err(Error::misuse(
+                "MPI gave memory that is not at a multiple of eight bytes",
+            ));
         }
         Ok(Box::new(MpiWindow {
             window,
@@ -380,15 +387,8 @@ impl RawWindow for MpiWindow {
         for start in (0..length).step_by(PIECE_BYTES) {
             let piece = int((length - start).min(PIECE_BYTES))?;
             // SAFETY: the piece is inside the buffer, which the caller keeps until a flush.
-            let code = unsafe {
-                weft_get(
-                    self.window,
-                    into.add(start).cast(),
-                    piece,
-                    target,
-                    offset + start,
-                )
-            };
+            let code =
+                unsafe { weft_get(self.window, into.add(start).cast(), piece, target, offset + start) };
             check("MPI_Get", code)?;
         }
         Ok(())

@@ -19,7 +19,7 @@ use crate::transport::{Presence, RawWindow, Transport};
 pub(crate) use words::{Memory, copy_in, copy_out};
 
 /// Turns of a wait in which a rank with a processor of its own spins.
-const SPIN_TURNS: u32 = 1000;
+const SPIN_TURNS: u32 = 200;
 /// Turns from which on a wait sleeps between looks: after about a millisecond of yielding.
 const SLEEP_TURNS: u32 = 4096;
 const SLEEP: Duration = Duration::from_micros(50);
@@ -61,11 +61,17 @@ pub(crate) fn pause_turn(turn: u32, spins: u32) {
     }
 }
 
-/// How many turns a wait may spin: none where ranks outnumber processors, since spinning would keep the
-/// processor from the rank that is waited for.
+/// How many turns a wait may spin: none where ranks outnumber the machine's processors, since spinning would
+/// keep the processor from the rank that is waited for. Not those that this process may use: mpirun binds each
+/// rank to one of its own.
 pub(crate) fn spin_turns(rank_count: u32) -> u32 {
-    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    if rank_count as usize <= processors { SPIN_TURNS } else { 0 }
+    // SAFETY: asks the system for a number.
+    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    if i64::from(rank_count) <= processors {
+        SPIN_TURNS
+    } else {
+        0
+    }
 }
 
 struct SharedTransport {

@@ -304,10 +304,9 @@ impl Directory for Files {
         let length = bytes.next_multiple_of(8);
         match open(&path, false) {
             // After a return: the others have this memory mapped.
-            Ok(file)
-                if self.incarnation > 0 && file.metadata().is_ok_and(|about| about.len() == length) =>
-            {
-                let bytes = usize::try_from(length).map_err(|_| Error::misuse("a window larger than memory"))?;
+            Ok(file) if self.incarnation > 0 && file.metadata().is_ok_and(|about| about.len() == length) => {
+                let bytes =
+                    usize::try_from(length).map_err(|_| Error::misuse("a window larger than memory"))?;
                 let part = Mapping::of(&file, bytes).map_err(failed)?;
                 part.iter().for_each(|word| word.store(0, Ordering::SeqCst));
                 Ok(())
@@ -363,8 +362,8 @@ fn is_running(process: u64, started: u64) -> bool {
         return false;
     };
     // SAFETY: signal 0 is not sent; the system only says whether the process exists.
-    let exists = unsafe { libc::kill(id, 0) } == 0
-        || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM);
+    let exists =
+        unsafe { libc::kill(id, 0) } == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM);
     let (Some((state, at)), true) = (u32::try_from(process).ok().and_then(status), exists) else {
         // Without /proc the system's word is all there is.
         return exists && !Path::new("/proc/self/stat").exists();
@@ -396,7 +395,10 @@ mod tests {
         let me = std::process::id();
         let started = start_time(me).unwrap();
         assert!(is_running(u64::from(me), started));
-        assert!(!is_running(u64::from(me), started + 1), "another with this number");
+        assert!(
+            !is_running(u64::from(me), started + 1),
+            "another with this number"
+        );
         assert!(!is_running(u64::MAX, 0));
         let mut child = Command::new("true").spawn().unwrap();
         let of_child = u64::from(child.id());

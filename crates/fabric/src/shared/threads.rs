@@ -110,7 +110,10 @@ impl Threads {
                 .into_iter()
                 .map(|rank| scope.spawn(move || code(rank)))
                 .collect();
-            threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
+            threads
+                .into_iter()
+                .map(|thread| thread.join())
+                .collect::<Vec<_>>()
         });
         let mut results = Vec::with_capacity(ended.len());
         for result in ended {

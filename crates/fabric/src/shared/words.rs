@@ -29,9 +29,7 @@ impl Memory {
     /// Zeros on the heap, from the beginning of a cache line on: a slot must not lie on two.
     pub(crate) fn heap(bytes: usize) -> Self {
         let count = bytes.div_ceil(WORD);
-        let words: Box<[AtomicU64]> = (0..count + LINE / WORD)
-            .map(|_| AtomicU64::new(0))
-            .collect();
+        let words: Box<[AtomicU64]> = (0..count + LINE / WORD).map(|_| AtomicU64::new(0)).collect();
         let start = words.as_ptr().align_offset(LINE).min(LINE / WORD);
         Self::Heap(words, start, count)
     }
@@ -123,7 +121,12 @@ pub(crate) fn copy_in(words: &[AtomicU64], offset: usize, bytes: &[u8]) {
     let (first, rest) = bytes.split_at(head);
     merge(words, offset, first);
     let (body, last) = rest.split_at(middle);
-    for (word, chunk) in words.get(at..).unwrap_or_default().iter().zip(body.as_chunks::<WORD>().0) {
+    for (word, chunk) in words
+        .get(at..)
+        .unwrap_or_default()
+        .iter()
+        .zip(body.as_chunks::<WORD>().0)
+    {
         word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
     }
     merge(words, offset + head + middle, last);

@@ -97,10 +97,13 @@ pub struct Report<T> {
 impl<T> Report<T> {
     /// What the ranks' code returned, by rank and life.
     pub fn ended(&self) -> impl Iterator<Item = &T> {
-        self.outcomes.iter().flatten().filter_map(|outcome| match outcome {
-            Outcome::Ended(value) => Some(value),
-            Outcome::Killed | Outcome::Stopped => None,
-        })
+        self.outcomes
+            .iter()
+            .flatten()
+            .filter_map(|outcome| match outcome {
+                Outcome::Ended(value) => Some(value),
+                Outcome::Killed | Outcome::Stopped => None,
+            })
     }
 
     /// Whether the run had to be stopped.

@@ -100,7 +100,8 @@ impl State {
         };
         Self {
             stays: prng.below(60),
-            delivers: 1 + prng.below(60),
+            // Often slow, so that what is half there is seen; sometimes fast.
+            delivers: 1 << prng.below(6),
             prng,
             members: (0..ranks).map(|_| member()).collect(),
             running: None,
@@ -134,7 +135,9 @@ impl State {
             .into_iter()
             .chain(about)
         {
-            self.trace = (self.trace ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+            self.trace = (self.trace ^ part)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(23);
         }
         if let Some(lines) = &mut self.lines {
             let [window, target, offset] = about;
@@ -232,9 +235,7 @@ impl State {
             let stays = self.prng.chance(self.stays, 64);
             let chosen = match now.filter(|now| stays && ready.contains(now)) {
                 Some(now) => now,
-                None => ready
-                    .get(self.prng.below(ready.len() as u64) as usize)
-                    .copied()?,
+                None => ready.get(self.prng.below(ready.len() as u64) as usize).copied()?,
             };
             self.begin(chosen);
             return Some(chosen);
@@ -290,20 +291,26 @@ impl State {
         }
     }
 
-    /// All operations of a rank on a target happen, or of a rank on all.
-    pub(super) fn flush(&mut self, issuer: u32, target: Option<u32>) {
+    /// Some operations of a rank on a target, or on all, happen. Whether some are left.
+    pub(super) fn flush_some(&mut self, issuer: u32, target: Option<u32>) -> bool {
         if self.planted == Planted::FlushReturnsEarly {
-            return;
+            return false;
         }
-        let of = |piece: &Pending| piece.issuer == issuer && target.is_none_or(|rank| rank == piece.target);
-        while self.pending.iter().any(of) {
+        loop {
+            let of =
+                |piece: &Pending| piece.issuer == issuer && target.is_none_or(|rank| rank == piece.target);
             let matching: Vec<usize> = (0..self.pending.len())
                 .filter(|at| self.pending.get(*at).is_some_and(of))
                 .collect();
             let chosen = self.prng.below(matching.len() as u64) as usize;
-            let Some(at) = matching.get(chosen) else { return };
+            let Some(at) = matching.get(chosen) else {
+                return false;
+            };
             let piece = self.pending.swap_remove(*at);
             self.apply(&piece);
+            if matching.len() > 1 && self.prng.chance(1, 2) {
+                return true;
+            }
         }
     }
 

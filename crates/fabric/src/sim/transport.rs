@@ -115,11 +115,11 @@ impl Transport for SimTransport {
 
     fn pause(&self, _turn: u32) {
         // An error says that this rank unwinds: it waits for nothing any more.
-        let _ = self.sim.turn(self.rank, "pause", [0; 3], true);
+        self.sim.turn(self.rank, "pause", [0; 3], true).map(drop).ok();
     }
 
     fn step(&self) {
-        let _ = self.sim.turn(self.rank, MARK, [0; 3], false);
+        self.sim.turn(self.rank, MARK, [0; 3], false).map(drop).ok();
     }
 
     fn make_part(&self, window: u32, bytes: u64) -> Result<(), Error> {
@@ -235,14 +235,13 @@ impl RawWindow for SimWindow {
     }
 
     fn flush(&self, target: u32) -> Result<(), Error> {
-        let mut state = self.turn("flush", target, 0)?;
-        state.flush(self.rank, Some(target));
+        // A step for each part of it: others see what is half there, and a death leaves it so.
+        while self.turn("flush", target, 0)?.flush_some(self.rank, Some(target)) {}
         Ok(())
     }
 
     fn flush_all(&self) -> Result<(), Error> {
-        let mut state = self.turn("flush_all", self.rank, 0)?;
-        state.flush(self.rank, None);
+        while self.turn("flush_all", self.rank, 0)?.flush_some(self.rank, None) {}
         Ok(())
     }
 

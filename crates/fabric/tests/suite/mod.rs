@@ -23,7 +23,10 @@ pub type Case = fn(&Rank, Plan);
 /// The suite.
 pub const CASES: [(&str, Case); 9] = [
     ("windows_hold_what_was_put", windows_hold_what_was_put),
-    ("a_flag_stored_after_a_flush_comes_after_the_bytes", flag_after_flush),
+    (
+        "a_flag_stored_after_a_flush_comes_after_the_bytes",
+        flag_after_flush,
+    ),
     ("atomics_add_up", atomics_add_up),
     (
         "messages_come_once_whole_and_in_order",
@@ -37,7 +40,11 @@ pub const CASES: [(&str, Case); 9] = [
 ];
 
 fn prng(rank: &Rank, plan: Plan) -> Prng {
-    Prng::new(plan.seed.wrapping_mul(1_000_003).wrapping_add(u64::from(rank.number())))
+    Prng::new(
+        plan.seed
+            .wrapping_mul(1_000_003)
+            .wrapping_add(u64::from(rank.number())),
+    )
 }
 
 pub fn window(rank: &Rank, name: &str, bytes: u64) -> Window {
@@ -62,7 +69,11 @@ fn windows_hold_what_was_put(rank: &Rank, plan: Plan) {
     for _ in 0..plan.rounds {
         let target = prng.below(u64::from(count)) as u32;
         let start = prng.below(STRIPE);
-        let length_max = if prng.chance(1, 4) { STRIPE - start } else { 20.min(STRIPE - start) };
+        let length_max = if prng.chance(1, 4) {
+            STRIPE - start
+        } else {
+            20.min(STRIPE - start)
+        };
         let length = 1 + prng.below(length_max);
         let mut bytes = vec![0; length as usize];
         prng.fill(&mut bytes);
@@ -87,10 +98,16 @@ fn windows_hold_what_was_put(rank: &Rank, plan: Plan) {
             written.retain(|(to, ..)| *to != target);
             let mut stripe = vec![0; STRIPE as usize];
             window.read(target, u64::from(me) * STRIPE, &mut stripe).unwrap();
-            assert!(stripe == model[target as usize], "rank {me}: the stripe at {target}");
+            assert!(
+                stripe == model[target as usize],
+                "rank {me}: the stripe at {target}"
+            );
         }
         if flying.len() > 5 {
-            flying.remove(prng.below(flying.len() as u64) as usize).wait().unwrap();
+            flying
+                .remove(prng.below(flying.len() as u64) as usize)
+                .wait()
+                .unwrap();
         }
     }
     drop(flying);
@@ -103,15 +120,19 @@ fn windows_hold_what_was_put(rank: &Rank, plan: Plan) {
     // SAFETY: all have flushed and met since, and nobody puts before the window is closed.
     assert!(part == unsafe { window.local_bytes() });
     for (sender, stripe) in part.chunks(STRIPE as usize).enumerate() {
-        assert_eq!(vec![checksum(stripe)], sums[sender], "what {sender} wrote at {me}");
+        assert_eq!(
+            vec![checksum(stripe)],
+            sums[sender],
+            "what {sender} wrote at {me}"
+        );
     }
     window.close().unwrap();
 }
 
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(7, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)))
+    bytes.iter().fold(7, |sum: u64, byte| {
+        sum.wrapping_mul(31).wrapping_add(u64::from(*byte))
+    })
 }
 
 /// Each rank fills a buffer at its neighbour, flushes, and stores a flag; the neighbour looks and answers.
@@ -129,7 +150,10 @@ pub fn flag_after_flush(rank: &Rank, plan: Plan) {
         wait_for_word(&window, 0, round);
         let mut seen = [0; BYTES];
         window.local_read(64, &mut seen).unwrap();
-        assert!(seen == pattern(before), "the flag of round {round} came before its bytes");
+        assert!(
+            seen == pattern(before),
+            "the flag of round {round} came before its bytes"
+        );
         window.store(before, 8, round).unwrap();
         wait_for_word(&window, 8, round);
     }
@@ -173,7 +197,9 @@ fn atomics_add_up(rank: &Rank, plan: Plan) {
         }
     }
     // A vote word, as in section 5.2.1: yes in the lower half, no in the upper.
-    window.fetch_add(0, 16, if me.is_multiple_of(2) { 1 } else { 1 << 32 }).unwrap();
+    window
+        .fetch_add(0, 16, if me.is_multiple_of(2) { 1 } else { 1 << 32 })
+        .unwrap();
     rank.all_reduce_sum(&mut added).unwrap();
     rank.all_reduce_sum(&mut swapped).unwrap();
     assert_eq!(window.load(me, 0).unwrap(), added[me as usize]);
@@ -203,7 +229,11 @@ pub fn messages_come_once_whole_and_in_order(rank: &Rank, plan: Plan) {
     exchange_all(&mailbox, plan);
     rank.barrier().unwrap();
     let mut payload = Vec::new();
-    assert_eq!(mailbox.poll(&mut payload).unwrap(), None, "more came to {me} than was sent");
+    assert_eq!(
+        mailbox.poll(&mut payload).unwrap(),
+        None,
+        "more came to {me} than was sent"
+    );
     mailbox.close().unwrap();
 }
 
@@ -241,7 +271,10 @@ pub fn exchange_all(mailbox: &Mailbox, plan: Plan) {
             rank.pause(turn);
         }
         let waited_ns = rank.now_ns() - start_ns;
-        assert!(waited_ns < 60_000_000_000, "rank {me}: sent {sent:?}, received {received:?}");
+        assert!(
+            waited_ns < 60_000_000_000,
+            "rank {me}: sent {sent:?}, received {received:?}"
+        );
     }
 }
 
@@ -260,7 +293,10 @@ fn full_slots_push_back(rank: &Rank, plan: Plan) {
                     assert!(mailbox.try_send(1, &number.to_le_bytes()).unwrap());
                 }
                 assert!(!mailbox.try_send(1, b"no room").unwrap());
-                assert!(matches!(mailbox.try_send(0, b""), Err(Error::NotAccepted { rank: 0 })));
+                assert!(matches!(
+                    mailbox.try_send(0, b""),
+                    Err(Error::NotAccepted { rank: 0 })
+                ));
             }
             rank.barrier().unwrap();
             if me == 1 {
@@ -304,7 +340,11 @@ fn collectives_are_right(rank: &Rank, plan: Plan) {
             assert_eq!(scan[at], (0..me).map(|rank| given(rank, at)).sum::<u64>());
         }
         let root = (length as u32) % count;
-        let mut bytes = if me == root { vec![me as u8; length * 5] } else { vec![9; 3] };
+        let mut bytes = if me == root {
+            vec![me as u8; length * 5]
+        } else {
+            vec![9; 3]
+        };
         rank.broadcast(root, &mut bytes).unwrap();
         assert_eq!(bytes, vec![root as u8; length * 5]);
     }
@@ -318,7 +358,10 @@ fn collectives_are_right(rank: &Rank, plan: Plan) {
         rank.barrier().unwrap();
     }
     assert!(matches!(rank.all_gather(&[0; 513]), Err(Error::Misuse { .. })));
-    assert!(matches!(rank.broadcast(count, &mut Vec::new()), Err(Error::NoSuchRank { .. })));
+    assert!(matches!(
+        rank.broadcast(count, &mut Vec::new()),
+        Err(Error::NoSuchRank { .. })
+    ));
     assert!(matches!(rank.all_to_all(&[]), Err(Error::Misuse { .. })));
 }
 
@@ -352,9 +395,15 @@ fn what_is_out_of_range_is_refused(rank: &Rank, _plan: Plan) {
             assert_eq!(error, expected);
         }
     }
-    assert!(matches!(window.fetch_add(0, 16, 1), Err(Error::OutOfRange { .. })));
+    assert!(matches!(
+        window.fetch_add(0, 16, 1),
+        Err(Error::OutOfRange { .. })
+    ));
     assert!(matches!(window.load(0, 9), Err(Error::OutOfRange { .. })));
-    assert!(matches!(window.store(0, 4, 1), Err(Error::Unaligned { offset: 4, .. })));
+    assert!(matches!(
+        window.store(0, 4, 1),
+        Err(Error::Unaligned { offset: 4, .. })
+    ));
     assert!(matches!(window.put(count, 0, b""), Err(Error::NoSuchRank { .. })));
     assert!(matches!(window.flush(u32::MAX), Err(Error::NoSuchRank { .. })));
     assert!(matches!(rank.presence(count), Err(Error::NoSuchRank { .. })));
@@ -364,12 +413,21 @@ fn what_is_out_of_range_is_refused(rank: &Rank, _plan: Plan) {
     let mailbox = Mailbox::open(rank, &MailboxSpec::uniform("m", 8, count, 1)).unwrap();
     assert!(matches!(
         mailbox.try_send(0, &[0; 9]),
-        Err(Error::MessageTooLong { length: 9, length_max: 8 })
+        Err(Error::MessageTooLong {
+            length: 9,
+            length_max: 8
+        })
     ));
-    assert!(matches!(mailbox.try_send(count, b""), Err(Error::NoSuchRank { .. })));
+    assert!(matches!(
+        mailbox.try_send(count, b""),
+        Err(Error::NoSuchRank { .. })
+    ));
     mailbox.close().unwrap();
     let too_many = MailboxSpec::uniform("m", 8, count + 1, 1);
-    assert!(matches!(Mailbox::open(rank, &too_many), Err(Error::Misuse { .. })));
+    assert!(matches!(
+        Mailbox::open(rank, &too_many),
+        Err(Error::Misuse { .. })
+    ));
 }
 
 fn ranks_that_disagree_are_told(rank: &Rank, _plan: Plan) {
@@ -383,7 +441,10 @@ fn ranks_that_disagree_are_told(rank: &Rank, _plan: Plan) {
     let others = [
         WindowSpec { bytes: 72, ..spec },
         WindowSpec { config: 8, ..spec },
-        WindowSpec { name: "other", ..spec },
+        WindowSpec {
+            name: "other",
+            ..spec
+        },
     ];
     for other in others {
         let error = rank.create_window(if odd_one { &other } else { &spec });
@@ -393,7 +454,10 @@ fn ranks_that_disagree_are_told(rank: &Rank, _plan: Plan) {
         assert!(with == 1 || odd_one, "{with}: {what}");
     }
     let mut words = vec![1; if odd_one { 3 } else { 4 }];
-    assert!(matches!(rank.all_reduce_sum(&mut words), Err(Error::Disagreement { .. })));
+    assert!(matches!(
+        rank.all_reduce_sum(&mut words),
+        Err(Error::Disagreement { .. })
+    ));
     // Nothing is left of it: the next window is an ordinary one.
     let window = rank.create_window(&spec).unwrap();
     window.close().unwrap();
