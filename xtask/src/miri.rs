@@ -14,8 +14,9 @@
 //!
 //! What Miri cannot run, and other tests must answer for: generated machine code
 //! (`crates/program/src/compiled/code.rs`), the mapping of pages and prefetches (`crates/base/src/memory.rs`
-//! has an allocator in their place there), direct file access (`crates/base/src/disk/real.rs`), and
-//! whatever calls C (zstd, the allocator of the server).
+//! has an allocator in their place there), memory shared with other processes and MPI
+//! (`crates/fabric/src/shared/processes.rs`, `crates/fabric/src/mpi/mod.rs`), direct file access
+//! (`crates/base/src/disk/real.rs`), and whatever calls C (zstd, the allocator of the server).
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -27,6 +28,7 @@ use crate::steps;
 const TESTS: [(&str, &[&str]); 3] = [
     ("weft-base", &["memory"]),
     ("weft-join", &["array::", "table::", "spill::", "partition::"]),
+    ("weft-fabric", &[]),
     ("weft-store", &["memory::", "index::"]),
 ];
 /// Alone, on so many schedules.

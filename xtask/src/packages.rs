@@ -1,5 +1,5 @@
 //! What the whole-system tests need from the system: psql, pgbench, PostgreSQL 15 itself, Python, alone and
-//! with psycopg.
+//! with psycopg. What the fabric's tests on MPI need: Open MPI, or any library that is `mpicc` and `mpirun`.
 //!
 //! A program that is missing is installed where that is possible (Debian or Ubuntu, as the superuser, with a
 //! network). Where it is not, the caller gets the list of what is missing and says so loudly: a test
@@ -18,6 +18,7 @@ const SYSTEM_PACKAGES: [&str; 4] = [
     "postgresql-contrib",
     "python3-venv",
 ];
+const MPI_PACKAGES: [&str; 2] = ["openmpi-bin", "libopenmpi-dev"];
 /// Where Debian puts the programs of PostgreSQL 15, whose answers Weft's are held against.
 const POSTGRES_PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 
@@ -45,7 +46,7 @@ impl Tools {
 pub fn ensure(target: &Path) -> Tools {
     let complete = || has_program("psql") && has_program("pgbench") && has_postgres() && has_venv_module();
     if !complete() && can_install() {
-        install();
+        install(&SYSTEM_PACKAGES);
     }
     let mut tools = Tools::default();
     tools.present.extend(
@@ -61,6 +62,19 @@ pub fn ensure(target: &Path) -> Tools {
         tools.present.push("psycopg");
     }
     tools
+}
+
+/// Whether there is an MPI library with its compiler wrapper, installed now if need be.
+pub fn ensure_mpi() -> bool {
+    // Of the wrapper's arguments only this one is known to all libraries; it compiles nothing.
+    let has_mpi = || {
+        console::succeeds(Command::new("mpicc").arg("-show"))
+            && console::succeeds(Command::new("mpirun").arg("--version"))
+    };
+    if !has_mpi() && can_install() {
+        install(&MPI_PACKAGES);
+    }
+    has_mpi()
 }
 
 /// Debian's `pgbench` is a wrapper that fails when the program behind it is absent: so it is started.
@@ -89,15 +103,15 @@ fn can_install() -> bool {
     superuser && has_program("apt-get")
 }
 
-fn install() {
-    console::announce(&format!("installing {}", SYSTEM_PACKAGES.join(" ")));
+fn install(packages: &[&str]) {
+    console::announce(&format!("installing {}", packages.join(" ")));
     let apt = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
         command.env("DEBIAN_FRONTEND", "noninteractive").args(arguments);
         console::succeeds(&mut command)
     };
     let mut arguments = vec!["install", "-y", "--no-install-recommends"];
-    arguments.extend(SYSTEM_PACKAGES);
+    arguments.extend(packages);
     let installed = apt(&arguments) || (apt(&["update"]) && apt(&arguments));
     if !installed {
         eprintln!("apt-get could not install them");

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! cargo bench -p weft-fabric                    threads and processes
-//! cargo bench -p weft-fabric --features mpi     MPI too, beside its two-sided messages; `mpirun` must be there
+//! cargo bench -p weft-fabric --features mpi     MPI too, beside its two-sided messages; `mpirun` must be
+//! there
 //! ```
 //!
 //! `WEFT_BENCH_TRIPS=1` measures round trips alone.
@@ -157,8 +158,8 @@ fn mpi_rank() -> Result<(), Error> {
     rank.barrier()
 }
 
-/// Keeps this thread on the processor of its rank's number, as mpirun does: the system may put two threads that
-/// wait for each other on one processor.
+/// Keeps this thread on the processor of its rank's number, as mpirun does: the system may put two threads
+/// that wait for each other on one processor.
 fn pin(rank: &Rank) {
     // SAFETY: the set is plain data of our own, and the call changes only where this thread runs.
     unsafe {

@@ -1,10 +1,10 @@
 //! Collectives: calls that every rank makes, and that return what all of them gave.
 //!
 //! All of them are rounds. In a round each rank puts a block of at most [`BLOCK_BYTES`] into a cell at every
-//! other rank, flushes, stores the cell's word, and waits for the words in its own cells. Blocks may be empty:
-//! such a round is a barrier. Longer arrays take more rounds; a sum of arrays first sends each rank the piece
-//! that it adds up, then the sums to all, so that every rank sends and receives each word about twice, whatever
-//! the number of ranks.
+//! other rank, flushes, stores the cell's word, and waits for the words in its own cells. Blocks may be
+//! empty: such a round is a barrier. Longer arrays take more rounds; a sum of arrays first sends each rank
+//! the piece that it adds up, then the sums to all, so that every rank sends and receives each word about
+//! twice, whatever the number of ranks.
 //!
 //! ```text
 //! control window of a rank
@@ -18,8 +18,8 @@
 //! 1. A cell is not written again before it was read: who begins round r + 2 has finished r + 1, for which
 //!    every other rank had finished reading r. Therefore two parities.
 //! 2. A word is stored after the flush of its block: whoever sees the word sees the block.
-//! 3. The epoch is the sum of all incarnations: rounds begin again at 0 when a rank has returned, and words from
-//!    before are of no epoch that is waited for.
+//! 3. The epoch is the sum of all incarnations: rounds begin again at 0 when a rank has returned, and words
+//!    from before are of no epoch that is waited for.
 //!
 //! A collective that failed leaves the ranks in different rounds; the fabric then refuses collectives until
 //! the epoch changes, that is, until the rank that died has returned. The number of messages grows with the
@@ -198,8 +198,8 @@ impl Rank {
         Ok(())
     }
 
-    /// Replaces every word by the wrapping sum of that word over all ranks with lower numbers: 0 on rank 0. All
-    /// give arrays of one length.
+    /// Replaces every word by the wrapping sum of that word over all ranks with lower numbers: 0 on rank 0.
+    /// All give arrays of one length.
     ///
     /// # Errors
     ///
@@ -468,8 +468,8 @@ impl Rank {
             return Ok(None);
         }
         let mut bytes = vec![0_u8; self.inner.layout.row_bytes()];
-        // SAFETY: the bytes are ours until the flush has returned, and nobody looks at them before. If the flush
-        // fails they are never freed.
+        // SAFETY: the bytes are ours until the flush has returned, and nobody looks at them before. If the
+        // flush fails they are never freed.
         let read = unsafe {
             self.inner
                 .control

@@ -1,4 +1,5 @@
-//! What can go wrong on a fabric. One enumeration; a variant for each thing that a caller does something about.
+//! What can go wrong on a fabric. One enumeration; a variant for each thing that a caller does something
+//! about.
 //!
 //! | class | meaning | variants |
 //! |---|---|---|

@@ -25,9 +25,10 @@
 //!
 //! # Invariants
 //!
-//! 1. What a put wrote is in the target's memory when the flush after it has returned; before that any part of
-//!    it may be.
-//! 2. No range outside a window is touched, and no message is delivered torn, twice or out of its sender's order.
+//! 1. What a put wrote is in the target's memory when the flush after it has returned; before that any part
+//!    of it may be.
+//! 2. No range outside a window is touched, and no message is delivered torn, twice or out of its sender's
+//!    order.
 //! 3. Every call that waits has a deadline, and names the rank that did not answer.
 //! 4. What another rank wrote is outside data: it can make a call fail, never panic.
 //!

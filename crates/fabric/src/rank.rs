@@ -20,8 +20,8 @@ pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// Turns of a wait between two close looks at the rank that is waited for.
 const PROBE_TURNS: u32 = 1024;
 
-/// One rank's end of a fabric. Clones are the same rank; it may be used by several threads of the rank, except
-/// in the simulation (one thread a rank) and for collectives (one call at a time).
+/// One rank's end of a fabric. Clones are the same rank; it may be used by several threads of the rank,
+/// except in the simulation (one thread a rank) and for collectives (one call at a time).
 #[derive(Clone)]
 pub struct Rank {
     pub(crate) inner: Arc<Inner>,
@@ -159,8 +159,8 @@ impl Rank {
         }
     }
 
-    /// Makes a window. Collective: every rank calls it, with windows in the same order. A rank that has returned
-    /// finds the windows that the others made before, and gets an empty part again.
+    /// Makes a window. Collective: every rank calls it, with windows in the same order. A rank that has
+    /// returned finds the windows that the others made before, and gets an empty part again.
     ///
     /// # Errors
     ///

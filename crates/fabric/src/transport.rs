@@ -24,7 +24,8 @@ pub struct Presence {
     pub incarnation: u32,
 }
 
-/// One rank's end of a form. Windows are numbered; window 0, for the fabric's own use, is there from the start.
+/// One rank's end of a form. Windows are numbered; window 0, for the fabric's own use, is there from the
+/// start.
 pub trait Transport: Send + Sync {
     /// This rank's number.
     fn rank(&self) -> u32;
@@ -70,9 +71,9 @@ pub trait RawWindow: Send + Sync {
     /// Writes bytes, which the caller may change when this returns.
     fn put(&self, target: u32, offset: usize, bytes: &[u8]) -> Result<(), Error>;
 
-    /// Writes bytes of which the first eight, at a multiple of eight, are a flag, and returns when they are in the
-    /// target's memory. A form that can do it without cost makes the flag arrive last; the receiver must not
-    /// rely on it.
+    /// Writes bytes of which the first eight, at a multiple of eight, are a flag, and returns when they are
+    /// in the target's memory. A form that can do it without cost makes the flag arrive last; the receiver
+    /// must not rely on it.
     fn put_flagged(&self, target: u32, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         self.put(target, offset, bytes)?;
         self.flush(target)

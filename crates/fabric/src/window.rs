@@ -5,10 +5,10 @@
 //! rank 1  [ its part, perhaps of another size ]
 //! ```
 //!
-//! Creation is collective, as MPI's is (Barthels, section 6.1.2 says what is bad about it: therefore windows are
-//! made early and kept). It compares a fingerprint of name and configuration, and the sizes where they must
-//! be equal, before anything runs. A table in the control window keeps fingerprint and sizes of every window,
-//! so that a rank which returns after a death finds its windows without the others' help.
+//! Creation is collective, as MPI's is (Barthels, section 6.1.2 says what is bad about it: therefore windows
+//! are made early and kept). It compares a fingerprint of name and configuration, and the sizes where they
+//! must be equal, before anything runs. A table in the control window keeps fingerprint and sizes of every
+//! window, so that a rank which returns after a death finds its windows without the others' help.
 //!
 //! Every range is checked before an operation reaches a form. Order and completion: module `transport`.
 
@@ -175,8 +175,8 @@ impl Window {
         self.shared.sizes.get(rank as usize).copied().unwrap_or(0)
     }
 
-    /// Writes bytes into a rank's part. They are there after the next flush of that rank; the caller may reuse
-    /// `bytes` at once.
+    /// Writes bytes into a rank's part. They are there after the next flush of that rank; the caller may
+    /// reuse `bytes` at once.
     ///
     /// # Errors
     ///
@@ -193,8 +193,8 @@ impl Window {
     /// As for [`Self::put`].
     pub fn put_buffer(&self, target: u32, offset: u64, buffer: Vec<u8>) -> Result<InFlight, Error> {
         let start = self.shared.check(target, offset, buffer.len())?;
-        // SAFETY: the buffer's memory does not move with the vector, and `InFlight` keeps it untouched until a
-        // flush that began after this call has completed, or for ever.
+        // SAFETY: the buffer's memory does not move with the vector, and `InFlight` keeps it untouched until
+        // a flush that began after this call has completed, or for ever.
         unsafe {
             self.shared
                 .raw
@@ -344,8 +344,8 @@ impl Window {
     #[must_use]
     pub unsafe fn local_bytes(&self) -> &[u8] {
         let length = self.bytes_of(self.shared.rank.number());
-        // SAFETY: the part has that many bytes, stays where it is as long as the window is open, and the caller
-        // answers for the writers.
+        // SAFETY: the part has that many bytes, stays where it is as long as the window is open, and the
+        // caller answers for the writers.
         unsafe {
             std::slice::from_raw_parts(
                 self.shared.raw.local_pointer(),

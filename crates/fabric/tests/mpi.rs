@@ -1,4 +1,5 @@
-//! The suite under mpirun, with 2 and 4 ranks. This program starts mpirun, which starts this program as ranks.
+//! The suite under mpirun, with 2 and 4 ranks. This program starts mpirun, which starts this program as
+//! ranks.
 //!
 //! It runs with the library whose mpicc compiled the shim (`WEFT_MPICC`) and its mpirun (`WEFT_MPIRUN`, else
 //! `mpirun`). Without that program the test says so loudly, and passes.

@@ -15,19 +15,19 @@
 //! # Finding messages
 //!
 //! A receiver with at most [`GROUP`] senders looks at their next slots: these lines are in its cache until
-//! somebody writes them. One with more is told by a remote atomic add on the count of the sender's group, after
-//! the message was flushed, and looks at the slots of groups whose count has changed. Eight counts are one
-//! cache line: a poll without a message reads one line for 64 senders. The receiver never writes a count.
+//! somebody writes them. One with more is told by a remote atomic add on the count of the sender's group,
+//! after the message was flushed, and looks at the slots of groups whose count has changed. Eight counts are
+//! one cache line: a poll without a message reads one line for 64 senders. The receiver never writes a count.
 //!
 //! # Sizes
 //!
 //! The document's rules: a server accepts one message of each agent, as an agent has one request open; an
-//! agent accepts one answer. Here each rank states what it accepts of each other: [`MailboxSpec`]. One slot for
-//! each request that a sender may have open is enough; more let a sender run ahead. When half of a
+//! agent accepts one answer. Here each rank states what it accepts of each other: [`MailboxSpec`]. One slot
+//! for each request that a sender may have open is enough; more let a sender run ahead. When half of a
 //! sender's slots have been read, the receiver owes it credit, which it stores at the sender after the next
-//! message that it sends, or in the next poll: an answer leaves first. When all slots have been read (with one slot,
-//! always) it does so at once, so that what was received has always made room. Credit does not ride on answers:
-//! a sender that waits for room does not read its mailbox.
+//! message that it sends, or in the next poll: an answer leaves first. When all slots have been read (with
+//! one slot, always) it does so at once, so that what was received has always made room. Credit does not ride
+//! on answers: a sender that waits for room does not read its mailbox.
 //!
 //! # Deaths
 //!
@@ -243,8 +243,8 @@ impl Mailbox {
         Ok(mailbox)
     }
 
-    /// Writes, at the end of this rank's part, where each sender's slots are: two words for each. The first says
-    /// that both are there, and is written last.
+    /// Writes, at the end of this rank's part, where each sender's slots are: two words for each. The first
+    /// says that both are there, and is written last.
     fn publish(&self, directory: usize) -> Result<(), Error> {
         let receiving = self.receiving.lock();
         for (sender, incoming) in receiving.senders.iter().enumerate() {
@@ -328,8 +328,8 @@ impl Mailbox {
         })
     }
 
-    /// Takes the next message, if there is one, into `payload`, whose old content goes. Messages of one sender
-    /// come in the order in which they were sent; senders take turns.
+    /// Takes the next message, if there is one, into `payload`, whose old content goes. Messages of one
+    /// sender come in the order in which they were sent; senders take turns.
     ///
     /// # Errors
     ///
@@ -436,8 +436,8 @@ impl Mailbox {
         window.close()
     }
 
-    /// Reads, once for each life of the receiver, where this rank's slots are; begins again at message 1. False
-    /// while a receiver that has returned has not made its mailbox again.
+    /// Reads, once for each life of the receiver, where this rank's slots are; begins again at message 1.
+    /// False while a receiver that has returned has not made its mailbox again.
     fn learn(&self, target: u32, tag: u64, outgoing: &mut Outgoing) -> Result<bool, Error> {
         let directory_bytes = u64::from(self.rank.count()) * 16;
         let directory = self.window.bytes_of(target).saturating_sub(directory_bytes);

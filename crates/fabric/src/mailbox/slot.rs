@@ -6,9 +6,9 @@
 //!      16   payload
 //! ```
 //!
-//! The bytes of one put arrive in any order, so a flag that has arrived says nothing of the payload: a message
-//! is taken only when its CRC is right. An old message in the slot has another flag, which the CRC covers. What
-//! is torn is looked at again: the chance that a mixture passes is 2^-32 for each look at one.
+//! The bytes of one put arrive in any order, so a flag that has arrived says nothing of the payload: a
+//! message is taken only when its CRC is right. An old message in the slot has another flag, which the CRC
+//! covers. What is torn is looked at again: the chance that a mixture passes is 2^-32 for each look at one.
 
 /// Bytes before the payload.
 pub(super) const HEAD_BYTES: usize = 16;

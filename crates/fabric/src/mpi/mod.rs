@@ -20,10 +20,12 @@
 //!
 //! # Deaths
 //!
-//! MPI cannot tell that a rank died: mpirun ends the job. A rank that hangs costs the others a deadline. Closing
-//! windows and finishing are collective in the library and have none: a rank that cannot go on calls [`abort`].
+//! MPI cannot tell that a rank died: mpirun ends the job. A rank that hangs costs the others a deadline.
+//! Closing windows and finishing are collective in the library and have none: a rank that cannot go on calls
+//! [`abort`].
 //!
-//! Source: Barthels, sections 4.2.1, 5.2.1, 5.2.3 and appendix B.2; his library had notified puts, MPI has none.
+//! Source: Barthels, sections 4.2.1, 5.2.1, 5.2.3 and appendix B.2; his library had notified puts, MPI has
+//! none.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
@@ -86,8 +88,8 @@ pub fn is_started_by_mpirun() -> bool {
         .any(|name| std::env::var_os(name).is_some())
 }
 
-/// Starts MPI and gives this process's rank. Once in a process. The library is finished when the rank, all its
-/// windows and mailboxes are dropped, which all ranks must do: that, too, is collective.
+/// Starts MPI and gives this process's rank. Once in a process. The library is finished when the rank, all
+/// its windows and mailboxes are dropped, which all ranks must do: that, too, is collective.
 ///
 /// Call it before the process has other threads: it may set a variable of the environment.
 ///

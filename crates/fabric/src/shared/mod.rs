@@ -53,7 +53,8 @@ pub(crate) fn rank_over(directory: Arc<dyn Directory>, rank: u32) -> Result<Rank
 /// One turn of a wait: spin, then yield, then sleep.
 pub(crate) fn pause_turn(turn: u32, spins: u32) {
     if turn < spins {
-        // Not even a pause instruction: it takes as long as the answer, and a virtual machine may leave for it.
+        // Not even a pause instruction: it takes as long as the answer, and a virtual machine may leave for
+        // it.
     } else if turn < SLEEP_TURNS {
         thread::yield_now();
     } else {
@@ -62,8 +63,8 @@ pub(crate) fn pause_turn(turn: u32, spins: u32) {
 }
 
 /// How many turns a wait may spin: none where ranks outnumber the machine's processors, since spinning would
-/// keep the processor from the rank that is waited for. Not those that this process may use: mpirun binds each
-/// rank to one of its own.
+/// keep the processor from the rank that is waited for. Not those that this process may use: mpirun binds
+/// each rank to one of its own.
 pub(crate) fn spin_turns(rank_count: u32) -> u32 {
     // SAFETY: asks the system for a number.
     let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };

@@ -1,7 +1,7 @@
 //! Ranks that are threads of one process.
 //!
-//! A rank is dead when its handle, with all clones and windows, has been dropped, as by a thread that ended or
-//! panicked, or when somebody says so ([`Threads::declare_dead`]).
+//! A rank is dead when its handle, with all clones and windows, has been dropped, as by a thread that ended
+//! or panicked, or when somebody says so ([`Threads::declare_dead`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -93,8 +93,8 @@ impl Threads {
         Ok(())
     }
 
-    /// Runs the same code on every rank, each on a thread of its own, and returns what each returned. A panic of
-    /// one is a death for the others, and goes on here when all have ended.
+    /// Runs the same code on every rank, each on a thread of its own, and returns what each returned. A panic
+    /// of one is a death for the others, and goes on here when all have ended.
     ///
     /// # Errors
     ///

@@ -97,8 +97,8 @@ impl Deref for Mapping {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping has that many words, is aligned to a page, and lives as long as `self`. Zeros, and
-        // whatever other processes store, are valid words.
+        // SAFETY: the mapping has that many words, is aligned to a page, and lives as long as `self`. Zeros,
+        // and whatever other processes store, are valid words.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 }

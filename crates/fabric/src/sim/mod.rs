@@ -2,19 +2,20 @@
 //!
 //! # Model
 //!
-//! Ranks are threads that run ordinary blocking code, one at a time: every call on the fabric is a *step*, and
-//! before a step the scheduler draws who runs next. Operations on windows are cut into pieces that happen in
-//! any order at any later time, at the latest in the issuer's flush; word operations happen at once. Time is
-//! simulated: a step takes up to a microsecond, and when all ranks wait, time jumps.
+//! Ranks are threads that run ordinary blocking code, one at a time: every call on the fabric is a *step*,
+//! and before a step the scheduler draws who runs next. Operations on windows are cut into pieces that happen
+//! in any order at any later time, at the latest in the issuer's flush; word operations happen at once. Time
+//! is simulated: a step takes up to a microsecond, and when all ranks wait, time jumps.
 //!
 //! ```text
-//! rank's thread:  put -> step -> [others run] -> pieces wait ...... flush -> step -> pieces happen -> goes on
+//! rank's thread:  put -> step -> [others run] -> pieces wait ...... flush -> step -> pieces happen -> goes
+//! on
 //! ```
 //!
-//! A rank can be killed at each of its steps, which are counted from 1 over all its lives: the thread unwinds,
-//! its memory is zeros, pieces on their way to it are lost, and of those it had issued any may happen. If it
-//! returns, its code is called again with a rank of the next incarnation. To kill at every step: run once
-//! without a kill, read [`Report::steps`], run again for each number.
+//! A rank can be killed at each of its steps, which are counted from 1 over all its lives: the thread
+//! unwinds, its memory is zeros, pieces on their way to it are lost, and of those it had issued any may
+//! happen. If it returns, its code is called again with a rank of the next incarnation. To kill at every
+//! step: run once without a kill, read [`Report::steps`], run again for each number.
 //!
 //! # Invariants
 //!

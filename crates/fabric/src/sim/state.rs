@@ -60,8 +60,8 @@ enum Effect {
 #[derive(Clone, Copy)]
 pub(super) struct Address(pub(super) *mut u8);
 
-// SAFETY: whoever made it (`get_in_place`) promised that nobody else uses the buffer until a flush has returned
-// or the issuer is dead; the state drops the operation at either moment.
+// SAFETY: whoever made it (`get_in_place`) promised that nobody else uses the buffer until a flush has
+// returned or the issuer is dead; the state drops the operation at either moment.
 unsafe impl Send for Address {}
 
 pub(super) struct State {

@@ -19,11 +19,11 @@ pub(super) struct SimTransport {
 }
 
 impl Sim {
-    /// One step of the rank that runs: perhaps it dies, perhaps others run first. Returns when it is this rank's
-    /// turn again, with the state.
+    /// One step of the rank that runs: perhaps it dies, perhaps others run first. Returns when it is this
+    /// rank's turn again, with the state.
     ///
-    /// A death is an unwinding, so that nothing more of the rank's code runs than its destructors, whose calls
-    /// get an error.
+    /// A death is an unwinding, so that nothing more of the rank's code runs than its destructors, whose
+    /// calls get an error.
     fn turn(
         &self,
         rank: u32,
