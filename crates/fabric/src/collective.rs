@@ -27,6 +27,8 @@
 //!
 //! Source: Barthels, section 4.2 (Allreduce, Scan, Alltoall, Barrier).
 
+use std::sync::atomic::{Ordering, fence};
+
 use crate::error::Error;
 use crate::rank::{Rank, Wait};
 use crate::window::WINDOWS_MAX;
@@ -334,7 +336,8 @@ impl Rank {
         mut take: impl FnMut(u32, &[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut state = self.inner.collectives.lock();
-        let epoch = self.epoch();
+        let lives = self.lives();
+        let epoch = lives.iter().map(|life| u64::from(*life)).sum();
         if epoch != state.epoch {
             *state = Collectives {
                 epoch,
@@ -351,7 +354,7 @@ impl Rank {
         let round = state.round;
         let result = self
             .give_blocks(kind, epoch, round, give, &mut take)
-            .and_then(|()| self.take_blocks(kind, epoch, round, take));
+            .and_then(|()| self.take_blocks(kind, epoch, round, &lives, take));
         state.is_broken = result.is_err();
         result
     }
@@ -401,6 +404,7 @@ impl Rank {
         kind: Kind,
         epoch: u64,
         round: u64,
+        lives: &[u32],
         mut take: impl FnMut(u32, &[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (me, count) = (self.number(), self.count());
@@ -428,29 +432,34 @@ impl Rank {
                 take(sender, &block)?;
             }
             missing = left;
+            // A rank that has returned, and others that saw it, may write over blocks that were read here.
+            fence(Ordering::Acquire);
+            let now = self.lives();
+            let returned = (0_u32..)
+                .zip(lives.iter().zip(&now))
+                .find(|(_, (life, now))| life != now);
+            if let Some((rank, _)) = returned {
+                return Err(Error::RankDead {
+                    rank,
+                    during: kind.name(),
+                });
+            }
             let Some(needed) = missing.first().copied() else {
                 return Ok(());
             };
             if let Some(dead) = dead.filter(|dead| missing.contains(dead)) {
                 self.check_alive(dead, kind.name())?;
             }
-            if self.epoch() != epoch {
-                // Somebody has died and returned meanwhile.
-                return Err(Error::RankDead {
-                    rank: needed,
-                    during: kind.name(),
-                });
-            }
             wait.turn(self, self.timeout(), kind.name(), Some(needed))?;
         }
     }
 
-    /// The sum of all incarnations.
-    fn epoch(&self) -> u64 {
+    /// The incarnations of all ranks.
+    fn lives(&self) -> Vec<u32> {
         let transport = &self.inner.transport;
         (0..self.count())
-            .map(|rank| u64::from(transport.presence(rank).incarnation))
-            .sum()
+            .map(|rank| transport.presence(rank).incarnation)
+            .collect()
     }
 
     /// Writes a row of the table of windows; fingerprint 0 for none.

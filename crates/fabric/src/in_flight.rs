@@ -84,11 +84,8 @@ impl InFlight {
     /// Those of the flush. The buffer is then not given back: the network may still use it.
     pub fn wait(mut self) -> Result<Vec<u8>, Error> {
         if !self.is_over() {
-            let flushed = self.window.flush(self.target);
-            if let Err(error) = flushed {
-                std::mem::forget(self.buffer.take());
-                return Err(error);
-            }
+            // On an error `drop` decides what becomes of the buffer.
+            self.window.flush(self.target)?;
         }
         Ok(self.buffer.take().unwrap_or_default())
     }

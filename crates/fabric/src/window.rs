@@ -469,6 +469,41 @@ fn find_again(rank: &Rank, spec: &WindowSpec<'_>, number: u32, print: u64) -> Re
 mod tests {
     use super::*;
 
+    /// Buffers that are given away, come back, are dropped in flight: on memory that is shared and in the
+    /// simulation, whose gets write through addresses.
+    fn buffers_fly(rank: &Rank) {
+        let spec = WindowSpec {
+            name: "flying",
+            bytes: 64,
+            is_uniform: true,
+            config: 0,
+        };
+        let window = rank.create_window(&spec).unwrap();
+        let next = (rank.number() + 1) % rank.count();
+        let put = window.put_buffer(next, 3, vec![7; 30]).unwrap();
+        let put = put.wait().unwrap();
+        assert_eq!(put, [7; 30]);
+        let get = window.get(next, 2, vec![1; 32]).unwrap();
+        drop(window.get(next, 0, vec![0; 64]).unwrap());
+        let got = get.wait().unwrap();
+        assert_eq!((got[0], &got[1..31], got[31]), (0, &[7_u8; 30][..], 0));
+        drop(window.put_buffer(next, 40, vec![9; 8]).unwrap());
+        rank.barrier().unwrap();
+        let mut word = [0; 8];
+        window.local_read(40, &mut word).unwrap();
+        assert_eq!(word, [9; 8]);
+        window.close().unwrap();
+    }
+
+    #[test]
+    fn buffers_fly_on_threads_and_in_the_simulation() {
+        crate::Threads::run(2, |rank| buffers_fly(&rank)).unwrap();
+        let seeds = if cfg!(miri) { 2 } else { 100 };
+        for seed in 0..seeds {
+            crate::sim::Simulation::new(seed, 2).run(|rank| buffers_fly(&rank));
+        }
+    }
+
     #[test]
     fn numbers_are_used_again_and_run_out() {
         let mut table = WindowTable::default();

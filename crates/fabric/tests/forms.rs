@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use suite::{CASES, Plan};
-use weft_fabric::sim::{Kill, Outcome, Planted, Simulation};
+use weft_fabric::sim::{Kill, Outcome, Planted, Simulation, Stall};
 use weft_fabric::{Error, Mailbox, MailboxSpec, Rank, Threads, processes};
 
 /// The case that a started process runs, and for how long.
@@ -333,4 +333,37 @@ fn a_server_returns_at_any_step_in_the_simulation() {
         }
     }
     assert!(killed > 100, "{killed}");
+}
+
+/// A rank that hangs is not dead: who waits for it gets a deadline that names it, and later it goes on.
+#[test]
+fn a_rank_that_hangs_costs_a_deadline_in_the_simulation() {
+    let code = |rank: Rank| -> (Result<(), Error>, u64) {
+        rank.set_timeout(Duration::from_millis(50));
+        rank.barrier().unwrap();
+        rank.step();
+        let met = rank.barrier();
+        (met, rank.now_ns())
+    };
+    for seed in 0..20 {
+        let whole = Simulation::new(seed, 2).run(code);
+        let stall = Stall {
+            rank: 1,
+            at_step: whole.first_marks[1].unwrap(),
+            lasts: Duration::from_secs(1),
+        };
+        let report = Simulation::new(seed, 2).stall(stall).run(code);
+        let Outcome::Ended((met, at_ns)) = &report.outcomes[0][0] else {
+            panic!("rank 0 did not end");
+        };
+        assert!(
+            matches!(met, Err(Error::Deadline { rank: Some(1), .. })),
+            "{met:?}"
+        );
+        assert!((50_000_000..200_000_000).contains(at_ns), "{at_ns}");
+        let Outcome::Ended((_, at_ns)) = &report.outcomes[1][0] else {
+            panic!("rank 1 did not go on");
+        };
+        assert!(*at_ns >= 1_000_000_000);
+    }
 }

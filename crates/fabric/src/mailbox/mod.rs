@@ -31,9 +31,10 @@
 //!
 //! # Deaths
 //!
-//! Flags carry the incarnations of both ranks. When one returns, both begin again at message 1, and what was
-//! sent between earlier lives is never taken. A sender learns from `presence` that a rank was away; messages
-//! to a rank that died may be lost, as its memory was.
+//! Flags carry the incarnations of both ranks. When one returns, both begin again at message 1. What a
+//! rank sent before it died may still be taken, and says of which life it is; what was sent to it is lost. A
+//! sender learns from `presence` that a rank was away; messages to a rank that died may be lost, as its
+//! memory was.
 //!
 //! Source: Barthels, section 5.2.3 (notified puts into slots by sender). The sequence numbers, the CRC, the
 //! credits and the counts by group are ours: MPI has no notified put.

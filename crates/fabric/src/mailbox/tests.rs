@@ -39,11 +39,16 @@ fn without_the_crc_torn_messages_are_delivered_and_the_test_sees_it() {
 }
 
 #[test]
+fn threads_stream() {
+    Threads::run(2, |rank| stream(&rank, false)).unwrap();
+}
+
+#[test]
 fn garbage_in_a_mailbox_is_never_a_message_and_never_a_panic() {
     let rounds = if cfg!(miri) { 30 } else { 3_000 };
     Threads::run(2, |rank| {
-        rank.set_timeout(Duration::from_millis(20));
         let mailbox = Mailbox::open(&rank, &MailboxSpec::uniform("hostile", 40, 2, 2)).unwrap();
+        rank.set_timeout(Duration::from_millis(20));
         let mut payload = Vec::new();
         if rank.number() == 0 {
             let mut prng = Prng::new(11);

@@ -78,7 +78,7 @@ impl Session {
             rank_count,
         };
         let file = open(&path.join("control"), true).map_err(failed)?;
-        file.set_len(control_bytes(rank_count) as u64).map_err(failed)?;
+        reserve(&file, control_bytes(rank_count) as u64).map_err(failed)?;
         let control = Mapping::of(&file, PAGE).map_err(failed)?;
         if let [magic, ranks, ..] = &*control {
             ranks.store(u64::from(rank_count), Ordering::SeqCst);
@@ -195,6 +195,21 @@ fn open(path: &Path, is_new: bool) -> io::Result<File> {
         .write(true)
         .create_new(is_new)
         .open(path)
+}
+
+/// Gives a file its length and its memory: without that a full file system would end the process that first
+/// touches a page.
+fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
+    if length == 0 {
+        return Ok(());
+    }
+    // SAFETY: the descriptor is open while the file is borrowed.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
 }
 
 struct Files {
@@ -315,11 +330,11 @@ impl Directory for Files {
                 // Of a window that was closed: others may still have it mapped.
                 fs::remove_file(&path).map_err(failed)?;
                 let file = open(&path, true).map_err(failed)?;
-                file.set_len(length).map_err(failed)
+                reserve(&file, length).map_err(failed)
             }
             Err(_) => {
                 let file = open(&path, true).map_err(failed)?;
-                file.set_len(length).map_err(failed)
+                reserve(&file, length).map_err(failed)
             }
         }
     }

@@ -57,6 +57,17 @@ pub struct Kill {
     pub returns_after: Option<Duration>,
 }
 
+/// A rank that hangs: it is alive, and does nothing for a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stall {
+    /// Who.
+    pub rank: u32,
+    /// Before the operation of which of its steps.
+    pub at_step: u64,
+    /// For how much simulated time.
+    pub lasts: Duration,
+}
+
 /// A planted fault: tests show with it that they would find the like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Planted {
@@ -120,6 +131,7 @@ pub struct Simulation {
     seed: u64,
     rank_count: u32,
     kills: Vec<Kill>,
+    stalls: Vec<Stall>,
     planted: Planted,
     steps_max: u64,
     keeps_lines: bool,
@@ -145,6 +157,7 @@ impl Simulation {
             seed,
             rank_count,
             kills: Vec::new(),
+            stalls: Vec::new(),
             planted: Planted::Sound,
             steps_max: STEPS_MAX,
             keeps_lines: false,
@@ -156,6 +169,13 @@ impl Simulation {
     #[must_use]
     pub fn kill(mut self, kill: Kill) -> Self {
         self.kills.push(kill);
+        self
+    }
+
+    /// Adds a time in which a rank hangs.
+    #[must_use]
+    pub fn stall(mut self, stall: Stall) -> Self {
+        self.stalls.push(stall);
         self
     }
 
@@ -192,6 +212,7 @@ impl Simulation {
     pub fn run<T: Send>(self, code: impl Fn(Rank) -> T + Sync) -> Report<T> {
         let ranks = self.rank_count;
         let mut state = State::new(self.seed, ranks, self.kills, self.planted, self.steps_max);
+        state.stalls = self.stalls;
         let bytes = Layout::new(ranks).bytes();
         for rank in 0..ranks {
             state.make_part(0, rank, bytes, false);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weft_base::Prng;
 
-use super::{Kill, Planted};
+use super::{Kill, Planted, Stall};
 use crate::shared::{Memory, copy_in, copy_out};
 use crate::transport::Presence;
 
@@ -28,6 +28,8 @@ pub(super) enum Status {
     Waiting(u64),
     /// It is dead until that time.
     Away(u64),
+    /// It hangs until that time.
+    Stalled(u64),
     /// It will not run any more.
     Ended,
 }
@@ -75,6 +77,7 @@ pub(super) struct State {
     steps: u64,
     steps_max: u64,
     kills: Vec<Kill>,
+    pub(super) stalls: Vec<Stall>,
     planted: Planted,
     windows: Vec<Vec<Option<Arc<Memory>>>>,
     pending: Vec<Pending>,
@@ -112,6 +115,7 @@ impl State {
             steps: 0,
             steps_max,
             kills,
+            stalls: Vec::new(),
             planted,
             windows: Vec::new(),
             pending: Vec::new(),
@@ -203,6 +207,19 @@ impl State {
         self.quiet_jumps = 0;
     }
 
+    /// Lets the rank hang if that is due at its present step.
+    pub(super) fn stall(&mut self, rank: u32) {
+        let Some(member) = self.members.get_mut(rank as usize) else {
+            return;
+        };
+        let due = |stall: &Stall| stall.rank == rank && stall.at_step == member.steps;
+        if let Some(at) = self.stalls.iter().position(due) {
+            let stall = self.stalls.swap_remove(at);
+            member.status = Status::Stalled(self.now_ns + nanos(stall.lasts));
+            self.note(|| format!("rank {rank} hangs"));
+        }
+    }
+
     pub(super) fn waits(&mut self, rank: u32) {
         let changes = self.changes;
         if let Some(member) = self.members.get_mut(rank as usize) {
@@ -220,7 +237,9 @@ impl State {
             let can_run = |member: &Member| match member.status {
                 Status::Ready => true,
                 Status::Waiting(changes) => changes != self.changes || self.is_stopped,
-                Status::Away(until_ns) => until_ns <= self.now_ns || self.is_stopped,
+                Status::Away(until_ns) | Status::Stalled(until_ns) => {
+                    until_ns <= self.now_ns || self.is_stopped
+                }
                 Status::Ended => false,
             };
             let ready: Vec<u32> = (0_u32..)
@@ -267,7 +286,7 @@ impl State {
         }
         let jump = (1_000_u64 << self.quiet_jumps.min(16)).min(JUMP_NS_MAX);
         let returns = self.members.iter().filter_map(|member| match member.status {
-            Status::Away(until_ns) => Some(until_ns),
+            Status::Away(until_ns) | Status::Stalled(until_ns) => Some(until_ns),
             _ => None,
         });
         let to_ns = returns.fold(self.now_ns + jump, u64::min);

@@ -47,6 +47,7 @@ impl Sim {
         if waits {
             state.waits(rank);
         }
+        state.stall(rank);
         let next = state.choose(Some(rank));
         self.hand_over(&mut state, rank, next);
         if state.is_stopped {
