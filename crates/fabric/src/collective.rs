@@ -38,7 +38,9 @@ pub const BLOCK_BYTES: usize = 4096;
 const BLOCK_WORDS: usize = BLOCK_BYTES / 8;
 /// Bytes before a block: its word, and the rest of the cache line.
 const HEAD_BYTES: usize = 64;
-const ROUND_MAX: u64 = (1 << 24) - 1;
+const ROUND_MASK: u64 = (1 << 24) - 1;
+/// Even, so that parities alternate also where rounds begin again at 1.
+const ROUND_MAX: u64 = ROUND_MASK - 1;
 
 /// Where things are in the control window.
 #[derive(Debug, Clone, Copy)]
@@ -126,7 +128,7 @@ impl CellWord {
         Self {
             epoch: word >> 48,
             kind: word >> 40 & 0xff,
-            round: word >> 16 & ROUND_MAX,
+            round: word >> 16 & ROUND_MASK,
             bytes: (word & 0xffff) as usize,
         }
     }
@@ -580,6 +582,20 @@ mod tests {
         };
         assert_eq!(CellWord::unpack(word.pack()), word);
         assert_eq!(CellWord::unpack(0).round, 0, "no round");
+    }
+
+    #[test]
+    fn parities_alternate_also_where_rounds_begin_again() {
+        crate::Threads::run(2, |rank| {
+            rank.inner.collectives.lock().round = ROUND_MAX - 2;
+            for number in 0..6 {
+                let all = rank.all_gather(&[number, u64::from(rank.number())]).unwrap();
+                assert_eq!(all, [[number, 0], [number, 1]]);
+            }
+            assert_eq!(rank.inner.collectives.lock().round, 4);
+        })
+        .unwrap();
+        assert_ne!(parity(ROUND_MAX), parity(1));
     }
 
     #[test]

@@ -31,9 +31,12 @@ fn threads_pass_the_suite() {
     }
 }
 
+/// `WEFT_FABRIC_SEEDS` for more of them.
 #[test]
 fn the_simulation_passes_the_suite() {
-    for seed in 0..60 {
+    let seeds = std::env::var("WEFT_FABRIC_SEEDS").ok();
+    let seeds = seeds.and_then(|text| text.parse().ok()).unwrap_or(60);
+    for seed in 0..seeds {
         let ranks = 2 + (seed % 3) as u32;
         for (name, case) in CASES {
             let plan = Plan { seed, rounds: 20 };
@@ -211,6 +214,40 @@ fn a_thread_that_dies_is_found_and_returns() {
             scope.spawn(move || survive_a_death(&back, || ()));
         });
     }
+}
+
+/// A rank may have several threads: two send and add at the same time, one of the other rank receives.
+#[test]
+fn threads_of_one_rank_share_its_ways() {
+    const MESSAGES: u64 = 2_000;
+    Threads::run(2, |rank| {
+        let other = 1 - rank.number();
+        let mailbox = Mailbox::open(&rank, &MailboxSpec::uniform("shared", 48, 2, 4)).unwrap();
+        let window = suite::window(&rank, "shared too", 8);
+        std::thread::scope(|scope| {
+            for thread in 0..2_u64 {
+                let (mailbox, window) = (&mailbox, &window);
+                scope.spawn(move || {
+                    for number in 0..MESSAGES {
+                        let words = [thread, number].map(u64::to_le_bytes);
+                        mailbox.send(other, words.as_flattened()).unwrap();
+                        window.fetch_add(other, 0, 1).unwrap();
+                    }
+                });
+            }
+            let (mut next, mut payload) = ([0; 2], Vec::new());
+            while next.iter().sum::<u64>() < 2 * MESSAGES {
+                mailbox.receive(&mut payload).unwrap();
+                let words = payload.as_chunks::<8>().0;
+                let [thread, number] = [words[0], words[1]].map(u64::from_le_bytes);
+                assert_eq!(number, next[thread as usize]);
+                next[thread as usize] += 1;
+            }
+        });
+        rank.barrier().unwrap();
+        assert_eq!(window.local_load(0).unwrap(), 2 * MESSAGES);
+    })
+    .unwrap();
 }
 
 #[test]

@@ -36,6 +36,9 @@
 //! sender learns from `presence` that a rank was away; messages to a rank that died may be lost, as its
 //! memory was.
 //!
+//! Flags have eight bits of each incarnation: a slot that has held a message since 256 lives of its sender
+//! ago could be taken for one of now. Any later message in the slot, or a return of the receiver, removes it.
+//!
 //! Source: Barthels, section 5.2.3 (notified puts into slots by sender). The sequence numbers, the CRC, the
 //! credits and the counts by group are ours: MPI has no notified put.
 

@@ -79,6 +79,8 @@ fn garbage_in_a_mailbox_is_never_a_message_and_never_a_panic() {
             }
             assert!(damaged <= rounds);
         }
+        rank.set_timeout(Duration::from_secs(10));
+        rank.barrier().unwrap();
     })
     .unwrap();
 }
