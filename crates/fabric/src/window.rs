@@ -354,12 +354,18 @@ impl Window {
         }
     }
 
-    /// Closes the window. Collective; nobody may use it, or a clone of it, after all have called this.
+    /// Closes the window. Collective.
     ///
     /// # Errors
     ///
-    /// `RankDead`, `Deadline`; those of the form.
+    /// `Misuse` while there are clones of it or buffers in flight; `RankDead`, `Deadline`; those of the form.
     pub fn close(self) -> Result<(), Error> {
+        if Arc::strong_count(&self.shared) > 1 {
+            return Err(Error::misuse(format!(
+                "window {:?} is still used here",
+                self.name()
+            )));
+        }
         self.flush_all()?;
         let rank = self.shared.rank.clone();
         let number = self.shared.number;
@@ -492,6 +498,9 @@ mod tests {
         let mut word = [0; 8];
         window.local_read(40, &mut word).unwrap();
         assert_eq!(word, [9; 8]);
+        let get = window.get(next, 0, vec![0]).unwrap();
+        assert!(matches!(window.clone().close(), Err(Error::Misuse { .. })));
+        get.wait().unwrap();
         window.close().unwrap();
     }
 

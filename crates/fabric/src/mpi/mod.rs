@@ -33,6 +33,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 use crate::collective::Layout;
 use crate::error::Error;
 use crate::rank::Rank;
@@ -108,6 +110,7 @@ pub fn start() -> Result<Rank, Error> {
     let number = |value: c_int| u32::try_from(value).map_err(|_| Error::misuse("a negative rank"));
     let library = Arc::new(Library {
         helper: (is_mpich != 0).then(Progress::start),
+        places: Mutex::new(0),
     });
     let transport = MpiTransport {
         rank: number(rank)?,
@@ -186,6 +189,25 @@ fn check(call: &'static str, code: c_int) -> Result<(), Error> {
 /// The library while somebody uses it.
 struct Library {
     helper: Option<Progress>,
+    /// Which of the shim's places for windows are taken, a bit each. They are not the fabric's numbers, which
+    /// may be used again while somebody still has a window that all have closed.
+    places: Mutex<u128>,
+}
+
+impl Library {
+    fn take_place(&self) -> Result<c_int, Error> {
+        let mut places = self.places.lock();
+        let place = places.trailing_ones();
+        if place == u128::BITS {
+            return Err(Error::misuse("windows that were closed are still held"));
+        }
+        *places |= 1 << place;
+        int(place)
+    }
+
+    fn free_place(&self, place: c_int) {
+        *self.places.lock() &= !(1 << place);
+    }
 }
 
 impl Drop for Library {
@@ -275,11 +297,11 @@ impl Transport for MpiTransport {
         Ok(())
     }
 
-    fn open(&self, window: u32, bytes: &[u64]) -> Result<Box<dyn RawWindow>, Error> {
+    fn open(&self, _window: u32, bytes: &[u64]) -> Result<Box<dyn RawWindow>, Error> {
         let bytes = bytes.get(self.rank as usize).copied().unwrap_or(0);
         let too_large = |_| Error::misuse("a window larger than memory");
         let words = usize::try_from(bytes).map_err(too_large)?.div_ceil(8);
-        let window = int(window)?;
+        let window = self.library.take_place()?;
         let mut base = std::ptr::null_mut();
         // SAFETY: the shim writes the address of the part.
         let code = unsafe { weft_window_open(window, words * 8, &raw mut base) };
@@ -294,7 +316,7 @@ impl Transport for MpiTransport {
             window,
             base,
             words,
-            _library: Arc::clone(&self.library),
+            library: Arc::clone(&self.library),
         }))
     }
 }
@@ -303,8 +325,8 @@ struct MpiWindow {
     window: c_int,
     base: *const AtomicU64,
     words: usize,
-    /// Closed after the window.
-    _library: Arc<Library>,
+    /// Finished after the window is closed.
+    library: Arc<Library>,
 }
 
 // SAFETY: the library was started for several threads, and the memory is only reached as atomic words.
@@ -357,6 +379,7 @@ impl Drop for MpiWindow {
         if !thread::panicking() {
             // SAFETY: nobody uses the window any more; all ranks close it.
             let _ = unsafe { weft_window_close(self.window) };
+            self.library.free_place(self.window);
         }
     }
 }

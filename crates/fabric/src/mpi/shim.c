@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WINDOWS_MAX 64
+#define WINDOWS_MAX 128
 #define PAGE_BYTES 4096
 #define LINE_BYTES 64
 
