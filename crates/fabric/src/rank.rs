@@ -160,7 +160,8 @@ impl Rank {
     }
 
     /// Makes a window. Collective: every rank calls it, with windows in the same order. A rank that has
-    /// returned finds the windows that the others made before, and gets an empty part again.
+    /// returned first makes those again that it had: it finds what the others have, and gets an empty part,
+    /// without their help. What no other rank has is a new window, which all make.
     ///
     /// # Errors
     ///

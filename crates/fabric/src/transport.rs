@@ -55,8 +55,9 @@ pub trait Transport: Send + Sync {
     /// A moment at which the simulation may let another rank run, or this one die. Elsewhere nothing.
     fn step(&self) {}
 
-    /// Makes this rank's part of a window, filled with zeros.
-    fn make_part(&self, window: u32, bytes: u64) -> Result<(), Error>;
+    /// Makes this rank's part of a window, filled with zeros. After a return (`is_known`) it is the memory
+    /// that the others know, which was made zeros before they could learn of the return.
+    fn make_part(&self, window: u32, bytes: u64, is_known: bool) -> Result<(), Error>;
 
     /// Frees this rank's part of a window that all have closed.
     fn drop_part(&self, _window: u32) {}

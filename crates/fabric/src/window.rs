@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     sizes: Vec<u64>,
     flushes: Vec<Flushes>,
     raw: Box<dyn RawWindow>,
+    /// This rank has returned, and the others had the window.
+    is_known: bool,
     rank: Rank,
 }
 
@@ -130,18 +132,21 @@ impl Window {
             .lowest_free()
             .ok_or_else(|| Error::misuse(format!("more than {WINDOWS_MAX} windows")))?;
         let print = fingerprint(spec);
-        let sizes = if rank.incarnation() == 0 {
-            let sizes = agree(rank, spec, print)?;
-            inner.transport.make_part(number, spec.bytes)?;
-            rank.write_table(number, print, &sizes);
-            rank.barrier()?;
-            sizes
+        let known = if rank.incarnation() == 0 {
+            None
         } else {
-            let sizes = find_again(rank, spec, number, print)?;
-            inner.transport.make_part(number, spec.bytes)?;
-            rank.write_table(number, print, &sizes);
-            sizes
+            find_again(rank, spec, number, print)?
         };
+        let is_known = known.is_some();
+        let sizes = match known {
+            Some(sizes) => sizes,
+            None => agree(rank, spec, print)?,
+        };
+        inner.transport.make_part(number, spec.bytes, is_known)?;
+        rank.write_table(number, print, &sizes);
+        if !is_known {
+            rank.barrier()?;
+        }
         let raw = inner.transport.open(number, &sizes)?;
         inner.windows.lock().set(number, true);
         let shared = Shared {
@@ -150,6 +155,7 @@ impl Window {
             flushes: sizes.iter().map(|_| Flushes::default()).collect(),
             sizes,
             raw,
+            is_known,
             rank: rank.clone(),
         };
         Ok(Self {
@@ -377,6 +383,10 @@ impl Window {
         rank.barrier()
     }
 
+    pub(crate) fn is_known(&self) -> bool {
+        self.shared.is_known
+    }
+
     pub(crate) fn raw(&self) -> &dyn RawWindow {
         &*self.shared.raw
     }
@@ -439,36 +449,43 @@ fn agree(rank: &Rank, spec: &WindowSpec<'_>, print: u64) -> Result<Vec<u64>, Err
     }
 }
 
-/// For a rank that has returned: what the others know of the window.
-fn find_again(rank: &Rank, spec: &WindowSpec<'_>, number: u32, print: u64) -> Result<Vec<u64>, Error> {
-    let others = || (0..rank.count()).filter(|other| *other != rank.number());
-    let (witness, sizes) = rank.wait_for("return to a window", None, || {
-        for other in others().filter(|other| rank.inner.transport.presence(*other).alive) {
-            if let Some((theirs, sizes)) = rank.read_table(other, number)? {
-                if theirs != print {
-                    return Err(Error::Disagreement {
-                        what: format!("name or configuration of window {:?}", spec.name),
-                        rank: other,
-                        ours: print,
-                        theirs,
-                    });
-                }
-                return Ok(Some((other, sizes)));
-            }
+/// For a rank that has returned: the sizes of a window that the others made before. Nothing if none of those
+/// that are alive has it: then it is a window that all make now.
+fn find_again(
+    rank: &Rank,
+    spec: &WindowSpec<'_>,
+    number: u32,
+    print: u64,
+) -> Result<Option<Vec<u64>>, Error> {
+    for other in (0..rank.count()).filter(|other| *other != rank.number()) {
+        if !rank.inner.transport.presence(other).alive {
+            continue;
         }
-        Ok(None)
-    })?;
-    let theirs = sizes.get(rank.number() as usize).copied().unwrap_or(0);
-    if theirs == spec.bytes {
-        Ok(sizes)
-    } else {
-        Err(Error::Disagreement {
-            what: format!("size in bytes of window {:?}", spec.name),
-            rank: witness,
-            ours: spec.bytes,
-            theirs,
-        })
+        let row = match rank.read_table(other, number) {
+            Ok(row) => row,
+            Err(Error::RankDead { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        let Some((theirs, sizes)) = row else { continue };
+        let bytes = sizes.get(rank.number() as usize).copied().unwrap_or(0);
+        let difference = if theirs != print {
+            Some(("name or configuration", print, theirs))
+        } else if bytes != spec.bytes {
+            Some(("size in bytes", spec.bytes, bytes))
+        } else {
+            None
+        };
+        return match difference {
+            None => Ok(Some(sizes)),
+            Some((what, ours, theirs)) => Err(Error::Disagreement {
+                what: format!("{what} of window {:?}", spec.name),
+                rank: other,
+                ours,
+                theirs,
+            }),
+        };
     }
+    Ok(None)
 }
 
 #[cfg(test)]

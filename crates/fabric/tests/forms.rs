@@ -180,6 +180,14 @@ fn survive_a_death(rank: &Rank, die: impl FnOnce()) {
     rank.all_reduce_sum(&mut sum).unwrap();
     let ranks = u64::from(rank.count());
     assert_eq!(sum, [ranks * (ranks + 1) / 2]);
+    // A window that is new to all is made by all, the one that has returned too.
+    let window = suite::window(rank, "after the return", 8);
+    window
+        .fetch_add((rank.number() + 1) % rank.count(), 0, 1)
+        .unwrap();
+    rank.barrier().unwrap();
+    assert_eq!(window.local_load(0).unwrap(), 1);
+    window.close().unwrap();
 }
 
 #[test]
@@ -315,7 +323,7 @@ fn a_server_returns_at_any_step_in_the_simulation() {
         let mailbox = match Mailbox::open(&rank, &spec) {
             Ok(mailbox) => mailbox,
             // All whom it could ask have gone.
-            Err(Error::Deadline { .. }) if rank.incarnation() > 0 => return 0,
+            Err(Error::RankDead { .. }) if rank.incarnation() > 0 => return 0,
             Err(error) => panic!("{error}"),
         };
         rank.step();

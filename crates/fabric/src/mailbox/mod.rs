@@ -241,7 +241,7 @@ impl Mailbox {
             accepts_torn: false,
         };
         mailbox.publish(directory)?;
-        if rank.incarnation() == 0 {
+        if !mailbox.window.is_known() {
             rank.barrier()?;
         }
         Ok(mailbox)

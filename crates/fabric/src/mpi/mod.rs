@@ -292,7 +292,7 @@ impl Transport for MpiTransport {
         pause_turn(turn, self.spins);
     }
 
-    fn make_part(&self, _window: u32, _bytes: u64) -> Result<(), Error> {
+    fn make_part(&self, _window: u32, _bytes: u64, _is_known: bool) -> Result<(), Error> {
         // Made when all open the window together.
         Ok(())
     }

@@ -29,8 +29,8 @@ pub(crate) trait Directory: Send + Sync {
     fn rank_count(&self) -> u32;
     fn presence(&self, rank: u32) -> Presence;
     fn probe(&self, rank: u32) -> Presence;
-    /// Makes a part of zeros, or makes it one of zeros again.
-    fn make_part(&self, window: u32, rank: u32, bytes: u64) -> Result<(), Error>;
+    /// Makes a part of zeros; nothing for one that the others know.
+    fn make_part(&self, window: u32, rank: u32, bytes: u64, is_known: bool) -> Result<(), Error>;
     /// Forgets a part.
     fn drop_part(&self, window: u32, rank: u32);
     /// A part that was made.
@@ -107,8 +107,8 @@ impl Transport for SharedTransport {
         pause_turn(turn, self.spins);
     }
 
-    fn make_part(&self, window: u32, bytes: u64) -> Result<(), Error> {
-        self.directory.make_part(window, self.rank, bytes)
+    fn make_part(&self, window: u32, bytes: u64, is_known: bool) -> Result<(), Error> {
+        self.directory.make_part(window, self.rank, bytes, is_known)
     }
 
     fn drop_part(&self, window: u32) {

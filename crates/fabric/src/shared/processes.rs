@@ -256,6 +256,8 @@ impl Files {
         // The first time it is zeros, and ranks that joined before may have written to it.
         if incarnation > 0 {
             self.zero_control();
+            let failed = |error| Error::system("emptying the parts of a rank that returns", &error);
+            self.zero_parts().map_err(failed)?;
         }
         state.store(incarnation << 32 | JOINED, Ordering::SeqCst);
         u32::try_from(incarnation).map_err(|_| Error::misuse("a rank returned too often"))
@@ -267,6 +269,25 @@ impl Files {
         for word in self.control.iter().skip(start).take(words) {
             word.store(0, Ordering::SeqCst);
         }
+    }
+
+    /// Empties the parts that the others know, before they can learn of the return.
+    fn zero_parts(&self) -> io::Result<()> {
+        let ending = format!("-r{}", self.rank);
+        for entry in fs::read_dir(&self.path)? {
+            let path = entry?.path();
+            let name = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or_default();
+            if name.starts_with('w') && name.ends_with(&ending) {
+                let file = open(&path, false)?;
+                let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+                let part = Mapping::of(&file, bytes)?;
+                part.iter().for_each(|word| word.store(0, Ordering::SeqCst));
+            }
+        }
+        Ok(())
     }
 
     fn part_path(&self, window: u32, rank: u32) -> PathBuf {
@@ -313,30 +334,18 @@ impl Directory for Files {
         self.presence(rank)
     }
 
-    fn make_part(&self, window: u32, rank: u32, bytes: u64) -> Result<(), Error> {
+    fn make_part(&self, window: u32, rank: u32, bytes: u64, is_known: bool) -> Result<(), Error> {
         let path = self.part_path(window, rank);
         let failed = |error: io::Error| Error::system(format!("making {}", path.display()), &error);
-        let length = bytes.next_multiple_of(8);
-        match open(&path, false) {
-            // After a return: the others have this memory mapped.
-            Ok(file) if self.incarnation > 0 && file.metadata().is_ok_and(|about| about.len() == length) => {
-                let bytes =
-                    usize::try_from(length).map_err(|_| Error::misuse("a window larger than memory"))?;
-                let part = Mapping::of(&file, bytes).map_err(failed)?;
-                part.iter().for_each(|word| word.store(0, Ordering::SeqCst));
-                Ok(())
-            }
-            Ok(_) => {
-                // Of a window that was closed: others may still have it mapped.
-                fs::remove_file(&path).map_err(failed)?;
-                let file = open(&path, true).map_err(failed)?;
-                reserve(&file, length).map_err(failed)
-            }
-            Err(_) => {
-                let file = open(&path, true).map_err(failed)?;
-                reserve(&file, length).map_err(failed)
-            }
+        if is_known && path.exists() {
+            return Ok(());
         }
+        if path.exists() {
+            // Of a window that was closed: others may still have it mapped.
+            fs::remove_file(&path).map_err(failed)?;
+        }
+        let file = open(&path, true).map_err(failed)?;
+        reserve(&file, bytes.next_multiple_of(8)).map_err(failed)
     }
 
     fn drop_part(&self, window: u32, rank: u32) {

@@ -174,15 +174,11 @@ impl Directory for Joined {
         self.heap.presence(rank)
     }
 
-    fn make_part(&self, window: u32, rank: u32, bytes: u64) -> Result<(), Error> {
+    fn make_part(&self, window: u32, rank: u32, bytes: u64, is_known: bool) -> Result<(), Error> {
         let bytes = usize::try_from(bytes).map_err(|_| Error::misuse("a window larger than memory"))?;
         let mut parts = self.heap.parts.lock();
-        match parts.get(&(window, rank)) {
-            // After a return: the others have this memory.
-            Some(part) if self.incarnation > 0 && part.len() == bytes.div_ceil(8) => {
-                part.iter().for_each(|word| word.store(0, Ordering::SeqCst));
-            }
-            _ => _ = parts.insert((window, rank), Arc::new(Memory::heap(bytes))),
+        if !(is_known && parts.contains_key(&(window, rank))) {
+            parts.insert((window, rank), Arc::new(Memory::heap(bytes)));
         }
         Ok(())
     }

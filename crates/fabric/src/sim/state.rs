@@ -400,7 +400,7 @@ impl State {
     }
 
     /// A part of zeros; after a return the one that the others know.
-    pub(super) fn make_part(&mut self, window: u32, rank: u32, bytes: usize, has_returned: bool) {
+    pub(super) fn make_part(&mut self, window: u32, rank: u32, bytes: usize, is_known: bool) {
         let ranks = self.members.len();
         while self.windows.len() <= window as usize {
             self.windows.push(vec![None; ranks]);
@@ -410,7 +410,7 @@ impl State {
             .get_mut(window as usize)
             .and_then(|parts| parts.get_mut(rank as usize));
         match slot {
-            Some(Some(part)) if has_returned && part.len() == bytes.div_ceil(8) => {}
+            Some(Some(part)) if is_known && part.len() == bytes.div_ceil(8) => {}
             Some(slot) => *slot = Some(Arc::new(Memory::heap(bytes))),
             None => {}
         }

@@ -123,11 +123,11 @@ impl Transport for SimTransport {
         self.sim.turn(self.rank, MARK, [0; 3], false).map(drop).ok();
     }
 
-    fn make_part(&self, window: u32, bytes: u64) -> Result<(), Error> {
+    fn make_part(&self, window: u32, bytes: u64, is_known: bool) -> Result<(), Error> {
         let bytes = usize::try_from(bytes).map_err(|_| Error::misuse("a window larger than memory"))?;
         let about = [u64::from(window), u64::from(self.rank), bytes as u64];
         let mut state = self.sim.turn(self.rank, "make_part", about, false)?;
-        state.make_part(window, self.rank, bytes, self.incarnation > 0);
+        state.make_part(window, self.rank, bytes, is_known);
         Ok(())
     }
 
