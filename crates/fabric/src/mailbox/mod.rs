@@ -517,10 +517,16 @@ impl Mailbox {
                 return Ok(Look::Message);
             }
         }
+        let incarnation = self.rank.inner.transport.presence(sender).incarnation;
+        if incarnation != incoming.incarnation {
+            // It died in the middle of a put, which nobody will finish, and has returned.
+            incoming.begin_again(incarnation);
+            return Ok(Look::Torn);
+        }
         let now_ns = self.rank.now_ns();
         let since_ns = *incoming.torn_since_ns.get_or_insert(now_ns);
         let is_old = u128::from(now_ns.saturating_sub(since_ns)) > self.rank.timeout().as_nanos();
-        // A sender that died in the middle of a put leaves what will never be whole.
+        // Of a dead sender it is no fault that its last message stays torn.
         if is_old && self.rank.inner.transport.probe(sender).alive {
             return Err(Error::Damaged {
                 rank: sender,
