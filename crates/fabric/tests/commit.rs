@@ -1,9 +1,9 @@
-//! A small two-phase commit on the simulated fabric, with the coordinator or a participant killed at every step:
-//! all that are told an outcome are told the same one. It shows how protocols are tested here; the product's
-//! commit is not in this crate.
+//! A small two-phase commit on the simulated fabric, with the coordinator or a participant killed at every
+//! step: all that are told an outcome are told the same one. It shows how protocols are tested here; the
+//! product's commit is not in this crate.
 //!
-//! Presumed abort: participants that have prepared ask until they are told; a coordinator without a decision on
-//! its disk says abort. A planted fault, a decision that is told before it is on disk, must be caught.
+//! Presumed abort: participants that have prepared ask until they are told; a coordinator without a decision
+//! on its disk says abort. A planted fault, a decision that is told before it is on disk, must be caught.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step fails the test")]
 
@@ -66,13 +66,15 @@ impl Member<'_> {
         } else if self.outcome().is_none() {
             self.write(|disk| disk.outcome = Some(ABORT));
         }
+        let asked_ns = self.rank.now_ns();
         while self.rank.now_ns() < END_NS {
-            let Ok(from) = self.mailbox.receive_within(PATIENCE, None, &mut payload) else {
-                if self.outcome().is_none() {
-                    self.write(|disk| disk.outcome = Some(ABORT));
-                }
-                continue;
-            };
+            let received = self.mailbox.receive_within(PATIENCE, None, &mut payload);
+            // Not by the silence since the last message: participants that ask are never silent.
+            let is_late = self.rank.now_ns() - asked_ns > PATIENCE.as_nanos() as u64;
+            if self.outcome().is_none() && is_late {
+                self.write(|disk| disk.outcome = Some(ABORT));
+            }
+            let Ok(from) = received else { continue };
             if payload == [YES] && self.outcome().is_none() {
                 votes[from.sender as usize] = true;
                 if votes[1..].iter().all(|vote| *vote) {
