@@ -25,7 +25,7 @@ use crate::console;
 use crate::steps;
 
 /// Packages, and the tests of them that are run.
-const TESTS: [(&str, &[&str]); 3] = [
+const TESTS: [(&str, &[&str]); 4] = [
     ("weft-base", &["memory"]),
     ("weft-join", &["array::", "table::", "spill::", "partition::"]),
     ("weft-fabric", &[]),
