@@ -99,6 +99,12 @@ impl ResourceId {
         Self::new(ResourceKind::Other, number)
     }
 
+    /// The id of a table, a hash, or the number given by an owner: all but the kind.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0 & NUMBER_MASK
+    }
+
     /// The kind; `None` for a number that no constructor made.
     #[must_use]
     pub const fn kind(self) -> Option<ResourceKind> {

@@ -1,0 +1,257 @@
+//! An agent as coordinator: votes, decisions, and telling them until everybody knows.
+
+use weft_base::TxnId;
+
+use super::{Agent, Decision, Voter, nanos};
+use crate::error::{Abort, Error};
+use crate::journal::Entry;
+use crate::message::{Request, Staged};
+
+/// A server that takes part in a transaction.
+#[derive(Debug, Clone)]
+pub(super) struct Participant {
+    pub(super) server: u32,
+    /// Its life in which it granted the first lock.
+    pub(super) life: u32,
+    pub(super) staged: Staged,
+}
+
+/// Votes for, in a word of votes.
+const fn votes_for(word: u64) -> u64 {
+    word & 0xffff_ffff
+}
+
+impl Agent {
+    /// Two-phase commit among several servers, whose writes are staged.
+    ///
+    /// # Errors
+    /// Inside, why the transaction is aborted.
+    pub(super) fn vote(
+        &mut self,
+        txn: TxnId,
+        participants: &[Participant],
+    ) -> Result<Result<(), Abort>, Error> {
+        let Some(word) = self.free_word()? else {
+            return Ok(Err(Abort::ServerGone {
+                server: participants.first().map_or(0, |first| first.server),
+            }));
+        };
+        let own = self.rank.number();
+        self.votes.store(own, 8 * u64::from(word), 0)?;
+        let begun_ns = self.rank.now_ns();
+        let mut outcome = Ok(());
+        for participant in participants {
+            let Participant { server, life, staged } = *participant;
+            let request = Request::Prepare {
+                txn,
+                life,
+                word,
+                staged,
+            };
+            if let Some(voters) = self.words.get_mut(usize::from(word)) {
+                voters.push(Voter { server, life, txn });
+            }
+            if !self.send(server, &request)? {
+                outcome = Err(Abort::ServerGone { server });
+                break;
+            }
+        }
+        if outcome.is_ok() {
+            outcome = self.count_votes(word, participants)?;
+        }
+        self.stats.votes += participants.len() as u64;
+        self.stats.vote_ns += self.rank.now_ns().saturating_sub(begun_ns);
+        self.decide(txn, outcome.is_ok(), participants)?;
+        Ok(outcome)
+    }
+
+    /// Waits until all have voted, or one cannot any more.
+    fn count_votes(&mut self, word: u8, participants: &[Participant]) -> Result<Result<(), Abort>, Error> {
+        let (own, offset) = (self.rank.number(), 8 * u64::from(word));
+        let begun_ns = self.rank.now_ns();
+        let mut turn = 0_u32;
+        loop {
+            // Before the votes are read: a server may vote and die.
+            let gone = self.gone(participants, turn)?;
+            let votes = self.votes.load(own, offset)?;
+            if votes >> 32 != 0 {
+                return Ok(Err(Abort::VotedNo));
+            }
+            if votes_for(votes) >= participants.len() as u64 {
+                return Ok(Ok(()));
+            }
+            if let Some(server) = gone {
+                return Ok(Err(Abort::ServerGone { server }));
+            }
+            if !self.take_message()? {
+                if self.rank.now_ns().saturating_sub(begun_ns) >= nanos(self.rank.timeout()) {
+                    let server = participants.first().map_or(0, |first| first.server);
+                    return Ok(Err(Abort::ServerGone { server }));
+                }
+                self.rank.pause(turn);
+                turn = turn.saturating_add(1);
+            }
+        }
+    }
+
+    /// A participant whose life is over.
+    pub(super) fn gone(&self, participants: &[Participant], turn: u32) -> Result<Option<u32>, Error> {
+        for participant in participants {
+            let presence = match turn % 64 {
+                63 => self.rank.probe(participant.server)?,
+                _ => self.rank.presence(participant.server)?,
+            };
+            if !presence.alive || presence.incarnation != participant.life {
+                return Ok(Some(participant.server));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes the decision to the disk, then tells it.
+    fn decide(&mut self, txn: TxnId, committed: bool, participants: &[Participant]) -> Result<(), Error> {
+        // Who wrote nothing has forgotten the transaction with its vote, and is told only that the word is free.
+        let servers: Vec<u32> = participants
+            .iter()
+            .map(|participant| participant.server)
+            .collect();
+        if committed || !self.config.presumes_abort {
+            let entry = Entry::Decided {
+                txn,
+                committed,
+                servers: servers.clone(),
+            };
+            let lsn = self.journal.append(&entry)?;
+            if !self.is_careless() {
+                self.journal.sync(lsn)?;
+            }
+            self.rank.step();
+            let decision = Decision {
+                committed,
+                untold: servers.clone(),
+            };
+            self.decided.insert(txn, decision);
+            self.told_ns = self.rank.now_ns();
+        }
+        for server in servers {
+            // Who is away asks when it returns.
+            self.send(server, &Request::End { txn, committed })?;
+        }
+        Ok(())
+    }
+
+    /// A server asks how a transaction ended.
+    pub(super) fn tell(&mut self, server: u32, txn: TxnId) -> Result<(), Error> {
+        if self.running == Some(txn) && !self.decided.contains_key(&txn) {
+            // It will hear.
+            return Ok(());
+        }
+        let committed = self.decided.get(&txn).is_some_and(|decision| decision.committed);
+        // Not waiting for room: it asks again.
+        match self
+            .mail
+            .try_send(server, &Request::End { txn, committed }.encode())
+        {
+            Ok(_) | Err(weft_fabric::Error::RankDead { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A server knows how a transaction ended.
+    pub(super) fn is_told(&mut self, server: u32, txn: TxnId) -> Result<(), Error> {
+        for voters in &mut self.words {
+            voters.retain(|voter| voter.txn != txn || voter.server != server);
+        }
+        let Some(decision) = self.decided.get_mut(&txn) else {
+            return Ok(());
+        };
+        decision.untold.retain(|other| *other != server);
+        if decision.untold.is_empty() {
+            self.decided.remove(&txn);
+            self.journal.append(&Entry::Forgotten { txn })?;
+        }
+        Ok(())
+    }
+
+    /// Tells decisions to those who have not said that they know.
+    pub(super) fn tell_again(&mut self) -> Result<(), Error> {
+        let mut messages = Vec::new();
+        for (txn, decision) in &self.decided {
+            let Decision { committed, untold } = decision;
+            messages.extend(untold.iter().map(|server| (*server, *txn, *committed)));
+        }
+        for (server, txn, committed) in messages {
+            match self
+                .mail
+                .try_send(server, &Request::End { txn, committed }.encode())
+            {
+                Ok(_) | Err(weft_fabric::Error::RankDead { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks every server to say when it has no vote left for earlier lives of this agent.
+    pub(super) fn greet(&mut self) -> Result<(), Error> {
+        let txn = TxnId(u64::from(self.rank.number()));
+        for server in 0..self.config.servers {
+            let presence = self.rank.probe(server)?;
+            if presence.alive {
+                self.ungreeted.push((server, presence.incarnation));
+                self.send(server, &Request::Greet { txn })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A word that nobody can add to any more; waits for one as long as for anything. `None` if none comes.
+    fn free_word(&mut self) -> Result<Option<u8>, Error> {
+        let begun_ns = self.rank.now_ns();
+        let mut turn = 0_u32;
+        loop {
+            let is_free = |voters: &Vec<Voter>| voters.is_empty();
+            if let (true, Some(number)) = (self.ungreeted.is_empty(), self.words.iter().position(is_free)) {
+                return Ok(u8::try_from(number).ok());
+            }
+            if !self.poll()? {
+                let mut ungreeted = std::mem::take(&mut self.ungreeted);
+                for (server, life) in &mut ungreeted {
+                    let presence = self.rank.probe(*server)?;
+                    if !presence.alive || presence.incarnation != *life {
+                        *life = u32::MAX;
+                    }
+                }
+                ungreeted.retain(|(_, life)| *life != u32::MAX);
+                self.ungreeted = ungreeted;
+                for voters in &mut self.words {
+                    let mut left = Vec::new();
+                    for voter in voters.drain(..) {
+                        let presence = self.rank.probe(voter.server)?;
+                        if presence.alive && presence.incarnation == voter.life {
+                            left.push(voter);
+                        }
+                    }
+                    *voters = left;
+                }
+                if self.rank.now_ns().saturating_sub(begun_ns) >= nanos(self.rank.timeout()) {
+                    return Ok(None);
+                }
+                self.rank.pause(turn);
+                turn = turn.saturating_add(1);
+            }
+        }
+    }
+
+    /// A planted fault, in tests: decisions are told before they are on the disk.
+    #[cfg(feature = "faults")]
+    fn is_careless(&self) -> bool {
+        self.config.tells_before_disk
+    }
+
+    #[cfg(not(feature = "faults"))]
+    #[allow(clippy::unused_self, reason = "the same as with the feature")]
+    const fn is_careless(&self) -> bool {
+        false
+    }
+}

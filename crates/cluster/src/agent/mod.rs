@@ -1,0 +1,280 @@
+//! A transaction agent: runs one transaction at a time, and coordinates its commit.
+//!
+//! An agent looks into its mailbox whenever it waits, so that servers are answered meanwhile: who has voted yes and
+//! not heard how it ended asks ([`Answer::Ask`]). Between transactions [`Agent::poll`] does the same.
+//!
+//! # Words of votes
+//!
+//! Servers add their votes to a word of the agent. A vote that comes after the coordinator has given up must not count for
+//! another transaction, so a word is used again only when everybody who was asked to vote on it has answered that it heard
+//! the end, or has died since. An agent that has returned does not know who was asked in its earlier lives: before its
+//! first vote it greets every server, and waits for the answers.
+//!
+//! Source: Barthels 5.2.1, 5.2.3.
+
+mod coordinator;
+mod transaction;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use weft_base::{Disk, TxnId};
+use weft_fabric::{Mailbox, Rank, Window};
+
+use crate::config::{AGENT_BITS, ClusterConfig};
+use crate::error::Error;
+use crate::journal::{Entry, Journal};
+use crate::message::{Answer, Request};
+use crate::server::{VOTE_WORDS, connect, open_mail};
+pub use transaction::Transaction;
+
+/// Numbers that are taken from the log at a time.
+const NUMBERS: u64 = 1 << 16;
+
+/// See the module's head.
+pub struct Agent {
+    rank: Rank,
+    config: ClusterConfig,
+    mail: Mailbox,
+    data: Window,
+    votes: Window,
+    journal: Journal,
+    next_number: u64,
+    numbers_end: u64,
+    /// Decisions that somebody may still ask for.
+    decided: BTreeMap<TxnId, Decision>,
+    /// Of each word, who may still vote on it: server, life, transaction.
+    words: Vec<Vec<Voter>>,
+    /// Servers that may still vote for an earlier life of this agent, and the life of each.
+    ungreeted: Vec<(u32, u32)>,
+    /// Answers for the transaction that runs.
+    inbox: Vec<(u32, u32, Answer)>,
+    running: Option<TxnId>,
+    /// Servers of transactions whose thread has panicked: they are to release their locks.
+    unended: Vec<(u32, TxnId)>,
+    is_wounded: bool,
+    told_ns: u64,
+    message: Vec<u8>,
+    stats: AgentStats,
+}
+
+/// What an agent has done since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AgentStats {
+    /// Transactions that committed, by how: read only, at one server, by votes.
+    pub committed: [u64; 3],
+    /// Transactions that were aborted.
+    pub aborted: u64,
+    /// Locks that were granted.
+    pub locks: u64,
+    /// Nanoseconds that transactions waited for locks.
+    pub lock_ns: u64,
+    /// Nanoseconds from the first request to vote until all votes were in.
+    pub vote_ns: u64,
+    /// Votes that were asked for.
+    pub votes: u64,
+}
+
+/// A decision that is on the disk.
+#[derive(Debug)]
+struct Decision {
+    committed: bool,
+    /// Servers that have not said that they know.
+    untold: Vec<u32>,
+}
+
+/// A server that may add to a word.
+#[derive(Debug, PartialEq, Eq)]
+struct Voter {
+    server: u32,
+    life: u32,
+    txn: TxnId,
+}
+
+impl Agent {
+    /// Opens the agent of a rank: reads its decisions from its log. Collective with [`crate::Server::open`] of the
+    /// servers, unless the rank has returned.
+    ///
+    /// # Errors
+    /// Settings that make no sense or are not the others'; the log's; the fabric's.
+    pub fn open(rank: &Rank, config: ClusterConfig, disk: Arc<dyn Disk>, dir: &Path) -> Result<Agent, Error> {
+        config.check(rank.count())?;
+        let (mut decided, mut numbers_end) = (BTreeMap::new(), 1);
+        let salt = u64::from(rank.incarnation()) << 32 | u64::from(rank.number());
+        let journal = Journal::open(disk, dir, salt, |entry| {
+            match entry {
+                Entry::Numbers { end } => numbers_end = end,
+                Entry::Decided {
+                    txn,
+                    committed,
+                    servers,
+                } => {
+                    let decision = Decision {
+                        committed,
+                        untold: servers,
+                    };
+                    decided.insert(txn, decision);
+                }
+                Entry::Forgotten { txn } => {
+                    decided.remove(&txn);
+                }
+                Entry::Prepared { .. } | Entry::Ended { .. } | Entry::Finished { .. } => {
+                    return Err(Error::History("a server's entry in an agent's log"));
+                }
+            }
+            Ok(())
+        })?;
+        let (data, votes) = connect(rank, &config)?;
+        let mail = open_mail(rank, &config)?;
+        rank.step();
+        let mut agent = Agent {
+            mail,
+            rank: rank.clone(),
+            config,
+            data,
+            votes,
+            journal,
+            next_number: numbers_end,
+            numbers_end,
+            decided,
+            words: (0..VOTE_WORDS).map(|_| Vec::new()).collect(),
+            ungreeted: Vec::new(),
+            inbox: Vec::new(),
+            running: None,
+            unended: Vec::new(),
+            is_wounded: false,
+            told_ns: 0,
+            message: Vec::new(),
+            stats: AgentStats::default(),
+        };
+        if rank.incarnation() > 0 {
+            agent.greet()?;
+        }
+        Ok(agent)
+    }
+
+    /// The rank that it is.
+    #[must_use]
+    pub fn rank(&self) -> &Rank {
+        &self.rank
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn stats(&self) -> AgentStats {
+        self.stats
+    }
+
+    /// Whether every server has heard of every decision.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.decided.is_empty()
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// The log's, for numbers.
+    pub fn begin(&mut self) -> Result<Transaction<'_>, Error> {
+        self.end_orphans()?;
+        if self.next_number == self.numbers_end {
+            let end = self.numbers_end + NUMBERS;
+            let lsn = self.journal.append(&Entry::Numbers { end })?;
+            self.journal.sync(lsn)?;
+            self.rank.step();
+            self.numbers_end = end;
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        let txn = TxnId(number << AGENT_BITS | u64::from(self.rank.number()));
+        self.running = Some(txn);
+        self.is_wounded = false;
+        self.inbox.clear();
+        Ok(Transaction::new(self, txn))
+    }
+
+    /// Answers servers, and tells those of decisions that have not said that they know. False if there was nothing to do.
+    ///
+    /// # Errors
+    /// The log's and the fabric's.
+    pub fn poll(&mut self) -> Result<bool, Error> {
+        self.end_orphans()?;
+        let mut found = false;
+        while self.take_message()? {
+            found = true;
+        }
+        let now_ns = self.rank.now_ns();
+        if !self.decided.is_empty() && now_ns.saturating_sub(self.told_ns) >= nanos(self.config.retry_every) {
+            self.told_ns = now_ns;
+            self.tell_again()?;
+        }
+        Ok(found)
+    }
+
+    fn end_orphans(&mut self) -> Result<(), Error> {
+        for (server, txn) in std::mem::take(&mut self.unended) {
+            let request = Request::End {
+                txn,
+                committed: false,
+            };
+            self.send(server, &request)?;
+        }
+        Ok(())
+    }
+
+    /// Takes one message. Whether there was one.
+    fn take_message(&mut self) -> Result<bool, Error> {
+        let mut message = std::mem::take(&mut self.message);
+        let received = self.mail.poll(&mut message)?;
+        let answer = received.map(|from| (from, Answer::decode(&message)));
+        self.message = message;
+        let Some((from, answer)) = answer else {
+            return Ok(false);
+        };
+        // What is none is dropped: whoever waits for it finds out in time.
+        let Ok(answer) = answer else {
+            return Ok(true);
+        };
+        match answer {
+            Answer::Ask { txn } => self.tell(from.sender, txn)?,
+            Answer::Ended { txn } => self.is_told(from.sender, txn)?,
+            Answer::Greeted { .. } => self.ungreeted.retain(|(server, _)| *server != from.sender),
+            Answer::Wounded { txn } => self.is_wounded |= self.running == Some(txn),
+            Answer::Locked { txn, .. } | Answer::Finished { txn, .. } if self.running == Some(txn) => {
+                self.inbox.push((from.sender, from.incarnation, answer));
+            }
+            Answer::Locked { .. } | Answer::Finished { .. } => {}
+        }
+        Ok(true)
+    }
+
+    /// Sends a request; answers servers while there is no room. False if the server has died.
+    fn send(&mut self, server: u32, request: &Request) -> Result<bool, Error> {
+        let message = request.encode();
+        let begun_ns = self.rank.now_ns();
+        let mut turn = 0_u32;
+        loop {
+            match self.mail.try_send(server, &message) {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(weft_fabric::Error::RankDead { .. }) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+            if !self.take_message()? {
+                if self.rank.now_ns().saturating_sub(begun_ns) >= nanos(self.rank.timeout()) {
+                    return Ok(false);
+                }
+                if !self.rank.probe(server)?.alive {
+                    return Ok(false);
+                }
+                self.rank.pause(turn);
+                turn = turn.saturating_add(1);
+            }
+        }
+    }
+}
+
+fn nanos(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,462 @@
+//! A lock server with its records.
+//!
+//! One thread does everything: it takes requests from the mailbox, changes the lock table, and answers. What must be
+//! durable before it is told waits until no request is left for now, so that one sync serves many.
+//!
+//! ```text
+//!              lock (first)
+//!   unknown ------------------> active --prepare: no------> unknown
+//!      ^                          |  \---finish---> finishing --synced: apply, release--> unknown
+//!      |                          | prepare: yes
+//!      |                          v
+//!      +---end: apply, release--- prepared --the agent returned, or is silent--> asks for the outcome
+//! ```
+//!
+//! An active transaction whose agent has died is gone, with its locks. A prepared one waits for its coordinator, however
+//! long that takes: that is the price of the protocol.
+//!
+//! Source: Barthels 5.2.2 (lock table, transaction table, bounded waits), 5.2.3 (requests before deadlocks).
+
+mod commit;
+mod recovery;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weft_base::{Lsn, TxnId};
+use weft_fabric::{Mailbox, MailboxSpec, Rank, Received, Window, WindowSpec};
+use weft_lock::{AbortReason, Acquire, LockRequest, LockTable};
+
+use crate::config::{AGENT_BITS, ClusterConfig};
+use crate::error::{Error, Refusal};
+use crate::journal::{Journal, Write};
+use crate::message::{Answer, BYTES_MAX, Request};
+use commit::Due;
+
+/// Requests that are handled before what they need durable is synced.
+const BURST: usize = 64;
+/// Slots that a server has for each agent, and an agent for each server. An agent has one request open at each; the others
+/// are for ends of transactions and questions.
+pub(crate) const SLOTS: u16 = 4;
+/// Words of an agent that votes are added to.
+pub(crate) const VOTE_WORDS: u8 = 8;
+
+/// What a server has done since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ServerStats {
+    /// Locks asked for.
+    pub locks: u64,
+    /// Requests for locks that had to wait.
+    pub waits: u64,
+    /// Requests for locks that were refused.
+    pub refused: u64,
+    /// Votes for and against.
+    pub votes: [u64; 2],
+    /// Transactions that needed no vote.
+    pub finished: u64,
+    /// Transactions whose coordinator was asked for their outcome.
+    pub asked: u64,
+    /// Messages that were none, or did not fit what came before.
+    pub nonsense: u64,
+}
+
+/// See the module's head.
+pub struct Server {
+    rank: Rank,
+    config: ClusterConfig,
+    mail: Mailbox,
+    data: Window,
+    votes: Window,
+    journal: Journal,
+    table: LockTable,
+    open: BTreeMap<TxnId, Open>,
+    /// Of each agent, the life whose transactions are open here.
+    lives: Vec<u32>,
+    /// Of each agent, what was finished here last.
+    finished: BTreeMap<u32, TxnId>,
+    /// Answers that have found no room, by rank.
+    outbox: Vec<VecDeque<Vec<u8>>>,
+    due: Vec<Due>,
+    due_lsn: Lsn,
+    synced_ns: u64,
+    looked_ns: u64,
+    message: Vec<u8>,
+    stats: ServerStats,
+}
+
+/// A transaction that holds something here.
+#[derive(Debug)]
+struct Open {
+    /// The agent's life; of a transaction that was restored, any.
+    life: u32,
+    /// The request that waits.
+    waiting: Option<u32>,
+    is_wounded: bool,
+    state: State,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    Active,
+    /// It voted yes, or is about to.
+    Prepared {
+        writes: Vec<Write>,
+        asked_ns: u64,
+    },
+    /// It commits without a vote.
+    Finishing,
+}
+
+/// The agent of a transaction.
+pub(crate) fn agent_of(txn: TxnId) -> u32 {
+    (txn.0 & ((1 << AGENT_BITS) - 1)) as u32
+}
+
+/// The windows and mailboxes that agents and servers make in the same order.
+pub(crate) fn connect(rank: &Rank, config: &ClusterConfig) -> Result<(Window, Window), Error> {
+    let is_server = rank.number() < config.servers;
+    let data = rank.create_window(&WindowSpec {
+        name: "records",
+        bytes: config.window_bytes(rank.number(), rank.count()),
+        is_uniform: false,
+        config: config.word(),
+    })?;
+    let votes = rank.create_window(&WindowSpec {
+        name: "votes",
+        bytes: if is_server { 0 } else { 8 * u64::from(VOTE_WORDS) },
+        is_uniform: false,
+        config: config.word(),
+    })?;
+    Ok((data, votes))
+}
+
+pub(crate) fn open_mail(rank: &Rank, config: &ClusterConfig) -> Result<Mailbox, Error> {
+    let is_server = rank.number() < config.servers;
+    let accepts = |sender: u32| {
+        if (sender < config.servers) == is_server {
+            0
+        } else {
+            SLOTS
+        }
+    };
+    let spec = MailboxSpec {
+        name: "requests and answers",
+        payload_bytes_max: BYTES_MAX,
+        accepts: (0..rank.count()).map(accepts).collect(),
+        config: config.word(),
+    };
+    Ok(Mailbox::open(rank, &spec)?)
+}
+
+impl Server {
+    /// The rank that it is.
+    #[must_use]
+    pub fn rank(&self) -> &Rank {
+        &self.rank
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn stats(&self) -> ServerStats {
+        self.stats
+    }
+
+    /// Whether nobody holds or waits for anything here.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.open.is_empty() && self.outbox.iter().all(VecDeque::is_empty)
+    }
+
+    /// A record as it is now.
+    ///
+    /// # Errors
+    /// The fabric's; there is none such here.
+    pub fn record(&self, record: u64) -> Result<Vec<u8>, Error> {
+        let mut bytes = vec![0; self.config.record_bytes as usize];
+        self.data
+            .local_read(self.config.record_offset(record), &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Serves until `stop`, which is asked whenever there is nothing to do.
+    ///
+    /// # Errors
+    /// Those after which it cannot go on: the log's and the fabric's.
+    pub fn serve(&mut self, mut stop: impl FnMut(&Server) -> bool) -> Result<(), Error> {
+        let mut turn = 0_u32;
+        loop {
+            if self.step()? {
+                turn = 0;
+                continue;
+            }
+            if stop(self) {
+                return Ok(());
+            }
+            self.rank.pause(turn);
+            turn = turn.saturating_add(1);
+        }
+    }
+
+    /// Handles the requests that there are, and looks after who waits. False if there was nothing to do.
+    ///
+    /// # Errors
+    /// As [`Server::serve`].
+    pub fn step(&mut self) -> Result<bool, Error> {
+        let mut message = std::mem::take(&mut self.message);
+        let mut handled = 0;
+        while handled < BURST
+            && let Some(received) = self.mail.poll(&mut message)?
+        {
+            handled += 1;
+            match Request::decode(&message) {
+                Ok(request) => self.handle(received, request)?,
+                Err(_) => self.stats.nonsense += 1,
+            }
+        }
+        self.message = message;
+        self.settle_due()?;
+        let sent = self.send_waiting()?;
+        let now_ns = self.rank.now_ns();
+        if handled == 0 || now_ns.saturating_sub(self.looked_ns) >= self.look_every_ns() {
+            self.look_after(now_ns)?;
+        }
+        Ok(handled > 0 || sent)
+    }
+
+    fn look_every_ns(&self) -> u64 {
+        let every = self.config.wait_max.min(self.config.retry_every) / 4;
+        u64::try_from(every.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn handle(&mut self, from: Received, request: Request) -> Result<(), Error> {
+        let (Request::Lock { txn, .. }
+        | Request::Prepare { txn, .. }
+        | Request::Finish { txn, .. }
+        | Request::End { txn, .. }
+        | Request::WasFinished { txn }
+        | Request::Greet { txn }) = &request;
+        if agent_of(*txn) != from.sender {
+            self.stats.nonsense += 1;
+            return Ok(());
+        }
+        if !self.agent_lives(from.sender, from.incarnation) {
+            return Ok(());
+        }
+        match request {
+            Request::Lock {
+                txn,
+                life,
+                number,
+                wants,
+            } => self.lock(from, txn, life, number, &wants),
+            Request::Prepare {
+                txn,
+                life,
+                word,
+                staged,
+            } => self.prepare(txn, life, word, staged)?,
+            Request::Finish { txn, life, staged } => self.finish(txn, life, staged)?,
+            Request::End { txn, committed } => self.end(txn, committed)?,
+            Request::WasFinished { txn } => {
+                let committed = self.finished.get(&agent_of(txn)) == Some(&txn);
+                self.answer(&Answer::Finished { txn, committed });
+            }
+            // Answers leave after the votes that are due.
+            Request::Greet { txn } => self.answer(&Answer::Greeted { txn }),
+        }
+        self.tell_victims();
+        Ok(())
+    }
+
+    fn lock(&mut self, from: Received, txn: TxnId, life: u32, number: u32, wants: &[LockRequest]) {
+        let refuse = |server: &mut Server, refusal| {
+            server.stats.refused += 1;
+            server.answer(&Answer::Locked {
+                txn,
+                number,
+                refusal: Some(refusal),
+            });
+        };
+        let own = self.rank.number();
+        self.stats.locks += wants.len() as u64;
+        let is_first = life == u32::MAX;
+        if !is_first && life != self.rank.incarnation() {
+            return refuse(self, Refusal::Lost);
+        }
+        if wants
+            .iter()
+            .any(|want| self.config.server_of(want.resource) != own)
+        {
+            self.stats.nonsense += 1;
+            return refuse(self, Refusal::Conflict);
+        }
+        let open = self.open.entry(txn).or_insert(Open {
+            life: from.incarnation,
+            waiting: None,
+            is_wounded: false,
+            state: State::Active,
+        });
+        if open.state != State::Active || open.waiting.is_some() {
+            self.stats.nonsense += 1;
+            return refuse(self, Refusal::Conflict);
+        }
+        if open.is_wounded {
+            return refuse(self, Refusal::Wounded);
+        }
+        self.table.set_clock(self.rank.now_ns());
+        match self.table.acquire(txn, wants, self.config.policy) {
+            Acquire::Granted => self.answer(&Answer::Locked {
+                txn,
+                number,
+                refusal: None,
+            }),
+            Acquire::Waiting => {
+                self.stats.waits += 1;
+                if let Some(open) = self.open.get_mut(&txn) {
+                    open.waiting = Some(number);
+                }
+            }
+            Acquire::Refused => refuse(self, Refusal::Conflict),
+            Acquire::Deadlock { .. } => refuse(self, Refusal::Deadlock),
+        }
+    }
+
+    /// The wait of a transaction is over.
+    fn waited(&mut self, txn: TxnId, refusal: Option<Refusal>) {
+        let number = self.open.get_mut(&txn).and_then(|open| open.waiting.take());
+        if let Some(number) = number {
+            self.stats.refused += u64::from(refusal.is_some());
+            self.answer(&Answer::Locked { txn, number, refusal });
+        }
+    }
+
+    fn granted(&mut self, granted: Vec<TxnId>) {
+        for txn in granted {
+            self.waited(txn, None);
+        }
+    }
+
+    /// Releases what a transaction holds and forgets it.
+    fn release(&mut self, txn: TxnId) {
+        self.open.remove(&txn);
+        let granted = self.table.release_all(txn);
+        self.granted(granted);
+    }
+
+    /// Tells those that the policy has chosen to end.
+    fn tell_victims(&mut self) {
+        loop {
+            let victims = self.table.take_victims();
+            if victims.is_empty() {
+                return;
+            }
+            for victim in victims {
+                let refusal = match victim.reason {
+                    AbortReason::Deadlock { .. } => Refusal::Deadlock,
+                    AbortReason::Refused => Refusal::Conflict,
+                    AbortReason::Wounded { .. } => {
+                        self.wound(victim.txn);
+                        continue;
+                    }
+                };
+                self.waited(victim.txn, Some(refusal));
+            }
+        }
+    }
+
+    /// A transaction that has voted is not stopped any more: it waits for nobody, so it ends.
+    fn wound(&mut self, txn: TxnId) {
+        let Some(open) = self.open.get_mut(&txn) else {
+            return;
+        };
+        if open.state != State::Active {
+            return;
+        }
+        open.is_wounded = true;
+        if open.waiting.is_some() {
+            let granted = self.table.cancel_wait(txn);
+            self.granted(granted);
+            self.waited(txn, Some(Refusal::Wounded));
+        } else {
+            self.answer(&Answer::Wounded { txn });
+        }
+    }
+
+    /// Notes that an agent is in this life: what it had open in an earlier one is gone, unless that voted. False if
+    /// it has another life since.
+    fn agent_lives(&mut self, agent: u32, life: u32) -> bool {
+        let Some(known) = self.lives.get_mut(agent as usize) else {
+            return false;
+        };
+        if *known >= life {
+            return *known == life;
+        }
+        *known = life;
+        if let Some(outbox) = self.outbox.get_mut(agent as usize) {
+            outbox.clear();
+        }
+        self.drop_active(agent, life);
+        true
+    }
+
+    /// Releases what active transactions of an agent hold, except for those of one of its lives.
+    fn drop_active(&mut self, agent: u32, except: u32) {
+        let gone = self.open.iter().filter(|(txn, open)| {
+            agent_of(**txn) == agent && open.state == State::Active && open.life != except
+        });
+        let gone: Vec<TxnId> = gone.map(|(txn, _)| *txn).collect();
+        for txn in gone {
+            self.release(txn);
+        }
+    }
+
+    /// Ends waits that took too long, and looks for agents that have died.
+    fn look_after(&mut self, now_ns: u64) -> Result<(), Error> {
+        self.looked_ns = now_ns;
+        self.table.set_clock(now_ns);
+        let bound = u64::try_from(self.config.wait_max.as_nanos()).unwrap_or(u64::MAX);
+        for txn in self.table.overdue(bound) {
+            let granted = self.table.cancel_wait(txn);
+            self.waited(txn, Some(Refusal::Timeout));
+            self.granted(granted);
+        }
+        for agent in self.config.servers..self.rank.count() {
+            let presence = self.rank.probe(agent)?;
+            if presence.alive {
+                self.agent_lives(agent, presence.incarnation);
+            } else {
+                self.drop_active(agent, u32::MAX);
+            }
+        }
+        self.ask(now_ns)?;
+        self.tell_victims();
+        Ok(())
+    }
+
+    /// Puts an answer into the outbox of its agent.
+    fn answer(&mut self, answer: &Answer) {
+        let agent = agent_of(answer.txn()) as usize;
+        if let Some(outbox) = self.outbox.get_mut(agent) {
+            outbox.push_back(answer.encode());
+        }
+    }
+
+    /// Sends what agents have room for. Whether anything was sent.
+    fn send_waiting(&mut self) -> Result<bool, Error> {
+        let mut sent_any = false;
+        for (agent, outbox) in self.outbox.iter_mut().enumerate() {
+            while let Some(message) = outbox.front() {
+                match self.mail.try_send(agent as u32, message) {
+                    Ok(true) => {
+                        outbox.pop_front();
+                        sent_any = true;
+                    }
+                    Ok(false) => break,
+                    // Its next life knows nothing of this.
+                    Err(weft_fabric::Error::RankDead { .. }) => outbox.clear(),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(sent_any)
+    }
+}
