@@ -296,9 +296,8 @@ impl<'a> Transaction<'a> {
     fn finish(&mut self, participant: &Participant) -> Outcome<()> {
         let Participant { server, life, staged } = *participant;
         let txn = self.txn;
-        if !self.agent.send(server, &Request::Finish { txn, life, staged })? {
-            return Ok(Err(Abort::ServerGone { server }));
-        }
+        // Whether it arrived is not known if the server has died: its next life is asked.
+        self.agent.send(server, &Request::Finish { txn, life, staged })?;
         let begun_ns = self.agent.rank.now_ns();
         let (mut turn, mut asked_life) = (0_u32, life);
         loop {
