@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use weft_base::fuzzing::Target;
 
 /// The lists of all crates that decode what comes from outside, from the outside inwards.
-const LISTS: [&[Target]; 9] = [
+const LISTS: [&[Target]; 10] = [
     &weft_wire::fuzzing::TARGETS,
     &weft_sql::fuzzing::TARGETS,
     &weft_types::fuzzing::TARGETS,
@@ -21,6 +21,7 @@ const LISTS: [&[Target]; 9] = [
     &weft_store::fuzzing::TARGETS,
     &weft_lsm::fuzzing::TARGETS,
     &weft_column::fuzzing::TARGETS,
+    &weft_cluster::fuzzing::TARGETS,
 ];
 
 static CHOSEN: OnceLock<Target> = OnceLock::new();

@@ -3,7 +3,7 @@
 //! 1. Every fuzz target (`fuzz/run.sh list`) for 20 minutes, two at a time.
 //! 2. 300 rounds of kill -9 under load (`tests/recovery`).
 //! 3. 5,000 seeds of the simulated disk: power cuts, errors, disks that fill and empty, for the log, the LSM
-//!    engine and the transactions above them.
+//!    engine and the transactions above them; and of the simulated fabric, with deaths of ranks.
 //! 4. 50,000 malformed, deep, long, oversized and slow inputs to an optimised build, a canary connection
 //!    beside them (`sql-compare hostile`).
 //!
@@ -120,9 +120,15 @@ fn steps(root: &Path, target: &Path, settings: &Settings) -> Vec<Step> {
         command.env("WEFT_RECOVERY_ROUNDS", settings.kill_rounds.to_string());
         all.push(Step::counted("kill", command));
     }
-    for package in ["weft-wal", "weft-lsm", "weft-txn"] {
+    let simulated = [
+        ("weft-wal", &["crash::", "full_disk::"][..]),
+        ("weft-lsm", &["crash::", "full_disk::"]),
+        ("weft-txn", &["crash::", "full_disk::"]),
+        ("weft-cluster", &["simulated::"]),
+    ];
+    for (package, names) in simulated {
         if settings.seeds > 0 {
-            let mut command = tests(root, &[package], "main", &["crash::", "full_disk::"]);
+            let mut command = tests(root, &[package], "main", names);
             command.env("WEFT_SEEDS", settings.seeds.to_string());
             all.push(Step::counted(&format!("seeds-{package}"), command));
         }

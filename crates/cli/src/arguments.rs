@@ -10,8 +10,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use bench::{
     ColdArguments, HotArguments, HtapArguments, IndexArguments, LimitsArguments, LoadArguments,
-    ScanArguments, SmallbankArguments, StallArguments, TpcbArguments, TpccArguments, TpccMixArgument,
-    YcsbArguments, YcsbPreset, YcsbRead,
+    LocksArguments, ScanArguments, SmallbankArguments, StallArguments, TpcbArguments, TpccArguments,
+    TpccMixArgument, YcsbArguments, YcsbPreset, YcsbRead,
 };
 pub use lsm::{
     BlockCompression, CompactionArguments, CompactionUnit, FileIo, LsmArguments, LsmCase, LsmUnit,
@@ -64,6 +64,8 @@ pub enum BenchCommand {
     Limits(LimitsArguments),
     /// Scans of bit-packed codes, with every form of instructions, as a share of the memory's bandwidth.
     Scan(ScanArguments),
+    /// Locks and two-phase commits over one-sided messages between ranks, beside what messages and disks cost.
+    Locks(LocksArguments),
     /// Lookups in the store's indexes, serial and interleaved, as a share of the memory's limit.
     Index(IndexArguments),
     /// Merging sorted runs: one CPU thread, the offload runtime, the model of X-DB's compaction unit.

@@ -10,6 +10,7 @@ pub(crate) mod compaction;
 pub(crate) mod htap;
 pub(crate) mod index;
 pub(crate) mod limits;
+pub(crate) mod locks;
 mod locks_only;
 pub(crate) mod lsm;
 mod network;

@@ -105,7 +105,7 @@ pub(crate) fn read_writes(reader: &mut ByteReader<'_>) -> Result<Vec<Write>, Cod
 }
 
 impl Entry {
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
             Entry::Prepared { txn, locks, writes } => {
@@ -148,7 +148,7 @@ impl Entry {
         out
     }
 
-    fn decode(bytes: &[u8]) -> Result<Entry, CodecError> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Entry, CodecError> {
         let mut reader = ByteReader::new(bytes);
         let entry = match reader.u8()? {
             1 => {

@@ -24,6 +24,7 @@
 //! | [`journal`] | what they write to their logs |
 //! | [`server`] | a lock server with its records |
 //! | [`agent`] | a transaction agent, the coordinator of its commits |
+//! | [`measure`] | what locks and commits cost, beside the model |
 //! | [`error`] | why a transaction, or a rank, ends |
 //!
 //! # Invariants
@@ -44,7 +45,10 @@
 pub mod agent;
 pub mod config;
 pub mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod journal;
+pub mod measure;
 pub mod message;
 pub mod server;
 

@@ -316,6 +316,29 @@ pub struct LimitsArguments {
     pub json: bool,
 }
 
+/// `weft bench locks`
+#[derive(Debug, Clone, Args)]
+pub struct LocksArguments {
+    /// Records whose locks are drawn.
+    #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..))]
+    pub records: u64,
+    /// Seconds of each case.
+    #[arg(long, default_value_t = 2.0)]
+    pub seconds: f64,
+    /// Rounds; all cases take turns and medians are reported.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: u64,
+    /// Directory of the logs, whose disk is measured [default: a new temporary directory, removed at the end].
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// Check that the benchmark works, not what it measures.
+    #[arg(long)]
+    pub quick: bool,
+    /// Print one JSON object per line instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `weft bench scan`
 #[derive(Debug, Clone, Args)]
 pub struct ScanArguments {
