@@ -134,8 +134,13 @@ impl Agent {
             self.told_ns = self.rank.now_ns();
         }
         for server in servers {
-            // Who is away asks when it returns.
-            self.send(server, &Request::End { txn, committed })?;
+            match committed {
+                // Who is away, or has no room, asks or is told again.
+                true => {
+                    self.send(server, &Request::End { txn, committed })?;
+                }
+                false => self.tell_abort(server, txn)?,
+            }
         }
         Ok(())
     }

@@ -51,7 +51,7 @@ pub struct Agent {
     /// Answers for the transaction that runs.
     inbox: Vec<(u32, u32, Answer)>,
     running: Option<TxnId>,
-    /// Servers of transactions whose thread has panicked: they are to release their locks.
+    /// Servers that are still to be told that a transaction was aborted: they had no room, or its thread has panicked.
     unended: Vec<(u32, TxnId)>,
     is_wounded: bool,
     told_ns: u64,
@@ -214,11 +214,20 @@ impl Agent {
 
     fn end_orphans(&mut self) -> Result<(), Error> {
         for (server, txn) in std::mem::take(&mut self.unended) {
-            let request = Request::End {
-                txn,
-                committed: false,
-            };
-            self.send(server, &request)?;
+            self.tell_abort(server, txn)?;
+        }
+        Ok(())
+    }
+
+    /// Lets a server release what a transaction holds there; later, if it has no room for that now.
+    fn tell_abort(&mut self, server: u32, txn: TxnId) -> Result<(), Error> {
+        let request = Request::End {
+            txn,
+            committed: false,
+        };
+        // One that has died has released everything.
+        if !self.send(server, &request)? && self.rank.presence(server)?.alive {
+            self.unended.push((server, txn));
         }
         Ok(())
     }

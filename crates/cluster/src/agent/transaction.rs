@@ -347,11 +347,7 @@ impl<'a> Transaction<'a> {
     /// Lets every server release what the transaction holds.
     fn end_everywhere(&mut self) -> Result<(), Error> {
         for server in std::mem::take(&mut self.servers).into_keys() {
-            let request = Request::End {
-                txn: self.txn,
-                committed: false,
-            };
-            self.agent.send(server, &request)?;
+            self.agent.tell_abort(server, self.txn)?;
         }
         Ok(())
     }

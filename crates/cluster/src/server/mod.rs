@@ -289,6 +289,10 @@ impl Server {
             self.stats.nonsense += 1;
             return refuse(self, Refusal::Conflict);
         }
+        if !self.open.contains_key(&txn) {
+            // An agent runs one transaction at a time: whatever else it has active here has been given up.
+            self.drop_active(from.sender, u32::MAX);
+        }
         let open = self.open.entry(txn).or_insert(Open {
             life: from.incarnation,
             waiting: None,
