@@ -177,9 +177,13 @@ struct BenchDir {
 impl BenchDir {
     fn new(arguments: &LoadArguments, name: &str) -> Result<Self, Failure> {
         arguments.check()?;
+        BenchDir::named(arguments.dir.clone(), name)
+    }
+
+    /// The directory that the user named, which must be empty or absent, or one of its own.
+    fn named(named: Option<PathBuf>, name: &str) -> Result<Self, Failure> {
         let number = OPENED.fetch_add(1, Ordering::Relaxed);
         let unique = format!("weft-bench-{name}-{}-{number}", std::process::id());
-        let named = arguments.dir.clone();
         let is_temporary = named.is_none();
         let path = named.unwrap_or_else(|| std::env::temp_dir().join(unique));
         if has_entries(&path) {

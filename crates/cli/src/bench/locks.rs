@@ -23,7 +23,7 @@ use weft_cluster::measure::{Measured, Parts, Synthetic, commits, parts, syntheti
 use weft_workload::Record;
 use weft_workload::driver::median;
 
-use super::print;
+use super::{BenchDir, print};
 use crate::arguments::LocksArguments;
 use crate::failure::Failure;
 
@@ -40,14 +40,7 @@ const SYNC: SyncSite = SyncSite("bench locks");
 pub(crate) fn run(arguments: &LocksArguments) -> Result<(), Failure> {
     let time = Duration::from_secs_f64(if arguments.quick { 0.05 } else { arguments.seconds });
     let trips = if arguments.quick { QUICK_TRIPS } else { TRIPS };
-    let created;
-    let dir = match &arguments.dir {
-        Some(dir) => dir.as_path(),
-        None => {
-            created = tempfile::tempdir().map_err(|e| Failure::doing("making a directory", e))?;
-            created.path()
-        }
-    };
+    let own = BenchDir::named(arguments.dir.clone(), "locks")?;
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let config = format!(
         "threads, locks={LOCKS} records={} seconds={} rounds={} processors={} version={}",
@@ -66,7 +59,7 @@ pub(crate) fn run(arguments: &LocksArguments) -> Result<(), Failure> {
     let failed = |error| Failure::doing("a cluster of threads", error);
     let mut rounds = Vec::new();
     for round in 0..arguments.rounds {
-        let dir = dir.join(format!("round-{round}"));
+        let dir = own.path.join(format!("round-{round}"));
         rounds.push(Round {
             parts: parts(trips).map_err(failed)?,
             apart: synthetic(workload(1), &disk, &dir.join("apart")).map_err(failed)?,

@@ -171,6 +171,11 @@ fn invalid_arguments_are_refused() {
 }
 
 #[test]
+fn locks_and_commits_run() {
+    bench("locks --quick --rounds 1").unwrap();
+}
+
+#[test]
 fn transactions_run_beside_queries() {
     let small = "--warehouses 1 --items 100 --customers-per-district 10";
     bench(&format!(
