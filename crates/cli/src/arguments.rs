@@ -64,7 +64,8 @@ pub enum BenchCommand {
     Limits(LimitsArguments),
     /// Scans of bit-packed codes, with every form of instructions, as a share of the memory's bandwidth.
     Scan(ScanArguments),
-    /// Locks and two-phase commits over one-sided messages between ranks, beside what messages and disks cost.
+    /// Locks and two-phase commits over one-sided messages between ranks, beside what messages and disks
+    /// cost.
     Locks(LocksArguments),
     /// Lookups in the store's indexes, serial and interleaved, as a share of the memory's limit.
     Index(IndexArguments),
@@ -115,8 +116,8 @@ pub enum UnitChoice {
     Cpu,
     /// The offload runtime's cpu unit.
     Runtime,
-    /// The model of a unit, simulated on this machine's cores, which it keeps busy: X-DB's compaction unit, or
-    /// DBA's scan engine.
+    /// The model of a unit, simulated on this machine's cores, which it keeps busy: X-DB's compaction unit,
+    /// or DBA's scan engine.
     Model,
 }
 
@@ -151,8 +152,8 @@ pub struct ServeArguments {
     /// failed jobs; `SHOW weft.unit_jobs_redone_why` shows how many and why.
     #[arg(long, value_enum, default_value_t = UnitChoice::Cpu)]
     pub compaction_unit: UnitChoice,
-    /// Who compares the packed columns that large queries scan with their predicates, in the same way; `model` is
-    /// DBA's scan engine. `SHOW weft.scan_unit_jobs_redone_why` shows what the CPU redid.
+    /// Who compares the packed columns that large queries scan with their predicates, in the same way;
+    /// `model` is DBA's scan engine. `SHOW weft.scan_unit_jobs_redone_why` shows what the CPU redid.
     #[arg(long, value_enum, default_value_t = UnitChoice::Cpu)]
     pub scan_unit: UnitChoice,
     /// Maximum number of clients connected at the same time.

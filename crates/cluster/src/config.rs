@@ -6,7 +6,8 @@ use weft_lock::{BoundedWait, ConflictPolicy, ResourceId};
 
 use crate::error::Error;
 
-/// Settings of a cluster of lock servers and agents. Those that ranks must agree on are compared when windows are made.
+/// Settings of a cluster of lock servers and agents. Those that ranks must agree on are compared when
+/// windows are made.
 #[derive(Clone, Copy)]
 pub struct ClusterConfig {
     /// Ranks `0..servers` serve locks and records; the others run transactions.
@@ -25,13 +26,23 @@ pub struct ClusterConfig {
     pub presumes_abort: bool,
     /// How often what is open is asked for or told again.
     pub retry_every: Duration,
-    /// A planted fault: coordinators tell decisions before they are on the disk.
-    #[cfg(feature = "faults")]
-    pub tells_before_disk: bool,
+    /// A planted fault, for tests.
+    pub planted: Planted,
+}
+
+/// A planted fault: tests show with it that they would find the like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Planted {
+    /// None.
+    #[default]
+    Sound,
+    /// Coordinators tell decisions before they are on the disk.
+    TellsBeforeDisk,
 }
 
 impl Default for ClusterConfig {
-    /// One server, 1,024 records of 64 bytes, 16 KiB of writes; waits bounded by 100 ms as in the document (5.2.2).
+    /// One server, 1,024 records of 64 bytes, 16 KiB of writes; waits bounded by 100 ms as in the document
+    /// (5.2.2).
     fn default() -> Self {
         ClusterConfig {
             servers: 1,
@@ -42,8 +53,7 @@ impl Default for ClusterConfig {
             wait_max: Duration::from_millis(100),
             presumes_abort: true,
             retry_every: Duration::from_millis(10),
-            #[cfg(feature = "faults")]
-            tells_before_disk: false,
+            planted: Planted::Sound,
         }
     }
 }
@@ -65,7 +75,7 @@ impl ClusterConfig {
                 "there must be servers, and ranks besides them"
             }
             () if ranks > 1 << AGENT_BITS => "more ranks than a transaction's number has room for",
-            () if self.record_bytes == 0 || self.record_bytes % 8 != 0 => {
+            () if self.record_bytes == 0 || !self.record_bytes.is_multiple_of(8) => {
                 "records must be multiples of 8 bytes"
             }
             () if self.staging_bytes < self.record_bytes + 64 => "less room for writes than one record needs",

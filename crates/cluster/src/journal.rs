@@ -10,8 +10,8 @@
 //! writes               count u16, (record u64, length u32, bytes) each
 //! ```
 //!
-//! A rank's log is one of `weft-wal`, a record an entry. Order is all that it needs: a decision that follows from an
-//! earlier entry is never durable without it.
+//! A rank's log is one of `weft-wal`, a record an entry. Order is all that it needs: a decision that follows
+//! from an earlier entry is never durable without it.
 //!
 //! Simplification: a server's records are its log from the beginning on; it takes no checkpoints.
 

@@ -14,8 +14,9 @@
 //!              --put: end----------------------->    apply, release all locks
 //! ```
 //!
-//! Ranks `0..servers` are servers, all others agents: how many of each is a setting. An agent runs one transaction at a
-//! time. One that needed a single server commits there without votes; one that only read needs no votes at all.
+//! Ranks `0..servers` are servers, all others agents: how many of each is a setting. An agent runs one
+//! transaction at a time. One that needed a single server commits there without votes; one that only read
+//! needs no votes at all.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -29,18 +30,19 @@
 //!
 //! # Invariants
 //!
-//! 1. A server votes yes only when its part is on its disk, and while it holds every lock that the transaction took
-//!    there. From then on only the coordinator decides.
-//! 2. A coordinator's decision to commit is on its disk before anybody hears of it. Without one there is no commit.
-//! 3. A server that returns from a death holds the locks of everything it voted for and has not heard about, and
-//!    serves nobody before.
+//! 1. A server votes yes only when its part is on its disk, and while it holds every lock that the
+//!    transaction took there. From then on only the coordinator decides.
+//! 2. A coordinator's decision to commit is on its disk before anybody hears of it. Without one there is no
+//!    commit.
+//! 3. A server that returns from a death holds the locks of everything it voted for and has not heard about,
+//!    and serves nobody before.
 //! 4. Locks of a server's earlier life are worth nothing: whoever relies on one is told no. So a transaction
 //!    that commits held all its locks together (strict two-phase locking: strict serializability).
 //! 5. What another rank sends is outside data: at worst it ends that rank's own transaction.
 //!
-//! Source: Barthels, "Scalable Query and Transaction Processing over High-Performance Networks" (2019), chapter 5. Beyond it:
-//! logs on both sides and what deaths do, several locks in one request (named there in 5.4.3), the other policies of
-//! `weft-lock`.
+//! Source: Barthels, "Scalable Query and Transaction Processing over High-Performance Networks" (2019),
+//! chapter 5. Beyond it: logs on both sides and what deaths do, several locks in one request (named there in
+//! 5.4.3), the other policies of `weft-lock`.
 
 pub mod agent;
 pub mod config;
@@ -53,6 +55,6 @@ pub mod message;
 pub mod server;
 
 pub use agent::{Agent, Transaction};
-pub use config::{ClusterConfig, record_lock};
+pub use config::{ClusterConfig, Planted, record_lock};
 pub use error::{Abort, Error, Refusal};
 pub use server::{Server, ServerStats};

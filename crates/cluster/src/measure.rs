@@ -1,18 +1,18 @@
 //! What locks and commits cost: the synthetic workload of the document, its model, and the parts of it.
 //!
-//! A transaction takes so many locks of drawn records in drawn modes, and ends. The model is equation 5.3: a lock costs two
-//! messages and its time at the server,
+//! A transaction takes so many locks of drawn records in drawn modes, and ends. The model is equation 5.3: a
+//! lock costs two messages and its time at the server,
 //!
 //! ```text
 //! t_tx = locks * (2 * t_comm + t_queue) + t_clean_up
 //! ```
 //!
-//! with `t_comm` half of a bare mailbox's round trip, `t_queue` the lock table's time alone for one lock, and `t_clean_up` one
-//! message. Locks that travel together (named in 5.4.3) share the messages. Each part is measured in the same run, on the
-//! same form of the fabric.
+//! with `t_comm` half of a bare mailbox's round trip, `t_queue` the lock table's time alone for one lock,
+//! and `t_clean_up` one message. Locks that travel together (named in 5.4.3) share the messages. Each part
+//! is measured in the same run, on the same form of the fabric.
 //!
-//! Source: Barthels 5.3 and 5.4.1. A server and an agent have a core each; the document's remote locks need a second
-//! machine.
+//! Source: Barthels 5.3 and 5.4.1. A server and an agent have a core each; the document's remote locks need
+//! a second machine.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -9,16 +9,18 @@
 //!           6 greeting   txn u64, of number 0                       from an agent that has returned
 //! answer    1 locked     txn u64 | number u32 | refusal u8 (0: granted)
 //!           2 finished   txn u64 | committed u8
-//!           3 ended      txn u64                                          the server needs no answer any more
+//!           3 ended      txn u64                                       the server needs no answer any more
 //!           4 outcome?   txn u64
 //!           5 wounded    txn u64
 //!           6 greeted    txn u64
 //! ```
 //!
-//! Numbers are little endian. `life` is the server's incarnation in which the transaction took its locks; answers to a
-//! request for locks carry it in the mailbox's head. `word` is the agent's word that votes are added to.
+//! Numbers are little endian. `life` is the server's incarnation in which the transaction took its locks;
+//! answers to a request for locks carry it in the mailbox's head. `word` is the agent's word that votes are
+//! added to.
 //!
-//! Source: Barthels 5.2.1 (lock request, response, end of transaction); the rest follows from logs and deaths.
+//! Source: Barthels 5.2.1 (lock request, response, end of transaction); the rest follows from logs and
+//! deaths.
 
 use weft_base::TxnId;
 use weft_base::codec::{ByteReader, ByteWriter, CodecError};

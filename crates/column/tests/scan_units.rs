@@ -92,7 +92,8 @@ proptest! {
         prop_assert_eq!(&golden.found, &found);
         let (simulated, count, cycles) = simulate(ScanEngineParams::default(), &[&task]).unwrap().remove(0);
         prop_assert_eq!((&simulated, count), (&found, golden.count));
-        let buffers: Vec<bytes::Bytes> = Scan::buffers(&task).iter().map(|buffer| buffer.bytes().clone()).collect();
+        let buffers = Scan::buffers(&task);
+        let buffers: Vec<bytes::Bytes> = buffers.iter().map(|buffer| buffer.bytes().clone()).collect();
         let lines: usize = buffers.iter().map(|codes| codes.len().div_ceil(64)).sum();
         prop_assert_eq!(cycles.lines_read as usize, lines);
 

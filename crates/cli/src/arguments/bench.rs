@@ -328,8 +328,8 @@ pub struct LocksArguments {
     /// Rounds; all cases take turns and medians are reported.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
-    /// Directory of the logs, whose disk is measured; must be empty or absent [default: a new temporary directory,
-    /// removed at the end].
+    /// Directory of the logs, whose disk is measured; must be empty or absent [default: a new temporary
+    /// directory, removed at the end].
     #[arg(long)]
     pub dir: Option<PathBuf>,
     /// Check that the benchmark works, not what it measures.

@@ -9,8 +9,8 @@
 //!   sync                 one write and its sync on this disk: what a commit is compared with
 //! ```
 //!
-//! Ranks are threads. With fewer processors than ranks everything is the scheduler's time: the first three need two
-//! processors, a commit at two servers three.
+//! Ranks are threads. With fewer processors than ranks everything is the scheduler's time: the first three
+//! need two processors, a commit at two servers three.
 //!
 //! Source: Barthels 5.3 to 5.5.
 
@@ -76,6 +76,9 @@ pub(crate) fn run(arguments: &LocksArguments) -> Result<(), Failure> {
     )
 }
 
+/// A case of a round.
+type Case = fn(&Round) -> &Measured;
+
 struct Round {
     parts: Parts,
     apart: Measured,
@@ -106,7 +109,7 @@ fn records(rounds: &[Round], config: &str, workloads: [Synthetic; 2]) -> Vec<Rec
         ),
         record("sync", "sync", sync, "ns"),
     ];
-    let cases: [(&str, Synthetic, fn(&Round) -> &Measured); 2] = [
+    let cases: [(&str, Synthetic, Case); 2] = [
         ("locks one by one", workloads[0], |round| &round.apart),
         ("locks together", workloads[1], |round| &round.together),
     ];
@@ -142,7 +145,7 @@ fn records(rounds: &[Round], config: &str, workloads: [Synthetic; 2]) -> Vec<Rec
             ),
         ]);
     }
-    let commits: [(&str, fn(&Round) -> &Measured); 2] = [
+    let commits: [(&str, Case); 2] = [
         ("one server", |round| &round.one),
         ("two servers", |round| &round.two),
     ];

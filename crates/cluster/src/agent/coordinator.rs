@@ -3,6 +3,7 @@
 use weft_base::TxnId;
 
 use super::{Agent, Decision, Voter, nanos};
+use crate::config::Planted;
 use crate::error::{Abort, Error};
 use crate::journal::Entry;
 use crate::message::{Request, Staged};
@@ -110,7 +111,8 @@ impl Agent {
 
     /// Writes the decision to the disk, then tells it.
     fn decide(&mut self, txn: TxnId, committed: bool, participants: &[Participant]) -> Result<(), Error> {
-        // Who wrote nothing has forgotten the transaction with its vote, and is told only that the word is free.
+        // Who wrote nothing has forgotten the transaction with its vote, and is told only that the word is
+        // free.
         let servers: Vec<u32> = participants
             .iter()
             .map(|participant| participant.server)
@@ -122,7 +124,7 @@ impl Agent {
                 servers: servers.clone(),
             };
             let lsn = self.journal.append(&entry)?;
-            if !self.is_careless() {
+            if self.config.planted != Planted::TellsBeforeDisk {
                 self.journal.sync(lsn)?;
             }
             self.rank.step();
@@ -246,17 +248,5 @@ impl Agent {
                 turn = turn.saturating_add(1);
             }
         }
-    }
-
-    /// A planted fault, in tests: decisions are told before they are on the disk.
-    #[cfg(feature = "faults")]
-    fn is_careless(&self) -> bool {
-        self.config.tells_before_disk
-    }
-
-    #[cfg(not(feature = "faults"))]
-    #[allow(clippy::unused_self, reason = "the same as with the feature")]
-    const fn is_careless(&self) -> bool {
-        false
     }
 }

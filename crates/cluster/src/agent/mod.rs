@@ -1,14 +1,15 @@
 //! A transaction agent: runs one transaction at a time, and coordinates its commit.
 //!
-//! An agent looks into its mailbox whenever it waits, so that servers are answered meanwhile: who has voted yes and
-//! not heard how it ended asks ([`Answer::Ask`]). Between transactions [`Agent::poll`] does the same.
+//! An agent looks into its mailbox whenever it waits, so that servers are answered meanwhile: who has voted
+//! yes and not heard how it ended asks ([`Answer::Ask`]). Between transactions [`Agent::poll`] does the
+//! same.
 //!
 //! # Words of votes
 //!
-//! Servers add their votes to a word of the agent. A vote that comes after the coordinator has given up must not count for
-//! another transaction, so a word is used again only when everybody who was asked to vote on it has answered that it heard
-//! the end, or has died since. An agent that has returned does not know who was asked in its earlier lives: before its
-//! first vote it greets every server, and waits for the answers.
+//! Servers add their votes to a word of the agent. A vote that comes after the coordinator has given up must
+//! not count for another transaction, so a word is used again only when everybody who was asked to vote on
+//! it has answered that it heard the end, or has died since. An agent that has returned does not know who
+//! was asked in its earlier lives: before its first vote it greets every server, and waits for the answers.
 //!
 //! Source: Barthels 5.2.1, 5.2.3.
 
@@ -51,7 +52,8 @@ pub struct Agent {
     /// Answers for the transaction that runs.
     inbox: Vec<(u32, u32, Answer)>,
     running: Option<TxnId>,
-    /// Servers that are still to be told that a transaction was aborted: they had no room, or its thread has panicked.
+    /// Servers that are still to be told that a transaction was aborted: they had no room, or its thread has
+    /// panicked.
     unended: Vec<(u32, TxnId)>,
     is_wounded: bool,
     told_ns: u64,
@@ -93,8 +95,8 @@ struct Voter {
 }
 
 impl Agent {
-    /// Opens the agent of a rank: reads its decisions from its log. Collective with [`crate::Server::open`] of the
-    /// servers, unless the rank has returned.
+    /// Opens the agent of a rank: reads its decisions from its log. Collective with [`crate::Server::open`]
+    /// of the servers, unless the rank has returned.
     ///
     /// # Errors
     /// Settings that make no sense or are not the others'; the log's; the fabric's.
@@ -194,7 +196,8 @@ impl Agent {
         Ok(Transaction::new(self, txn))
     }
 
-    /// Answers servers, and tells those of decisions that have not said that they know. False if there was nothing to do.
+    /// Answers servers, and tells those of decisions that have not said that they know. False if there was
+    /// nothing to do.
     ///
     /// # Errors
     /// The log's and the fabric's.

@@ -205,7 +205,8 @@ impl<'a> Transaction<'a> {
     /// Commits. Once this has returned the transaction is on disks, and survives whatever dies.
     ///
     /// # Errors
-    /// Inside, why it was aborted; [`Abort::Unknown`] if it may have been committed. The agent's log and fabric.
+    /// Inside, why it was aborted; [`Abort::Unknown`] if it may have been committed. The agent's log and
+    /// fabric.
     pub fn commit(mut self) -> Outcome<()> {
         let outcome = self.try_commit()?;
         match &outcome {

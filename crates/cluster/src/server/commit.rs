@@ -1,8 +1,8 @@
 //! Votes, and the ends of transactions, at a server.
 //!
-//! A vote is a remote atomic add on one word of the agent: 1 for yes, 2^32 for no (Barthels 5.2.3). A server that has
-//! nothing to write has no reason to wait for the outcome: the transaction has all its locks by now, so those that only
-//! read can go.
+//! A vote is a remote atomic add on one word of the agent: 1 for yes, 2^32 for no (Barthels 5.2.3). A server
+//! that has nothing to write has no reason to wait for the outcome: the transaction has all its locks by
+//! now, so those that only read can go.
 
 use std::collections::VecDeque;
 
@@ -141,7 +141,8 @@ impl Server {
     /// The coordinator says how a transaction ended.
     pub(super) fn end(&mut self, txn: TxnId, committed: bool) -> Result<(), Error> {
         let Some(open) = self.open.get_mut(&txn) else {
-            // It was told before, or only read here, or is of an earlier life: whatever was prepared is restored.
+            // It was told before, or only read here, or is of an earlier life: whatever was prepared is
+            // restored.
             self.once_durable(self.journal.durable(), Due::Ended { txn });
             return Ok(());
         };

@@ -1,7 +1,7 @@
 //! A lock server with its records.
 //!
-//! One thread does everything: it takes requests from the mailbox, changes the lock table, and answers. What must be
-//! durable before it is told waits until no request is left for now, so that one sync serves many.
+//! One thread does everything: it takes requests from the mailbox, changes the lock table, and answers. What
+//! must be durable before it is told waits until no request is left for now, so that one sync serves many.
 //!
 //! ```text
 //!              lock (first)
@@ -12,8 +12,8 @@
 //!      +---end: apply, release--- prepared --the agent returned, or is silent--> asks for the outcome
 //! ```
 //!
-//! An active transaction whose agent has died is gone, with its locks. A prepared one waits for its coordinator, however
-//! long that takes: that is the price of the protocol.
+//! An active transaction whose agent has died is gone, with its locks. A prepared one waits for its
+//! coordinator, however long that takes: that is the price of the protocol.
 //!
 //! Source: Barthels 5.2.2 (lock table, transaction table, bounded waits), 5.2.3 (requests before deadlocks).
 
@@ -34,8 +34,8 @@ use commit::Due;
 
 /// Requests that are handled before what they need durable is synced.
 const BURST: usize = 64;
-/// Slots that a server has for each agent, and an agent for each server. An agent has one request open at each; the others
-/// are for ends of transactions and questions.
+/// Slots that a server has for each agent, and an agent for each server. An agent has one request open at
+/// each; the others are for ends of transactions and questions.
 pub(crate) const SLOTS: u16 = 4;
 /// Words of an agent that votes are added to.
 pub(crate) const VOTE_WORDS: u8 = 8;
@@ -385,8 +385,8 @@ impl Server {
         }
     }
 
-    /// Notes that an agent is in this life: what it had open in an earlier one is gone, unless that voted. False if
-    /// it has another life since.
+    /// Notes that an agent is in this life: what it had open in an earlier one is gone, unless that voted.
+    /// False if it has another life since.
     fn agent_lives(&mut self, agent: u32, life: u32) -> bool {
         let Some(known) = self.lives.get_mut(agent as usize) else {
             return false;

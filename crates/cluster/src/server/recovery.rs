@@ -52,8 +52,9 @@ impl Replayed {
 }
 
 impl Server {
-    /// Opens the server of a rank: reads its log, restores records and the locks of what it voted for, and begins
-    /// to take requests. Collective with [`crate::Agent::open`] of the agents, unless the rank has returned.
+    /// Opens the server of a rank: reads its log, restores records and the locks of what it voted for, and
+    /// begins to take requests. Collective with [`crate::Agent::open`] of the agents, unless the rank has
+    /// returned.
     ///
     /// # Errors
     /// Settings that make no sense or are not the others'; the log's; the fabric's.

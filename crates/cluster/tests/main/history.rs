@@ -1,7 +1,7 @@
 //! What transactions did, and whether it can have been one after the other.
 //!
-//! A record keeps who has written it, in order. So the end of a run shows every version that there was; what was read is
-//! known by the number of writers that the reader found.
+//! A record keeps who has written it, in order. So the end of a run shows every version that there was; what
+//! was read is known by the number of writers that the reader found.
 
 use std::collections::BTreeMap;
 
@@ -29,8 +29,8 @@ pub enum Outcome {
     Unknown,
 }
 
-/// Checks that what happened equals some serial order that respects who ended before whom began, that whatever was
-/// acknowledged is there, and that every transaction is there as a whole or not at all.
+/// Checks that what happened equals some serial order that respects who ended before whom began, that
+/// whatever was acknowledged is there, and that every transaction is there as a whole or not at all.
 pub fn check(done: &[Done], records: &BTreeMap<u64, Vec<TxnId>>) -> Result<(), String> {
     let mut committed = Vec::new();
     for one in done {
@@ -76,7 +76,8 @@ pub fn check(done: &[Done], records: &BTreeMap<u64, Vec<TxnId>>) -> Result<(), S
     is_serial(&committed, records)
 }
 
-/// No circle of: wrote what the other read or overwrote, read what the other overwrote, ended before it began.
+/// No circle of: wrote what the other read or overwrote, read what the other overwrote, ended before it
+/// began.
 fn is_serial(committed: &[&Done], records: &BTreeMap<u64, Vec<TxnId>>) -> Result<(), String> {
     let place: BTreeMap<TxnId, usize> = committed
         .iter()

@@ -28,8 +28,8 @@ pub struct Lab {
     begun: Vec<AtomicU64>,
     /// Bits: servers that are idle, agents that are settled.
     quiet: AtomicU64,
-    /// Bits: ranks that have told the harness all that it wants. Until all have, none ends, so that one that returns finds
-    /// the others.
+    /// Bits: ranks that have told the harness all that it wants. Until all have, none ends, so that one that
+    /// returns finds the others.
     told: AtomicU64,
     records: Mutex<BTreeMap<u64, Vec<TxnId>>>,
     pub stats: Mutex<Vec<ServerStats>>,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weft_base::Prng;
-use weft_cluster::ClusterConfig;
+use weft_cluster::{ClusterConfig, Planted};
 use weft_fabric::sim::{Kill, Report, Simulation};
 use weft_lock::{ConflictPolicy, DeadlockDetection, NoWait, WaitDie, WoundWait};
 
@@ -144,7 +144,7 @@ fn random_deaths_split_and_lose_nothing() {
 #[test]
 fn a_decision_told_too_early_is_found() {
     let settings = ClusterConfig {
-        tells_before_disk: true,
+        planted: Planted::TellsBeforeDisk,
         ..config(2)
     };
     let is_found = |seed: u64| {
