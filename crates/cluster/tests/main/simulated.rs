@@ -5,7 +5,7 @@ use std::time::Duration;
 use weft_base::Prng;
 use weft_cluster::{ClusterConfig, Planted};
 use weft_fabric::sim::{Kill, Report, Simulation};
-use weft_lock::{ConflictPolicy, DeadlockDetection, NoWait, WaitDie, WoundWait};
+use weft_lock::{BoundedWait, ConflictPolicy, DeadlockDetection, NoWait, WaitDie, WoundWait};
 
 use crate::lab::Lab;
 
@@ -113,8 +113,11 @@ fn random_deaths_split_and_lose_nothing() {
     let [mut committed, mut aborted, mut unknown] = [0; 3];
     for seed in 0..seeds(200) {
         let mut prng = Prng::new(seed);
+        let policies: [&dyn ConflictPolicy; 4] = [&BoundedWait, &WoundWait, &WaitDie, &DeadlockDetection];
         let settings = ClusterConfig {
             presumes_abort: seed % 3 != 0,
+            policy: policies[seed as usize % 4],
+            records: 3 + seed % 4,
             ..config(2)
         };
         let alone = run(seed, &Lab::new(seed, settings, 5, 5), &[]);
