@@ -95,6 +95,9 @@ pub enum Error {
     Log(WalError),
     /// A record of the log that is none of this crate's.
     Record(CodecError),
+    /// An error or a panic came between an agent's first request to vote and the end of telling: what it has
+    /// decided is known by its log, so by its next life.
+    Undecided,
     /// A log with an impossible history.
     History(&'static str),
 }
@@ -106,6 +109,7 @@ impl fmt::Display for Error {
             Error::Fabric(error) => error.fmt(f),
             Error::Log(error) => error.fmt(f),
             Error::Record(error) => write!(f, "a record of the log: {error}"),
+            Error::Undecided => f.write_str("the agent was stopped while it decided"),
             Error::History(what) => write!(f, "the log: {what}"),
         }
     }

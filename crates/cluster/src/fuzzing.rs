@@ -46,15 +46,10 @@ fn seeds() -> Vec<Vec<u8>> {
             number,
             wants: vec![lock; 3],
         },
-        Request::Prepare {
-            txn,
-            life,
-            word: 1,
-            staged,
-        },
+        Request::Prepare { txn, life, staged },
         Request::Finish { txn, life, staged },
         Request::End { txn, committed: true },
-        Request::Greet { txn },
+        Request::WasFinished { txn },
     ];
     let answers = [
         Answer::Locked { txn, number, refusal },

@@ -1,13 +1,13 @@
 //! What agents and servers write to their logs.
 //!
 //! ```text
-//! server  1 prepared   txn u64 | locks: count u16, (lock u64, mode u8) each | writes
+//! server  1 prepared   txn u64 | locks: count u32, (lock u64, mode u8) each | writes
 //!         2 ended      txn u64 | committed u8                    how a prepared one ended
 //!         3 finished   txn u64 | writes                          committed here alone
 //! agent   4 numbers    end u64                                   numbers below may be in use
-//!         5 decided    txn u64 | committed u8 | servers: count u16, u32 each
+//!         5 decided    txn u64 | committed u8 | servers: count u32, u32 each
 //!         6 forgotten  txn u64                                   all servers know
-//! writes               count u16, (record u64, length u32, bytes) each
+//! writes               count u32, (record u64, length u32, bytes) each
 //! ```
 //!
 //! A rank's log is one of `weft-wal`, a record an entry. Order is all that it needs: a decision that follows
@@ -84,7 +84,7 @@ pub enum Entry {
 
 /// Appends writes as in the table.
 pub(crate) fn put_writes(out: &mut Vec<u8>, writes: &[Write]) {
-    out.put_u16(u16::try_from(writes.len()).unwrap_or(u16::MAX));
+    out.put_u32(u32::try_from(writes.len()).unwrap_or(u32::MAX));
     for write in writes {
         out.put_u64(write.record);
         out.put_u32(u32::try_from(write.bytes.len()).unwrap_or(u32::MAX));
@@ -93,7 +93,7 @@ pub(crate) fn put_writes(out: &mut Vec<u8>, writes: &[Write]) {
 }
 
 pub(crate) fn read_writes(reader: &mut ByteReader<'_>) -> Result<Vec<Write>, CodecError> {
-    let count = reader.u16()?;
+    let count = reader.u32()?;
     let write = |_| {
         let (record, length) = (reader.u64()?, reader.u32()?);
         Ok(Write {
@@ -111,7 +111,7 @@ impl Entry {
             Entry::Prepared { txn, locks, writes } => {
                 out.put_u8(1);
                 out.put_u64(txn.0);
-                out.put_u16(u16::try_from(locks.len()).unwrap_or(u16::MAX));
+                out.put_u32(u32::try_from(locks.len()).unwrap_or(u32::MAX));
                 locks.iter().for_each(|lock| put_lock(&mut out, lock));
                 put_writes(&mut out, writes);
             }
@@ -137,7 +137,7 @@ impl Entry {
                 out.put_u8(5);
                 out.put_u64(txn.0);
                 out.put_bool(*committed);
-                out.put_u16(u16::try_from(servers.len()).unwrap_or(u16::MAX));
+                out.put_u32(u32::try_from(servers.len()).unwrap_or(u32::MAX));
                 servers.iter().for_each(|server| out.put_u32(*server));
             }
             Entry::Forgotten { txn } => {
@@ -153,7 +153,7 @@ impl Entry {
         let entry = match reader.u8()? {
             1 => {
                 let txn = TxnId(reader.u64()?);
-                let count = reader.u16()?;
+                let count = reader.u32()?;
                 let locks = (0..count).map(|_| read_lock(&mut reader));
                 Entry::Prepared {
                     txn,
@@ -171,7 +171,7 @@ impl Entry {
             },
             4 => Entry::Numbers { end: reader.u64()? },
             5 => {
-                let (txn, committed, count) = (TxnId(reader.u64()?), reader.bool()?, reader.u16()?);
+                let (txn, committed, count) = (TxnId(reader.u64()?), reader.bool()?, reader.u32()?);
                 let servers = (0..count).map(|_| reader.u32());
                 Entry::Decided {
                     txn,

@@ -2,22 +2,20 @@
 //!
 //! ```text
 //! request   1 lock       txn u64 | life u32 | number u32 | count u8 | (lock u64, mode u8) each
-//!           2 prepare    txn u64 | life u32 | word u8 | staged u32 | crc u32
+//!           2 prepare    txn u64 | life u32 | staged u32 | crc u32
 //!           3 finish     txn u64 | life u32 | staged u32 | crc u32        one server: no vote
 //!           4 end        txn u64 | committed u8
 //!           5 finished?  txn u64
-//!           6 greeting   txn u64, of number 0                       from an agent that has returned
 //! answer    1 locked     txn u64 | number u32 | refusal u8 (0: granted)
 //!           2 finished   txn u64 | committed u8
 //!           3 ended      txn u64                                       the server needs no answer any more
 //!           4 outcome?   txn u64
 //!           5 wounded    txn u64
-//!           6 greeted    txn u64
 //! ```
 //!
 //! Numbers are little endian. `life` is the server's incarnation in which the transaction took its locks;
-//! answers to a request for locks carry it in the mailbox's head. `word` is the agent's word that votes are
-//! added to.
+//! answers to a request for locks carry it in the mailbox's head. Votes are no messages: see
+//! [`crate::server`].
 //!
 //! Source: Barthels 5.2.1 (lock request, response, end of transaction); the rest follows from logs and
 //! deaths.
@@ -55,8 +53,6 @@ pub enum Request {
         txn: TxnId,
         /// As above.
         life: u32,
-        /// The agent's word of votes.
-        word: u8,
         /// What was staged.
         staged: Staged,
     },
@@ -79,11 +75,6 @@ pub enum Request {
     /// Whether the server has finished it.
     WasFinished {
         /// Who.
-        txn: TxnId,
-    },
-    /// The agent has returned: is there nothing left to vote on for its earlier lives?
-    Greet {
-        /// Of number 0.
         txn: TxnId,
     },
 }
@@ -129,11 +120,6 @@ pub enum Answer {
     /// It must abort.
     Wounded {
         /// Who.
-        txn: TxnId,
-    },
-    /// The server adds no votes for earlier lives of the agent any more.
-    Greeted {
-        /// Of number 0.
         txn: TxnId,
     },
 }
@@ -187,16 +173,10 @@ impl Request {
                 out.put_u8(u8::try_from(wants.len()).unwrap_or(u8::MAX));
                 wants.iter().for_each(|lock| put_lock(&mut out, lock));
             }
-            Request::Prepare {
-                txn,
-                life,
-                word,
-                staged,
-            } => {
+            Request::Prepare { txn, life, staged } => {
                 out.put_u8(2);
                 out.put_u64(txn.0);
                 out.put_u32(*life);
-                out.put_u8(*word);
                 out.put_u32(staged.bytes);
                 out.put_u32(staged.crc);
             }
@@ -212,12 +192,8 @@ impl Request {
                 out.put_u64(txn.0);
                 out.put_bool(*committed);
             }
-            Request::WasFinished { txn } | Request::Greet { txn } => {
-                out.put_u8(if matches!(self, Request::Greet { .. }) {
-                    6
-                } else {
-                    5
-                });
+            Request::WasFinished { txn } => {
+                out.put_u8(5);
                 out.put_u64(txn.0);
             }
         }
@@ -246,7 +222,6 @@ impl Request {
             2 => Request::Prepare {
                 txn,
                 life: reader.u32()?,
-                word: reader.u8()?,
                 staged: Staged::decode(&mut reader)?,
             },
             3 => Request::Finish {
@@ -259,7 +234,6 @@ impl Request {
                 committed: reader.bool()?,
             },
             5 => Request::WasFinished { txn },
-            6 => Request::Greet { txn },
             _ => return Err(CodecError::new(0, "no kind of a request")),
         };
         reader.finish()?;
@@ -294,15 +268,11 @@ impl Answer {
                 out.put_u64(txn.0);
                 out.put_bool(*committed);
             }
-            Answer::Ended { txn }
-            | Answer::Ask { txn }
-            | Answer::Wounded { txn }
-            | Answer::Greeted { txn } => {
+            Answer::Ended { txn } | Answer::Ask { txn } | Answer::Wounded { txn } => {
                 out.put_u8(match self {
                     Answer::Ended { .. } => 3,
                     Answer::Ask { .. } => 4,
-                    Answer::Wounded { .. } => 5,
-                    _ => 6,
+                    _ => 5,
                 });
                 out.put_u64(txn.0);
             }
@@ -337,7 +307,6 @@ impl Answer {
             3 => Answer::Ended { txn },
             4 => Answer::Ask { txn },
             5 => Answer::Wounded { txn },
-            6 => Answer::Greeted { txn },
             _ => return Err(CodecError::new(0, "no kind of an answer")),
         };
         reader.finish()?;
@@ -351,8 +320,7 @@ impl Answer {
             | Answer::Finished { txn, .. }
             | Answer::Ended { txn }
             | Answer::Ask { txn }
-            | Answer::Wounded { txn }
-            | Answer::Greeted { txn } => *txn,
+            | Answer::Wounded { txn } => *txn,
         }
     }
 }
@@ -370,7 +338,7 @@ mod tests {
     fn requests() -> impl Strategy<Value = Request> {
         let txn = any::<u64>().prop_map(TxnId);
         let wants = proptest::collection::vec((any::<u64>(), 0..6_usize), 0..LOCKS_MAX + 1);
-        (txn, any::<u32>(), any::<u32>(), wants, staged(), 0..6).prop_map(
+        (txn, any::<u32>(), any::<u32>(), wants, staged(), 0..5).prop_map(
             |(txn, life, number, wants, staged, kind)| match kind {
                 0 => Request::Lock {
                     txn,
@@ -384,19 +352,13 @@ mod tests {
                         })
                         .collect(),
                 },
-                1 => Request::Prepare {
-                    txn,
-                    life,
-                    word: number as u8,
-                    staged,
-                },
+                1 => Request::Prepare { txn, life, staged },
                 2 => Request::Finish { txn, life, staged },
                 3 => Request::End {
                     txn,
                     committed: life % 2 == 0,
                 },
-                4 => Request::WasFinished { txn },
-                _ => Request::Greet { txn },
+                _ => Request::WasFinished { txn },
             },
         )
     }
@@ -423,7 +385,7 @@ mod tests {
         }
 
         #[test]
-        fn answers_come_back(txn: u64, number: u32, kind in 0..11_usize) {
+        fn answers_come_back(txn: u64, number: u32, kind in 0..10_usize) {
             let txn = TxnId(txn);
             let answer = match kind {
                 0..5 => Answer::Locked { txn, number, refusal: Some(REFUSALS[kind]) },
@@ -431,8 +393,7 @@ mod tests {
                 6 => Answer::Finished { txn, committed: number % 2 == 0 },
                 7 => Answer::Ended { txn },
                 8 => Answer::Ask { txn },
-                9 => Answer::Wounded { txn },
-                _ => Answer::Greeted { txn },
+                _ => Answer::Wounded { txn },
             };
             prop_assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
         }

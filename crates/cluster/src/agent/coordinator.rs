@@ -2,11 +2,12 @@
 
 use weft_base::TxnId;
 
-use super::{Agent, Decision, Voter, nanos};
+use super::{Agent, Decision, nanos};
 use crate::config::Planted;
 use crate::error::{Abort, Error};
 use crate::journal::Entry;
 use crate::message::{Request, Staged};
+use crate::server::commit::vote_word;
 
 /// A server that takes part in a transaction.
 #[derive(Debug, Clone)]
@@ -15,11 +16,6 @@ pub(super) struct Participant {
     /// Its life in which it granted the first lock.
     pub(super) life: u32,
     pub(super) staged: Staged,
-}
-
-/// Votes for, in a word of votes.
-const fn votes_for(word: u64) -> u64 {
-    word & 0xffff_ffff
 }
 
 impl Agent {
@@ -32,63 +28,56 @@ impl Agent {
         txn: TxnId,
         participants: &[Participant],
     ) -> Result<Result<(), Abort>, Error> {
-        let Some(word) = self.free_word()? else {
-            return Ok(Err(Abort::ServerGone {
-                server: participants.first().map_or(0, |first| first.server),
-            }));
-        };
-        let own = self.rank.number();
-        self.votes.store(own, 8 * u64::from(word), 0)?;
+        self.is_deciding = true;
         let begun_ns = self.rank.now_ns();
         let mut outcome = Ok(());
         for participant in participants {
             let Participant { server, life, staged } = *participant;
-            let request = Request::Prepare {
-                txn,
-                life,
-                word,
-                staged,
-            };
-            if let Some(voters) = self.words.get_mut(usize::from(word)) {
-                voters.push(Voter { server, life, txn });
-            }
+            let request = Request::Prepare { txn, life, staged };
             if !self.send(server, &request)? {
                 outcome = Err(Abort::ServerGone { server });
                 break;
             }
         }
         if outcome.is_ok() {
-            outcome = self.count_votes(word, participants)?;
+            outcome = self.count_votes(txn, participants)?;
         }
         self.stats.votes += participants.len() as u64;
         self.stats.vote_ns += self.rank.now_ns().saturating_sub(begun_ns);
         self.decide(txn, outcome.is_ok(), participants)?;
+        self.is_deciding = false;
         Ok(outcome)
     }
 
-    /// Waits until all have voted, or one cannot any more.
-    fn count_votes(&mut self, word: u8, participants: &[Participant]) -> Result<Result<(), Abort>, Error> {
-        let (own, offset) = (self.rank.number(), 8 * u64::from(word));
+    /// Waits until all have voted yes, one has voted no, or one cannot vote any more.
+    fn count_votes(&mut self, txn: TxnId, participants: &[Participant]) -> Result<Result<(), Abort>, Error> {
+        let own = self.rank.number();
+        let (yes, no) = (vote_word(txn, true), vote_word(txn, false));
+        let mut missing: Vec<Participant> = participants.to_vec();
         let begun_ns = self.rank.now_ns();
         let mut turn = 0_u32;
         loop {
-            // Before the votes are read: a server may vote and die.
-            let gone = self.gone(participants, turn)?;
-            let votes = self.votes.load(own, offset)?;
-            if votes >> 32 != 0 {
-                return Ok(Err(Abort::VotedNo));
+            // Before its vote is read: a server may vote and die.
+            let gone = self.gone(&missing, turn)?;
+            let mut left = Vec::with_capacity(missing.len());
+            for participant in missing {
+                match self.votes.load(own, 8 * u64::from(participant.server))? {
+                    vote if vote == yes => {}
+                    vote if vote == no => return Ok(Err(Abort::VotedNo)),
+                    _ => left.push(participant),
+                }
             }
-            if votes_for(votes) >= participants.len() as u64 {
+            missing = left;
+            let Some(first) = missing.first() else {
                 return Ok(Ok(()));
-            }
-            if let Some(server) = gone {
+            };
+            if let Some(server) = gone.filter(|gone| missing.iter().any(|one| one.server == *gone)) {
                 return Ok(Err(Abort::ServerGone { server }));
             }
+            if self.rank.now_ns().saturating_sub(begun_ns) >= nanos(self.rank.timeout()) {
+                return Ok(Err(Abort::ServerGone { server: first.server }));
+            }
             if !self.take_message()? {
-                if self.rank.now_ns().saturating_sub(begun_ns) >= nanos(self.rank.timeout()) {
-                    let server = participants.first().map_or(0, |first| first.server);
-                    return Ok(Err(Abort::ServerGone { server }));
-                }
                 self.rank.pause(turn);
                 turn = turn.saturating_add(1);
             }
@@ -166,9 +155,6 @@ impl Agent {
 
     /// A server knows how a transaction ended.
     pub(super) fn is_told(&mut self, server: u32, txn: TxnId) -> Result<(), Error> {
-        for voters in &mut self.words {
-            voters.retain(|voter| voter.txn != txn || voter.server != server);
-        }
         let Some(decision) = self.decided.get_mut(&txn) else {
             return Ok(());
         };
@@ -197,56 +183,5 @@ impl Agent {
             }
         }
         Ok(())
-    }
-
-    /// Asks every server to say when it has no vote left for earlier lives of this agent.
-    pub(super) fn greet(&mut self) -> Result<(), Error> {
-        let txn = TxnId(u64::from(self.rank.number()));
-        for server in 0..self.config.servers {
-            let presence = self.rank.probe(server)?;
-            if presence.alive {
-                self.ungreeted.push((server, presence.incarnation));
-                self.send(server, &Request::Greet { txn })?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A word that nobody can add to any more; waits for one as long as for anything. `None` if none comes.
-    fn free_word(&mut self) -> Result<Option<u8>, Error> {
-        let begun_ns = self.rank.now_ns();
-        let mut turn = 0_u32;
-        loop {
-            let is_free = |voters: &Vec<Voter>| voters.is_empty();
-            if let (true, Some(number)) = (self.ungreeted.is_empty(), self.words.iter().position(is_free)) {
-                return Ok(u8::try_from(number).ok());
-            }
-            if !self.poll()? {
-                let mut ungreeted = std::mem::take(&mut self.ungreeted);
-                for (server, life) in &mut ungreeted {
-                    let presence = self.rank.probe(*server)?;
-                    if !presence.alive || presence.incarnation != *life {
-                        *life = u32::MAX;
-                    }
-                }
-                ungreeted.retain(|(_, life)| *life != u32::MAX);
-                self.ungreeted = ungreeted;
-                for voters in &mut self.words {
-                    let mut left = Vec::new();
-                    for voter in voters.drain(..) {
-                        let presence = self.rank.probe(voter.server)?;
-                        if presence.alive && presence.incarnation == voter.life {
-                            left.push(voter);
-                        }
-                    }
-                    *voters = left;
-                }
-                if self.rank.now_ns().saturating_sub(begun_ns) >= nanos(self.rank.timeout()) {
-                    return Ok(None);
-                }
-                self.rank.pause(turn);
-                turn = turn.saturating_add(1);
-            }
-        }
     }
 }

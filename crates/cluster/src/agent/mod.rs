@@ -4,12 +4,8 @@
 //! yes and not heard how it ended asks ([`Answer::Ask`]). Between transactions [`Agent::poll`] does the
 //! same.
 //!
-//! # Words of votes
-//!
-//! Servers add their votes to a word of the agent. A vote that comes after the coordinator has given up must
-//! not count for another transaction, so a word is used again only when everybody who was asked to vote on
-//! it has answered that it heard the end, or has died since. An agent that has returned does not know who
-//! was asked in its earlier lives: before its first vote it greets every server, and waits for the answers.
+//! An agent whose log or fabric fails while it decides does not know what it has decided, and says nothing
+//! any more: its next life knows from the log.
 //!
 //! Source: Barthels 5.2.1, 5.2.3.
 
@@ -27,7 +23,7 @@ use crate::config::{AGENT_BITS, ClusterConfig};
 use crate::error::Error;
 use crate::journal::{Entry, Journal};
 use crate::message::{Answer, Request};
-use crate::server::{VOTE_WORDS, connect, open_mail};
+use crate::server::{connect, open_mail};
 pub use transaction::Transaction;
 
 /// Numbers that are taken from the log at a time.
@@ -45,13 +41,11 @@ pub struct Agent {
     numbers_end: u64,
     /// Decisions that somebody may still ask for.
     decided: BTreeMap<TxnId, Decision>,
-    /// Of each word, who may still vote on it: server, life, transaction.
-    words: Vec<Vec<Voter>>,
-    /// Servers that may still vote for an earlier life of this agent, and the life of each.
-    ungreeted: Vec<(u32, u32)>,
     /// Answers for the transaction that runs.
     inbox: Vec<(u32, u32, Answer)>,
     running: Option<TxnId>,
+    /// Between the first request to vote and the end of telling.
+    is_deciding: bool,
     /// Servers that are still to be told that a transaction was aborted: they had no room, or its thread has
     /// panicked.
     unended: Vec<(u32, TxnId)>,
@@ -84,14 +78,6 @@ struct Decision {
     committed: bool,
     /// Servers that have not said that they know.
     untold: Vec<u32>,
-}
-
-/// A server that may add to a word.
-#[derive(Debug, PartialEq, Eq)]
-struct Voter {
-    server: u32,
-    life: u32,
-    txn: TxnId,
 }
 
 impl Agent {
@@ -130,7 +116,7 @@ impl Agent {
         let (data, votes) = connect(rank, &config)?;
         let mail = open_mail(rank, &config)?;
         rank.step();
-        let mut agent = Agent {
+        Ok(Agent {
             mail,
             rank: rank.clone(),
             config,
@@ -140,20 +126,15 @@ impl Agent {
             next_number: numbers_end,
             numbers_end,
             decided,
-            words: (0..VOTE_WORDS).map(|_| Vec::new()).collect(),
-            ungreeted: Vec::new(),
             inbox: Vec::new(),
             running: None,
+            is_deciding: false,
             unended: Vec::new(),
             is_wounded: false,
             told_ns: 0,
             message: Vec::new(),
             stats: AgentStats::default(),
-        };
-        if rank.incarnation() > 0 {
-            agent.greet()?;
-        }
-        Ok(agent)
+        })
     }
 
     /// The rank that it is.
@@ -216,6 +197,9 @@ impl Agent {
     }
 
     fn end_orphans(&mut self) -> Result<(), Error> {
+        if self.is_deciding {
+            return Err(Error::Undecided);
+        }
         for (server, txn) in std::mem::take(&mut self.unended) {
             self.tell_abort(server, txn)?;
         }
@@ -251,7 +235,6 @@ impl Agent {
         match answer {
             Answer::Ask { txn } => self.tell(from.sender, txn)?,
             Answer::Ended { txn } => self.is_told(from.sender, txn)?,
-            Answer::Greeted { .. } => self.ungreeted.retain(|(server, _)| *server != from.sender),
             Answer::Wounded { txn } => self.is_wounded |= self.running == Some(txn),
             Answer::Locked { txn, .. } | Answer::Finished { txn, .. } if self.running == Some(txn) => {
                 self.inbox.push((from.sender, from.incarnation, answer));

@@ -20,6 +20,8 @@ pub struct Transaction<'a> {
     servers: BTreeMap<u32, u32>,
     writes: BTreeMap<u64, Vec<u8>>,
     requests: u32,
+    /// Why it must abort.
+    doomed: Option<Abort>,
     has_ended: bool,
 }
 
@@ -34,6 +36,7 @@ impl<'a> Transaction<'a> {
             servers: BTreeMap::new(),
             writes: BTreeMap::new(),
             requests: 0,
+            doomed: None,
             has_ended: false,
         }
     }
@@ -67,8 +70,12 @@ impl<'a> Transaction<'a> {
                 }
             }
         }
+        if let Some(abort) = &self.doomed {
+            return Ok(Err(abort.clone()));
+        }
         for round in rounds {
             if let Err(abort) = self.lock_at(&round)? {
+                self.doomed = Some(abort.clone());
                 return Ok(Err(abort));
             }
         }
@@ -217,6 +224,9 @@ impl<'a> Transaction<'a> {
     }
 
     fn try_commit(&mut self) -> Outcome<()> {
+        if let Some(abort) = &self.doomed {
+            return Ok(Err(abort.clone()));
+        }
         if self.agent.is_wounded {
             return Ok(Err(Abort::Refused(Refusal::Wounded)));
         }
@@ -230,10 +240,10 @@ impl<'a> Transaction<'a> {
         if let [alone] = participants.as_slice() {
             return self.finish(alone);
         }
+        // Everybody is told by the coordinator, or nobody: after an error nobody knows what was decided.
+        self.servers.clear();
         let outcome = self.agent.vote(self.txn, &participants)?;
         self.agent.stats.committed[2] += u64::from(outcome.is_ok());
-        // Everybody was told.
-        self.servers.clear();
         Ok(outcome)
     }
 
@@ -271,7 +281,7 @@ impl<'a> Transaction<'a> {
             if !writes.is_empty() {
                 let mut bytes = Vec::new();
                 put_writes(&mut bytes, &writes);
-                if bytes.len() > config.staging_bytes as usize || writes.len() > usize::from(u16::MAX) {
+                if bytes.len() > config.staging_bytes as usize {
                     return Ok(Err(Abort::TooLarge));
                 }
                 staged = Staged {

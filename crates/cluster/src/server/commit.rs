@@ -1,6 +1,8 @@
 //! Votes, and the ends of transactions, at a server.
 //!
-//! A vote is a remote atomic add on one word of the agent: 1 for yes, 2^32 for no (Barthels 5.2.3). A server
+//! A vote is one remote store into the word that the agent has for this server: the transaction's number, and
+//! yes or no. So a vote that comes after its coordinator has given up is none for a later transaction. (The
+//! document adds to one word for all servers, 5.2.3, which cannot tell late votes from others.) A server
 //! that has nothing to write has no reason to wait for the outcome: the transaction has all its locks by
 //! now, so those that only read can go.
 
@@ -10,22 +12,22 @@ use weft_base::codec::ByteReader;
 use weft_base::{Lsn, TxnId};
 use weft_lock::LockMode;
 
-use super::{Open, Server, State, VOTE_WORDS, agent_of};
-use crate::config::record_lock;
+use super::{Open, Server, State, agent_of};
+use crate::config::{AGENT_BITS, record_lock};
 use crate::error::Error;
 use crate::journal::{Entry, Write, read_writes};
 use crate::message::{Answer, Staged};
 
-/// A vote for.
-pub(crate) const YES: u64 = 1;
-/// A vote against.
-pub(crate) const NO: u64 = 1 << 32;
+/// A vote of a transaction, as it is in a word of its agent.
+pub(crate) fn vote_word(txn: TxnId, is_yes: bool) -> u64 {
+    txn.0 >> AGENT_BITS << 2 | if is_yes { 1 } else { 2 }
+}
 
 /// What is done once an entry is durable.
 #[derive(Debug)]
 pub(super) enum Due {
     /// The vote for a prepared transaction.
-    Vote { txn: TxnId, word: u8 },
+    Vote { txn: TxnId },
     /// A transaction without a vote is committed.
     Finished { txn: TxnId, writes: Vec<Write> },
     /// The coordinator may forget a transaction.
@@ -34,18 +36,14 @@ pub(super) enum Due {
 
 impl Server {
     /// Votes.
-    pub(super) fn prepare(&mut self, txn: TxnId, life: u32, word: u8, staged: Staged) -> Result<(), Error> {
-        if word >= VOTE_WORDS {
-            self.stats.nonsense += 1;
-            return Ok(());
-        }
+    pub(super) fn prepare(&mut self, txn: TxnId, life: u32, staged: Staged) -> Result<(), Error> {
         let Some(writes) = self.writes_of(txn, life, staged)? else {
             self.release_if_active(txn);
-            return self.vote(txn, word, NO);
+            return self.vote(txn, false);
         };
         if writes.is_empty() {
             self.release(txn);
-            return self.vote(txn, word, YES);
+            return self.vote(txn, true);
         }
         let lsn = self.journal.append(&Entry::Prepared {
             txn,
@@ -62,7 +60,7 @@ impl Server {
                 asked_ns: self.rank.now_ns(),
             };
         }
-        self.once_durable(lsn, Due::Vote { txn, word });
+        self.once_durable(lsn, Due::Vote { txn });
         Ok(())
     }
 
@@ -127,13 +125,14 @@ impl Server {
         }
     }
 
-    fn vote(&mut self, txn: TxnId, word: u8, vote: u64) -> Result<(), Error> {
-        if let Some(count) = self.stats.votes.get_mut(usize::from(vote == NO)) {
+    fn vote(&mut self, txn: TxnId, is_yes: bool) -> Result<(), Error> {
+        if let Some(count) = self.stats.votes.get_mut(usize::from(!is_yes)) {
             *count += 1;
         }
-        match self.votes.fetch_add(agent_of(txn), 8 * u64::from(word), vote) {
+        let offset = 8 * u64::from(self.rank.number());
+        match self.votes.store(agent_of(txn), offset, vote_word(txn, is_yes)) {
             // A coordinator that died is asked when it returns, or has nothing to decide.
-            Ok(_) | Err(weft_fabric::Error::RankDead { .. }) => Ok(()),
+            Ok(()) | Err(weft_fabric::Error::RankDead { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -200,7 +199,7 @@ impl Server {
         }
         for due in std::mem::take(&mut self.due) {
             match due {
-                Due::Vote { txn, word } => self.vote(txn, word, YES)?,
+                Due::Vote { txn } => self.vote(txn, true)?,
                 Due::Finished { txn, writes } => {
                     self.apply(&writes)?;
                     self.stats.finished += 1;

@@ -17,7 +17,7 @@
 //!
 //! Source: Barthels 5.2.2 (lock table, transaction table, bounded waits), 5.2.3 (requests before deadlocks).
 
-mod commit;
+pub(crate) mod commit;
 mod recovery;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -37,8 +37,8 @@ const BURST: usize = 64;
 /// Slots that a server has for each agent, and an agent for each server. An agent has one request open at
 /// each; the others are for ends of transactions and questions.
 pub(crate) const SLOTS: u16 = 4;
-/// Words of an agent that votes are added to.
-pub(crate) const VOTE_WORDS: u8 = 8;
+/// Answers that wait for an agent to make room. An agent that asks for more does not read.
+const OUTBOX_MAX: usize = 64;
 
 /// What a server has done since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -122,7 +122,11 @@ pub(crate) fn connect(rank: &Rank, config: &ClusterConfig) -> Result<(Window, Wi
     })?;
     let votes = rank.create_window(&WindowSpec {
         name: "votes",
-        bytes: if is_server { 0 } else { 8 * u64::from(VOTE_WORDS) },
+        bytes: if is_server {
+            0
+        } else {
+            8 * u64::from(config.servers)
+        },
         is_uniform: false,
         config: config.word(),
     })?;
@@ -232,8 +236,7 @@ impl Server {
         | Request::Prepare { txn, .. }
         | Request::Finish { txn, .. }
         | Request::End { txn, .. }
-        | Request::WasFinished { txn }
-        | Request::Greet { txn }) = &request;
+        | Request::WasFinished { txn }) = &request;
         if agent_of(*txn) != from.sender {
             self.stats.nonsense += 1;
             return Ok(());
@@ -248,20 +251,13 @@ impl Server {
                 number,
                 wants,
             } => self.lock(from, txn, life, number, &wants),
-            Request::Prepare {
-                txn,
-                life,
-                word,
-                staged,
-            } => self.prepare(txn, life, word, staged)?,
+            Request::Prepare { txn, life, staged } => self.prepare(txn, life, staged)?,
             Request::Finish { txn, life, staged } => self.finish(txn, life, staged)?,
             Request::End { txn, committed } => self.end(txn, committed)?,
             Request::WasFinished { txn } => {
                 let committed = self.finished.get(&agent_of(txn)) == Some(&txn);
                 self.answer(&Answer::Finished { txn, committed });
             }
-            // Answers leave after the votes that are due.
-            Request::Greet { txn } => self.answer(&Answer::Greeted { txn }),
         }
         self.tell_victims();
         Ok(())
@@ -278,8 +274,14 @@ impl Server {
         };
         let own = self.rank.number();
         self.stats.locks += wants.len() as u64;
-        let is_first = life == u32::MAX;
-        if !is_first && life != self.rank.incarnation() {
+        let is_known = self.open.contains_key(&txn);
+        if life
+            != if is_known {
+                self.rank.incarnation()
+            } else {
+                u32::MAX
+            }
+        {
             return refuse(self, Refusal::Lost);
         }
         if wants
@@ -289,7 +291,7 @@ impl Server {
             self.stats.nonsense += 1;
             return refuse(self, Refusal::Conflict);
         }
-        if !self.open.contains_key(&txn) {
+        if !is_known {
             // An agent runs one transaction at a time: whatever else it has active here has been given up.
             self.drop_active(from.sender, u32::MAX);
         }
@@ -439,8 +441,9 @@ impl Server {
     /// Puts an answer into the outbox of its agent.
     fn answer(&mut self, answer: &Answer) {
         let agent = agent_of(answer.txn()) as usize;
-        if let Some(outbox) = self.outbox.get_mut(agent) {
-            outbox.push_back(answer.encode());
+        match self.outbox.get_mut(agent) {
+            Some(outbox) if outbox.len() < OUTBOX_MAX => outbox.push_back(answer.encode()),
+            _ => self.stats.nonsense += 1,
         }
     }
 

@@ -9,7 +9,7 @@ use weft_fabric::Rank;
 use weft_lock::{Acquire, LockRequest, LockTable, NoWait};
 
 use super::{Open, Server, ServerStats, State, agent_of, connect, open_mail};
-use crate::config::ClusterConfig;
+use crate::config::{ClusterConfig, record_lock};
 use crate::error::Error;
 use crate::journal::{Entry, Journal, Write};
 
@@ -71,7 +71,8 @@ impl Server {
         let journal = Journal::open(disk, dir, salt, |entry| replayed.apply(entry))?;
         let (data, votes) = connect(rank, &config)?;
         for (record, bytes) in &replayed.records {
-            if *record >= config.records || bytes.len() != config.record_bytes as usize {
+            let is_own = config.server_of(record_lock(*record)) == own;
+            if !is_own || *record >= config.records || bytes.len() != config.record_bytes as usize {
                 return Err(Error::History("a record that these settings do not have"));
             }
             data.local_write(config.record_offset(*record), bytes)?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use weft_base::{Disk, Prng, SimDisk, TxnId};
@@ -33,6 +34,12 @@ pub struct Lab {
     told: AtomicU64,
     records: Mutex<BTreeMap<u64, Vec<TxnId>>>,
     pub stats: Mutex<Vec<ServerStats>>,
+    /// How long agents wait for anything.
+    pub timeout: Option<Duration>,
+    /// Agents may end with an error; they wait for their death then.
+    pub disks_fail: bool,
+    /// How many did.
+    pub failed: AtomicU64,
 }
 
 const ALL_DONE: u64 = 1 << 63;
@@ -56,6 +63,9 @@ impl Lab {
             told: AtomicU64::new(0),
             records: Mutex::default(),
             stats: Mutex::default(),
+            timeout: None,
+            disks_fail: false,
+            failed: AtomicU64::new(0),
         }
     }
 
@@ -77,6 +87,12 @@ impl Lab {
             true => self.serve(&rank),
             false => self.transact(&rank),
         };
+        if ran.is_err() && self.disks_fail && rank.number() >= self.config.servers {
+            self.failed.fetch_add(1, Ordering::SeqCst);
+            loop {
+                rank.pause(1);
+            }
+        }
         ran.unwrap_or_else(|error| panic!("rank {}: {error}", rank.number()));
     }
 
@@ -131,6 +147,9 @@ impl Lab {
 
     fn transact(&self, rank: &Rank) -> Result<(), Error> {
         let mut agent = Agent::open(rank, self.config, self.disk(rank), Path::new("/agent"))?;
+        if let Some(timeout) = self.timeout {
+            rank.set_timeout(timeout);
+        }
         let begun = &self.begun[rank.number() as usize];
         loop {
             let number = begun.load(Ordering::SeqCst) & !ALL_DONE;

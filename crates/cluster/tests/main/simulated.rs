@@ -1,10 +1,11 @@
 //! Seeds: every interleaving, delay and death is drawn.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use weft_base::Prng;
+use weft_base::{FaultKind, Prng};
 use weft_cluster::{ClusterConfig, Planted};
-use weft_fabric::sim::{Kill, Report, Simulation};
+use weft_fabric::sim::{Kill, Report, Simulation, Stall};
 use weft_lock::{BoundedWait, ConflictPolicy, DeadlockDetection, NoWait, WaitDie, WoundWait};
 
 use crate::lab::Lab;
@@ -57,6 +58,10 @@ fn without_deaths_everything_ends_and_is_serial() {
         check(seed, &lab, &[]);
         let [done, _, unknown] = lab.counts();
         assert_eq!(unknown, 0, "seed {seed}");
+        assert!(
+            lab.stats.lock().iter().all(|stats| stats.nonsense == 0),
+            "seed {seed}"
+        );
         committed += done;
     }
     assert!(committed > 100, "{committed}");
@@ -141,6 +146,86 @@ fn random_deaths_split_and_lose_nothing() {
     }
     println!("{committed} committed, {aborted} aborted, {unknown} unknown");
     assert!(committed > 100);
+}
+
+/// Servers that hang for longer than agents wait, some of which die as well: what is given up is released, and a
+/// late answer or vote is none for what comes after.
+#[test]
+fn whoever_gives_up_leaves_nothing_behind() {
+    let mut gave_up = 0;
+    for seed in 0..seeds(120) {
+        let mut prng = Prng::new(seed);
+        let settings = ClusterConfig {
+            policy: [&BoundedWait as &dyn ConflictPolicy, &WoundWait, &NoWait][seed as usize % 3],
+            presumes_abort: seed % 4 != 0,
+            ..config(2 + seed as u32 % 2)
+        };
+        let lab = |timeout| {
+            let mut lab = Lab::new(seed, settings, 5, 8);
+            lab.timeout = timeout;
+            lab
+        };
+        let alone = run(seed, &lab(None), &[]);
+        let lab = lab(Some(Duration::from_micros(100 << (seed % 3))));
+        let mut simulation = Simulation::new(seed, 5).steps_max(60_000);
+        let mut at = |rank: usize| {
+            let first = started(&alone, rank);
+            first + prng.below(alone.steps[rank] - first)
+        };
+        for rank in [0, 1, seed as usize % 2] {
+            simulation = simulation.stall(Stall {
+                rank: rank as u32,
+                at_step: at(rank),
+                lasts: Duration::from_micros(200 + seed % 13 * 100),
+            });
+        }
+        for kill in 0..seed % 3 {
+            let rank = ((seed / 3 + kill) % 5) as usize;
+            simulation = simulation.kill(Kill {
+                rank: rank as u32,
+                at_step: at(rank),
+                returns_after: Some(Duration::from_micros(10 + seed % 50 * 10)),
+            });
+        }
+        let disks = lab.disks.clone();
+        simulation = simulation.on_kill(move |rank| disks[rank as usize].crash());
+        let report = simulation.run(|rank| lab.run(rank));
+        assert!(!report.is_stopped(), "seed {seed} does not end");
+        check(seed, &lab, &[]);
+        gave_up += lab.counts()[1];
+    }
+    assert!(gave_up > 0);
+}
+
+/// The disk of a coordinator fails, it says nothing any more, dies and returns, and a server dies meanwhile.
+#[test]
+fn a_coordinator_whose_disk_fails_says_nothing() {
+    let mut failed = 0;
+    for seed in 0..seeds(200) {
+        let mut prng = Prng::new(seed);
+        let alone = run(seed, &Lab::new(seed, config(2), 3, 5), &[]);
+        let mut lab = Lab::new(seed, config(2), 3, 5);
+        lab.disks_fail = true;
+        let disk = &lab.disks[2];
+        disk.fail_after(disk.op_count() + 4 + prng.below(12), FaultKind::Io);
+        let first = started(&alone, 1);
+        let mut kills = vec![Kill {
+            rank: 2,
+            at_step: alone.steps[2] + 100,
+            returns_after: Some(Duration::from_micros(200)),
+        }];
+        if seed % 2 == 0 {
+            kills.push(Kill {
+                rank: 1,
+                at_step: first + prng.below(alone.steps[1] - first),
+                returns_after: Some(Duration::from_micros(400 + prng.below(2000))),
+            });
+        }
+        run(seed, &lab, &kills);
+        check(seed, &lab, &kills);
+        failed += lab.failed.load(Ordering::SeqCst);
+    }
+    assert!(failed > 0);
 }
 
 /// A coordinator that tells before its decision is on the disk is found.
