@@ -9,7 +9,7 @@
 //!     write    kept by the agent
 //!     commit   ==one-sided put of its writes====>    staging area of this agent
 //!              --put: prepare------------------->    log "prepared", sync
-//!              <--remote atomic add: a vote------
+//!              <--one-sided store: a vote--------
 //!              log the decision, sync; tell the client
 //!              --put: end----------------------->    apply, release all locks
 //! ```

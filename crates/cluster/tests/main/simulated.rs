@@ -201,7 +201,8 @@ fn whoever_gives_up_leaves_nothing_behind() {
 #[test]
 fn a_coordinator_whose_disk_fails_says_nothing() {
     let mut failed = 0;
-    for seed in 0..seeds(200) {
+    // Seed 680 splits if everybody is told to abort after the error.
+    for seed in 600..600 + seeds(100) {
         let mut prng = Prng::new(seed);
         let alone = run(seed, &Lab::new(seed, config(2), 3, 5), &[]);
         let mut lab = Lab::new(seed, config(2), 3, 5);
