@@ -148,8 +148,8 @@ fn random_deaths_split_and_lose_nothing() {
     assert!(committed > 100);
 }
 
-/// Servers that hang for longer than agents wait, some of which die as well: what is given up is released, and a
-/// late answer or vote is none for what comes after.
+/// Servers that hang for longer than agents wait, some of which die as well: what is given up is released,
+/// and a late answer or vote is none for what comes after.
 #[test]
 fn whoever_gives_up_leaves_nothing_behind() {
     let mut gave_up = 0;
