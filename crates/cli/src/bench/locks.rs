@@ -114,12 +114,10 @@ fn records(rounds: &[Round], config: &str, workloads: [Synthetic; 2]) -> Vec<Rec
         ("locks together", workloads[1], |round| &round.together),
     ];
     for (case, workload, measured) in cases {
-        let lock = of(&|round| {
-            let agent = measured(round).agent;
-            agent.lock_ns as f64 / agent.locks.max(1) as f64
-        });
         let rate = of(&|round| measured(round).agent.locks as f64 / measured(round).seconds.max(1e-9));
         let took = of(&|round| measured(round).txn_ns[0]);
+        // Medians on both sides: the end of the transaction counts among its locks.
+        let lock = took / workload.locks as f64;
         let predicted = of(&|round| round.parts.predicted_ns(&workload));
         all.extend([
             record(case, "lock", lock, "ns").versus(Some(("mailbox round trip", trip))),

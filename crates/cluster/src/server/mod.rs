@@ -220,7 +220,7 @@ impl Server {
         self.settle_due()?;
         let sent = self.send_waiting()?;
         let now_ns = self.rank.now_ns();
-        if handled == 0 || now_ns.saturating_sub(self.looked_ns) >= self.look_every_ns() {
+        if now_ns.saturating_sub(self.looked_ns) >= self.look_every_ns() {
             self.look_after(now_ns)?;
         }
         Ok(handled > 0 || sent)
