@@ -19,6 +19,8 @@
 
 pub(crate) mod commit;
 mod recovery;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
