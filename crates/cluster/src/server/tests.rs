@@ -80,6 +80,16 @@ impl Raw {
     }
 }
 
+/// Lets the other ranks end, also when a test fails.
+struct Ends<'a>(&'a AtomicBool, &'a AtomicU32);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+        self.1.store(u32::MAX, Ordering::SeqCst);
+    }
+}
+
 /// A server beside a raw agent, on threads; what the server counted.
 fn beside_raw(test: impl Fn(&mut Raw) + Sync) -> super::ServerStats {
     let config = ClusterConfig {
@@ -93,6 +103,8 @@ fn beside_raw(test: impl Fn(&mut Raw) + Sync) -> super::ServerStats {
             server.serve(|_| is_over.load(Ordering::SeqCst)).unwrap();
             return server.stats();
         }
+        let turn = AtomicU32::new(0);
+        let _ends = Ends(&is_over, &turn);
         let (data, votes) = connect(&rank, &config).unwrap();
         let mut raw = Raw {
             mail: open_mail(&rank, &config).unwrap(),
@@ -103,7 +115,6 @@ fn beside_raw(test: impl Fn(&mut Raw) + Sync) -> super::ServerStats {
             number: 0,
         };
         test(&mut raw);
-        is_over.store(true, Ordering::SeqCst);
         super::ServerStats::default()
     });
     stats.as_mut().unwrap().remove(0)
@@ -214,6 +225,7 @@ fn reads_under_locks_that_a_server_has_lost_do_not_commit() {
             transaction.commit().unwrap().unwrap();
             turn.store(3, Ordering::SeqCst);
         });
+        let _ends = Ends(&over, &turn);
         let reader = || -> Result<Result<(), Abort>, Error> {
             let rank = fabric.join(2)?;
             let mut reader = Agent::open(&rank, config, disk(3), Path::new("/agent"))?;
@@ -225,6 +237,5 @@ fn reads_under_locks_that_a_server_has_lost_do_not_commit() {
             transaction.commit()
         };
         assert_eq!(reader().unwrap(), Err(Abort::ServerGone { server: 0 }));
-        over.store(true, Ordering::SeqCst);
     });
 }
