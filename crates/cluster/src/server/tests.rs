@@ -180,8 +180,8 @@ fn requests_that_do_not_fit_are_refused_and_the_next_are_served() {
     assert_eq!(stats.nonsense, 2);
 }
 
-/// A server restarts between a transaction's two reads, and another transaction writes both records: what was read
-/// belongs to no moment, and the reader is told so.
+/// A server restarts between a transaction's two reads, and another transaction writes both records: what
+/// was read belongs to no moment, and the reader is told so.
 #[test]
 fn reads_under_locks_that_a_server_has_lost_do_not_commit() {
     let config = ClusterConfig {
