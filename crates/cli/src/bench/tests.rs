@@ -172,7 +172,8 @@ fn invalid_arguments_are_refused() {
 
 #[test]
 fn locks_and_commits_run() {
-    bench("locks --quick --rounds 1").unwrap();
+    let line = ["weft", "bench", "locks", "--quick", "--rounds", "1", "--json"];
+    crate::run(WeftArguments::try_parse_from(line).unwrap()).unwrap();
 }
 
 #[test]
