@@ -147,7 +147,7 @@ pub fn synthetic(workload: Synthetic, disk: &Arc<dyn Disk>, dir: &Path) -> Resul
         record_bytes: 8,
         ..ClusterConfig::default()
     };
-    run(config, 1, disk, dir, workload.time, |agent, prng| {
+    run(config, disk, dir, workload.time, |agent, prng| {
         let mut transaction = agent.begin()?;
         let wants: Vec<LockRequest> = (0..workload.locks)
             .map(|_| draw(prng, workload.records))
@@ -172,7 +172,7 @@ pub fn commits(servers: u32, disk: &Arc<dyn Disk>, dir: &Path, time: Duration) -
         ..ClusterConfig::default()
     };
     let bytes = config.record_bytes as usize;
-    run(config, servers, disk, dir, time, |agent, prng| {
+    run(config, disk, dir, time, |agent, prng| {
         let mut transaction = agent.begin()?;
         let first = prng.below(config.records / u64::from(servers)) * u64::from(servers);
         for server in 0..u64::from(servers) {
@@ -187,16 +187,15 @@ pub fn commits(servers: u32, disk: &Arc<dyn Disk>, dir: &Path, time: Duration) -
     })
 }
 
-/// One agent beside so many servers, each a thread; `one` is a transaction.
+/// One agent beside the servers, each a thread; `one` is a transaction.
 fn run(
     config: ClusterConfig,
-    servers: u32,
     disk: &Arc<dyn Disk>,
     dir: &Path,
     time: Duration,
     one: impl Fn(&mut Agent, &mut Prng) -> Result<bool, Error> + Sync,
 ) -> Result<Measured, Error> {
-    let is_over = AtomicBool::new(false);
+    let (servers, is_over) = (config.servers, AtomicBool::new(false));
     let rank_runs = |rank: Rank| -> Result<Measured, Error> {
         let own = dir.join(format!("{servers}-servers-rank-{}", rank.number()));
         if rank.number() < servers {

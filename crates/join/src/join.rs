@@ -56,10 +56,9 @@ pub fn join<C: Consumer>(
         partitions: 1,
         ..Report::default()
     };
-    let algorithm = match options.algorithm {
-        Algorithm::Chosen => Algorithm::Unpartitioned,
-        named => named,
-    };
+    let algorithm = options
+        .algorithm
+        .for_sizes(build.len(), workers.len(), &run.tuning);
     run_within_budget(
         &run,
         options,

@@ -98,6 +98,7 @@ impl Rates {
     /// The time of each phase.
     #[must_use]
     pub fn predict(&self, shape: &Shape, algorithm: Algorithm) -> Phases {
+        let algorithm = algorithm.for_sizes(shape.build, shape.workers, &shape.tuning);
         let (build, probe) = (shape.build as f64, shape.probe as f64);
         let workers = shape.workers.max(1) as f64;
         let shared = |tuples: f64, rate: f64| time_of(tuples / workers, rate);
