@@ -127,17 +127,14 @@ impl UnitFilter {
             parts,
             matches: Matches::Bitmap,
         };
-        if chunks.len() < CHUNKS_MIN {
+        // A few chunks are not worth a job; and if more jobs wait than the queue has room for, this one is
+        // done by its thread.
+        let ticket = (chunks.len() >= CHUNKS_MIN).then(|| self.scheduler.try_submit(task.clone().job()));
+        let Some(Ok(ticket)) = ticket else {
             return Poll::Ready(here(&task).and_then(|found| apply(chunks, &found)).map(Some));
-        }
-        match self.scheduler.try_submit(task.clone().job()) {
-            Ok(ticket) => {
-                self.running = Some((ticket, chunks));
-                self.poll(no_more, context)
-            }
-            // More scans wait than the queue has room for: this one is done by its thread.
-            Err(_) => Poll::Ready(here(&task).and_then(|found| apply(chunks, &found)).map(Some)),
-        }
+        };
+        self.running = Some((ticket, chunks));
+        self.poll(no_more, context)
     }
 }
 
