@@ -129,8 +129,9 @@ impl UnitFilter {
         };
         // A few chunks are not worth a job; and if more jobs wait than the queue has room for, this one is
         // done by its thread.
-        let ticket = (chunks.len() >= CHUNKS_MIN).then(|| self.scheduler.try_submit(task.clone().job()));
-        let Some(Ok(ticket)) = ticket else {
+        let submit = || self.scheduler.try_submit(task.clone().job()).ok();
+        let is_worth = chunks.len() >= CHUNKS_MIN;
+        let Some(ticket) = is_worth.then(submit).flatten() else {
             return Poll::Ready(here(&task).and_then(|found| apply(chunks, &found)).map(Some));
         };
         self.running = Some((ticket, chunks));
