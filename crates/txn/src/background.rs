@@ -13,6 +13,7 @@ use crate::backlog::IdleCollector;
 use crate::engine::Shared;
 use crate::error::EngineError;
 use crate::memory;
+use crate::request::PreparedStep;
 use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -175,9 +176,14 @@ fn checkpoint_or_panic(shared: &Shared, pace: Pace) -> Result<BatchId, EngineErr
         return Err(EngineError::Stopped(error));
     }
     // The boundary is taken in the sequencer's role, so that the log after it defines its programs again.
-    let changes = shared.at_boundary(|sequencer| {
+    let (changes, prepared) = shared.at_boundary(|sequencer| {
         sequencer.forget_definitions();
-        Changes::take(&shared.store)
+        let prepared: Vec<Arc<str>> = sequencer
+            .prepared()
+            .transactions()
+            .map(|txn| Arc::clone(&txn.name))
+            .collect();
+        (Changes::take(&shared.store), prepared)
     });
     let changes = changes.ok_or_else(|| {
         // A finished batch that is never published because it could not be logged.
@@ -186,6 +192,7 @@ fn checkpoint_or_panic(shared: &Shared, pace: Pace) -> Result<BatchId, EngineErr
     let (batch, logged) = (changes.batch(), shared.logged_bytes());
     // A checkpoint must not contain what the log could still lose.
     shared.wait_durable(batch).map_err(EngineError::Stopped)?;
+    define_again(shared, prepared)?;
     let mut pacer = Pacer::new();
     let mut go_on = |_rows| {
         let logged_since = shared.logged_bytes().saturating_sub(logged);
@@ -209,6 +216,21 @@ fn checkpoint_or_panic(shared: &Shared, pace: Pace) -> Result<BatchId, EngineErr
         checkpoints.merge()?;
     }
     Ok(batch)
+}
+
+/// Before recovery can begin at a checkpoint, transactions that are still prepared are defined in the log after
+/// it, and the ends of others are durable there.
+fn define_again(shared: &Shared, prepared: Vec<Arc<str>>) -> Result<(), EngineError> {
+    if prepared.is_empty() {
+        return Ok(());
+    }
+    for name in prepared {
+        let step = shared.prepared_step(&name, PreparedStep::DefineAgain);
+        step.map_err(|refused| EngineError::Stopped(refused.error))?;
+    }
+    shared
+        .wait_durable(shared.store.boundary())
+        .map_err(EngineError::Stopped)
 }
 
 #[cfg(test)]

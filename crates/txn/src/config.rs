@@ -53,6 +53,8 @@ pub struct EngineConfig {
     /// Memory of rows that open transactions have written and not committed, all together; beyond, who writes
     /// is refused with 53200.
     pub open_writes_bytes: usize,
+    /// Transactions that may be prepared at a time; the next PREPARE TRANSACTION is refused (53200).
+    pub prepared_transactions_max: usize,
     /// Bytes of replaced row versions that a transaction's snapshot may keep in memory; beyond this the
     /// snapshot is dropped and the transaction's next statement fails (72000).
     pub snapshot_bytes_max: u64,
@@ -108,6 +110,7 @@ impl Default for EngineConfig {
             flush_interval: Duration::from_millis(10),
             row_locks_before_escalation: 4096,
             open_writes_bytes: 2 << 30,
+            prepared_transactions_max: 4096,
             snapshot_bytes_max: 1 << 30,
             running_snapshot_bytes_max: 4 << 30,
             snapshot_age_max: Duration::from_secs(4 * 3600),

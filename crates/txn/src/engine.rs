@@ -14,9 +14,10 @@ use crate::config::EngineConfig;
 use crate::error::EngineError;
 use crate::executor::{self, Work};
 use crate::locks::{self, LockScope};
+use crate::prepared::PreparedInfo;
 use crate::queue::RequestQueue;
 use crate::recovery;
-use crate::request::{Answer, Committed, ProgramRequest, Refused, Request};
+use crate::request::{Answer, Committed, PreparedRequest, PreparedStep, ProgramRequest, Refused, Request};
 use crate::sequencer::{RECORD_MEMBER_BYTES_MAX, Sequencer};
 use crate::snapshots::Snapshots;
 use crate::stats::{Counters, EngineStats};
@@ -112,6 +113,22 @@ impl Shared {
         *self.stopping.lock() = true;
         self.stop_signal.notify_all();
         self.combiner.stop_background();
+    }
+
+    /// Commits a prepared transaction, or does what else is to be done with it.
+    pub(crate) fn prepared_step(&self, name: &str, what: PreparedStep) -> Answer<Committed> {
+        if let Some(error) = self.failure() {
+            return Err(Refused::early(error));
+        }
+        let (ticket, responder) = TicketCell::with_responder();
+        self.submit(Request::Prepared(PreparedRequest {
+            name: name.into(),
+            what,
+            ticket: responder,
+        }));
+        ticket
+            .wait()
+            .unwrap_or_else(|| Err(Refused::early(lost_answer())))
     }
 
     /// Runs `f` at a batch boundary, while no batch is executing.
@@ -305,7 +322,18 @@ impl Engine {
         progress: &Progress,
     ) -> Result<Engine, EngineError> {
         let recovered = recovery::recover(disk, dir, &config, progress)?;
-        let sequencer = Sequencer::new(&config);
+        let mut sequencer = Sequencer::new(&config);
+        let next_txn = 1 + recovered.prepared.len() as u64;
+        sequencer.restore(recovered.prepared).map_err(|txn| {
+            let reason = format!(
+                "prepared transaction \"{}\": its locks conflict with others",
+                txn.name
+            );
+            EngineError::Record {
+                batch: recovered.store.boundary(),
+                reason,
+            }
+        })?;
         let shared = Arc::new(Shared {
             replayed_bytes: recovered.replayed_bytes,
             opened_at: recovered.log.appended(),
@@ -321,7 +349,7 @@ impl Engine {
             open_writes: Budget::new(config.open_writes_bytes),
             config,
             stats: Counters::default(),
-            next_txn: AtomicU64::new(1),
+            next_txn: AtomicU64::new(next_txn),
             failed: OnceLock::new(),
             combiner: Combiner::new(sequencer),
             stopping: Mutex::new(false),
@@ -507,6 +535,36 @@ impl Engine {
     pub fn begin(&self, options: TxnOptions) -> Transaction {
         let id = TxnId(self.shared().next_txn.fetch_add(1, Relaxed));
         Transaction::new(self.clone(), id, options)
+    }
+
+    /// Commits a transaction that was prepared, in this life of the database or an earlier one. Waiting for
+    /// durability is up to the caller.
+    ///
+    /// # Errors
+    /// There is none of that name (42704), its end is under way (55000), or it could not be logged; then it
+    /// stays prepared.
+    pub fn commit_prepared(&self, name: &str) -> Answer<Committed> {
+        self.shared().prepared_step(name, PreparedStep::Commit)
+    }
+
+    /// Rolls it back; otherwise as [`Self::commit_prepared`].
+    pub fn rollback_prepared(&self, name: &str) -> Answer<Committed> {
+        self.shared().prepared_step(name, PreparedStep::RollBack)
+    }
+
+    /// The transactions that are prepared, by name.
+    pub fn prepared_transactions(&self) -> Vec<PreparedInfo> {
+        self.shared().at_boundary(|sequencer| {
+            let prepared = sequencer.prepared().transactions();
+            prepared
+                .map(|txn| PreparedInfo {
+                    name: Arc::clone(&txn.name),
+                    owner: Arc::clone(&txn.owner),
+                    prepared_micros: txn.prepared_micros,
+                    txn: txn.txn,
+                })
+                .collect()
+        })
     }
 
     /// The newest published catalog.

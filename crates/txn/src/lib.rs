@@ -12,7 +12,7 @@
 //! waiting), `locks` and `lock_plan` (what a program must lock), `lock_slots` and `waves` (conflicting
 //! programs go into later waves), `admission` (which programs enter the next batch), `batch`, `combiner`
 //! (which thread is the sequencer), `sequencer` (a turn), `executor` (waves), `record` and `write_set` (what
-//! the log keeps), `transaction`, `snapshots`, `overlay`, `view` and `session_access` (BEGIN ... COMMIT),
+//! the log keeps), `prepared` (two-phase commit), `transaction`, `snapshots`, `overlay`, `view` and `session_access` (BEGIN ... COMMIT),
 //! `background` (flusher, checkpointer), `recovery` (replay), `verify` (checking files).
 //!
 //! `engine`, `sequencer`, `background` and `transaction` import each other: the state that all threads share
@@ -40,6 +40,7 @@ mod lock_slots;
 mod locks;
 mod memory;
 mod overlay;
+mod prepared;
 mod queue;
 pub mod record;
 mod recovery;
@@ -74,6 +75,7 @@ pub use engine::{Engine, Ticket};
 pub use error::EngineError;
 pub use executor::Execution;
 pub use locks::{is_stale, stale_program};
+pub use prepared::{PREPARED_NAME_BYTES_MAX, PreparedInfo};
 pub use recovery::{Replay, ReplayedBatch};
 pub use request::{Answer, Committed, Refused};
 pub use stats::EngineStats;

@@ -15,13 +15,15 @@
 use crate::config::EngineConfig;
 use crate::error::EngineError;
 use crate::executor::{self, BatchRun, Execution, Parallelism, Work};
-use crate::record::{BatchRecord, MemberRecord};
+use crate::prepared::PreparedTxn;
+use crate::record::{BatchRecord, MemberRecord, PreparedRecord};
 use hashbrown::HashMap;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use weft_base::codec::ByteReader;
 use weft_base::disk::read_file;
-use weft_base::{BatchId, DirLock, Disk, OpenMode, Progress, RealDisk, SyncSite};
+use weft_base::{BatchId, DirLock, Disk, OpenMode, Progress, RealDisk, SyncSite, TxnId};
 use weft_program::{Program, ProgramHash};
 use weft_store::checkpoint::Checkpoints;
 use weft_store::{BatchWriter, CatalogOp, Store};
@@ -41,6 +43,8 @@ pub(crate) struct Recovered {
     pub checkpoints: Checkpoints,
     /// Bytes of the log after the checkpoint.
     pub replayed_bytes: u64,
+    /// Transactions that are prepared, numbered from 1.
+    pub prepared: Vec<Arc<PreparedTxn>>,
     pub dir_lock: Box<dyn DirLock>,
 }
 
@@ -146,7 +150,7 @@ pub(crate) fn recover(
     while replay.step()?.is_some() {
         progress.add(1, 0);
     }
-    Ok(replay.finish())
+    replay.finish()
 }
 
 /// A replay that can be followed batch by batch.
@@ -160,6 +164,8 @@ pub struct Replay {
     replayed_to: Option<(Arc<str>, u64)>,
     dir_lock: Box<dyn DirLock>,
     programs: HashMap<ProgramHash, Arc<Program>>,
+    /// Transactions that are prepared at this point of the log.
+    prepared: BTreeMap<String, PreparedRecord>,
     workers: usize,
     split_batch_at: usize,
 }
@@ -192,6 +198,7 @@ impl Replay {
             replayed_to: None,
             dir_lock,
             programs: HashMap::new(),
+            prepared: BTreeMap::new(),
             workers: config.workers,
             split_batch_at: config.split_batch_at,
         })
@@ -235,14 +242,29 @@ impl Replay {
         self.replayed_to = Some((Arc::clone(&record.file), record.offset));
     }
 
-    pub(crate) fn finish(self) -> Recovered {
-        Recovered {
+    pub(crate) fn finish(self) -> Result<Recovered, EngineError> {
+        let mut prepared = Vec::with_capacity(self.prepared.len());
+        for (number, record) in (1..).zip(self.prepared.into_values()) {
+            let name = record.name.clone();
+            let txn = PreparedTxn::recovered(record, TxnId(number)).map_err(|e| EngineError::Record {
+                batch: self.store.boundary(),
+                reason: format!("prepared transaction \"{name}\": {e}"),
+            })?;
+            prepared.push(Arc::new(txn));
+        }
+        Ok(Recovered {
+            prepared,
             store: self.store,
             log: self.log,
             checkpoints: self.checkpoints,
             replayed_bytes: self.replayed_bytes,
             dir_lock: self.dir_lock,
-        }
+        })
+    }
+
+    /// Names of the transactions that are prepared at this point of the log.
+    pub fn prepared(&self) -> impl Iterator<Item = &str> {
+        self.prepared.keys().map(String::as_str)
     }
 
     pub(crate) fn apply(&mut self, batch: BatchId, payload: &[u8]) -> Result<ReplayedBatch, EngineError> {
@@ -250,7 +272,10 @@ impl Replay {
         if batch.0 != self.store.boundary().0 + 1 {
             return Err(wrong(format!("expected batch {}", self.store.boundary().0 + 1)));
         }
-        let record = BatchRecord::decode(payload).map_err(|e| wrong(e.to_string()))?;
+        let mut record = BatchRecord::decode(payload).map_err(|e| wrong(e.to_string()))?;
+        for prepared in std::mem::take(&mut record.prepared) {
+            self.prepared.insert(prepared.name.clone(), prepared);
+        }
         for bytes in &record.programs {
             let program = Program::decode(bytes).map_err(|e| wrong(format!("program: {e}")))?;
             self.programs.insert(program.hash(), Arc::new(program));
@@ -276,6 +301,14 @@ impl Replay {
                 } => {
                     catalog_ops.extend(ops);
                     work.push(Work::WriteSet(write_set));
+                }
+                MemberRecord::CommitPrepared { name } => {
+                    let prepared = self
+                        .prepared
+                        .get(name)
+                        .ok_or_else(|| wrong(format!("prepared transaction \"{name}\" is unknown")))?;
+                    catalog_ops.extend(&prepared.catalog_ops);
+                    work.push(Work::WriteSet(&prepared.write_set));
                 }
             }
         }
@@ -304,7 +337,7 @@ impl Replay {
                 split_at: self.split_batch_at,
             },
         );
-        writer.check_rows().and(ran).map_err(|e| wrong(e.to_string()))?;
+        let answers = writer.check_rows().and(ran).map_err(|e| wrong(e.to_string()))?;
         apply(&mut writer, after)?;
         let digest = writer.finish();
         if digest != record.digest {
@@ -315,6 +348,14 @@ impl Replay {
             });
         }
         self.store.publish(batch);
+        for (member, answer) in record.members.iter().zip(&answers) {
+            if let (MemberRecord::CommitPrepared { name }, Ok(_)) = (member, answer) {
+                self.prepared.remove(name);
+            }
+        }
+        for name in &record.rolled_back {
+            self.prepared.remove(name);
+        }
         self.store.collect_garbage(usize::MAX);
         Ok(ReplayedBatch {
             batch,

@@ -1,6 +1,7 @@
 //! Requests to the sequencer and their answers.
 
 use crate::locks::LockRequests;
+use crate::prepared::PreparedTxn;
 use crate::ticket::{Responder, TicketCell};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -76,32 +77,87 @@ impl ProgramRequest {
     }
 }
 
-impl CommitRequest {
+/// What a transaction did, as its commit applies it.
+#[derive(Debug, Default)]
+pub(crate) struct TxnWrites {
+    pub catalog_ops: Vec<CatalogOp>,
+    /// Indexes for these, built already.
+    pub indexes: Mutex<Vec<PreparedIndex>>,
+    pub write_set: Vec<u8>,
+}
+
+impl TxnWrites {
     /// Its maximum size in a record.
     pub(crate) fn record_bytes(&self) -> usize {
-        let ops = self.catalog_ops.iter().map(|op| {
+        let ops = self.encoded_ops();
+        let ops = ops.iter().map(|bytes| bytes.len() + MEMBER_BYTES);
+        MEMBER_BYTES + self.write_set.len() + ops.sum::<usize>()
+    }
+
+    /// Its catalog operations as a record has them.
+    pub(crate) fn encoded_ops(&self) -> Vec<Vec<u8>> {
+        let encode = |op: &CatalogOp| {
             let mut bytes = Vec::new();
             op.encode(&mut bytes);
-            bytes.len() + MEMBER_BYTES
-        });
-        MEMBER_BYTES + self.write_set.len() + ops.sum::<usize>()
+            bytes
+        };
+        self.catalog_ops.iter().map(encode).collect()
     }
 }
 
 /// The fixed part of a member in a record: tag, hash, lengths.
-const MEMBER_BYTES: usize = 32;
+pub(crate) const MEMBER_BYTES: usize = 32;
 
-/// An interactive transaction's commit.
+/// An interactive transaction's commit, or that of a prepared one.
 #[derive(Debug)]
 pub(crate) struct CommitRequest {
     pub txn: TxnId,
-    pub catalog_ops: Vec<CatalogOp>,
-    /// Indexes for these, built already.
-    pub prepared: Mutex<Vec<PreparedIndex>>,
-    pub write_set: Vec<u8>,
+    pub work: CommitWork,
     /// What can end the statement while it changes definitions, if anything can.
     pub interrupt: Option<Arc<dyn Interrupt>>,
     pub ticket: Responder<Committed>,
+}
+
+/// Where the writes of a commit are.
+#[derive(Debug)]
+pub(crate) enum CommitWork {
+    /// With the transaction, until now.
+    Session(TxnWrites),
+    /// With the sequencer, since it was prepared.
+    Prepared(Arc<PreparedTxn>),
+}
+
+impl CommitRequest {
+    pub(crate) fn writes(&self) -> &TxnWrites {
+        match &self.work {
+            CommitWork::Session(writes) => writes,
+            CommitWork::Prepared(prepared) => &prepared.writes,
+        }
+    }
+}
+
+/// A transaction that is to be prepared: its locks are kept, and its session has no more part in it.
+#[derive(Debug)]
+pub(crate) struct PrepareRequest {
+    pub txn: Arc<PreparedTxn>,
+    pub ticket: Responder<Committed>,
+}
+
+/// What can be asked about a prepared transaction, by name.
+#[derive(Debug)]
+pub(crate) struct PreparedRequest {
+    pub name: Arc<str>,
+    pub what: PreparedStep,
+    pub ticket: Responder<Committed>,
+}
+
+/// What becomes of a prepared transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PreparedStep {
+    Commit,
+    RollBack,
+    /// It stays prepared, and stands in the log again if it does not since the newest checkpoint began.
+    DefineAgain,
 }
 
 /// A transaction's request for locks.
@@ -122,6 +178,8 @@ pub(crate) struct AcquireRequest {
 pub(crate) enum Request {
     Program(ProgramRequest),
     Commit(CommitRequest),
+    Prepare(PrepareRequest),
+    Prepared(PreparedRequest),
     Lock(AcquireRequest),
     CancelWait(TxnId),
     /// Removes a program that has not been admitted, and refuses it with this error.

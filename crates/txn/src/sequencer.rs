@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! take the queue -> locks: release, cancel, acquire (grants happen at the boundary)
-//!                -> form: session commits, then deferred programs, then new ones, in waves
+//!                -> form: transactions to prepare, session commits, then deferred programs, then new ones, in waves
 //!                -> make the record, reserve its space in the log
 //!                -> run the waves -> digest -> append the record to the log -> publish the boundary
 //!                -> release the commits' locks -> fill the tickets -> collect some garbage
@@ -33,8 +33,12 @@ use crate::batch::Batch;
 use crate::config::EngineConfig;
 use crate::engine::{Shared, TimeSlice};
 use crate::executor::{self, Parallelism};
+use crate::prepared::{self, DecidedRequest, PreparedTxn, PreparedTxns};
 use crate::record;
-use crate::request::{AcquireRequest, Answer, CommitRequest, Committed, Refused, Request};
+use crate::request::{
+    AcquireRequest, Answer, CommitRequest, CommitWork, Committed, PrepareRequest, PreparedRequest,
+    PreparedStep, Refused, Request,
+};
 use crate::ticket::Responder;
 use hashbrown::{HashMap, HashSet};
 use std::cell::Cell;
@@ -70,6 +74,12 @@ pub(crate) struct Sequencer {
     lock_waits: u64,
     deadlocks: u64,
     commits: VecDeque<CommitRequest>,
+    /// Transactions that the next batches prepare.
+    preparing: VecDeque<PrepareRequest>,
+    decided: VecDeque<DecidedRequest>,
+    /// Transactions that are prepared.
+    prepared: PreparedTxns,
+    prepared_max: usize,
     /// Transactions whose locks are ignored for the batch being formed; empty between turns.
     ending: HashSet<TxnId>,
     /// The locks of one of them; empty between uses.
@@ -113,6 +123,10 @@ impl Sequencer {
             lock_waits: 0,
             deadlocks: 0,
             commits: VecDeque::new(),
+            preparing: VecDeque::new(),
+            decided: VecDeque::new(),
+            prepared: PreparedTxns::default(),
+            prepared_max: config.prepared_transactions_max,
             ending: HashSet::new(),
             held: Vec::new(),
             defined: DefinedPrograms::default(),
@@ -121,10 +135,29 @@ impl Sequencer {
         }
     }
 
-    /// Forgets which programs the log defines, so that the log from here on is self-contained. Called at the
-    /// boundary where a checkpoint begins.
+    /// Forgets which programs and prepared transactions the log defines, so that the log from here on is
+    /// self-contained. Called at the boundary where a checkpoint begins.
     pub(crate) fn forget_definitions(&mut self) {
         self.defined = DefinedPrograms::default();
+        self.prepared.forget_definitions();
+    }
+
+    /// The transactions that are prepared, by name.
+    pub(crate) fn prepared(&self) -> &PreparedTxns {
+        &self.prepared
+    }
+
+    /// Takes the locks of transactions that recovery found prepared. The transaction whose locks conflict with
+    /// others is an error: they were held together.
+    pub(crate) fn restore(&mut self, txns: Vec<Arc<PreparedTxn>>) -> Result<(), Arc<PreparedTxn>> {
+        for txn in &txns {
+            let locks = self.locks.acquire(txn.txn, &txn.locks, &NoWait);
+            if !self.without_locks && locks != Acquire::Granted {
+                return Err(Arc::clone(txn));
+            }
+        }
+        self.prepared = PreparedTxns::recovered(txns);
+        Ok(())
     }
 
     /// Serves the queue until no request can make progress or the time slice is used up. True if no request
@@ -134,14 +167,14 @@ impl Sequencer {
             let incoming = shared.queue.take(self.admission.held_bytes());
             let any = !incoming.is_empty();
             for request in incoming {
-                self.accept(request);
+                self.accept(shared, request);
             }
             let any = any || !self.leaving.is_empty();
             if let Some(error) = shared.failure() {
                 self.refuse_all(&error);
             }
             let batch = self.form(shared);
-            let ran = batch.len() > 0;
+            let ran = !batch.is_empty();
             let leaving = std::mem::take(&mut self.leaving);
             if ran {
                 self.execute(shared, batch);
@@ -162,18 +195,16 @@ impl Sequencer {
         false
     }
 
-    fn accept(&mut self, request: Request) {
+    fn accept(&mut self, shared: &Shared, request: Request) {
         match request {
             Request::Program(program) => self.admission.arrive(program),
-            Request::Commit(commit) if commit.record_bytes() > RECORD_MEMBER_BYTES_MAX => {
-                let error = SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the transaction wrote too much")
-                    .detail(format!(
-                        "At most {RECORD_MEMBER_BYTES_MAX} bytes fit into one record of the log."
-                    ));
+            Request::Commit(commit) if commit.writes().record_bytes() > RECORD_MEMBER_BYTES_MAX => {
                 self.leave(commit.txn);
-                commit.ticket.fill(Err(Refused::early(error)));
+                commit.ticket.fill(Err(Refused::early(wrote_too_much())));
             }
             Request::Commit(commit) => self.commits.push_back(commit),
+            Request::Prepare(request) => self.accept_to_prepare(request),
+            Request::Prepared(request) => self.accept_decision(shared, request),
             Request::Lock(request) => self.lock_waits += u64::from(self.acquire(request)),
             Request::CancelWait(txn) => {
                 self.withdraw(txn);
@@ -187,6 +218,50 @@ impl Sequencer {
                 }
             }
             Request::Release(txn) => self.leave(txn),
+        }
+    }
+
+    fn accept_to_prepare(&mut self, request: PrepareRequest) {
+        let name = &request.txn.name;
+        let refusal = if request.txn.record_bytes() > RECORD_MEMBER_BYTES_MAX {
+            Some(wrote_too_much())
+        } else if self.prepared.contains(name) || self.preparing.iter().any(|other| other.txn.name == *name) {
+            Some(prepared::name_in_use(name))
+        } else if self.prepared.len() + self.preparing.len() >= self.prepared_max {
+            Some(prepared::too_many(self.prepared_max))
+        } else {
+            None
+        };
+        match refusal {
+            Some(error) => {
+                self.leave(request.txn.txn);
+                request.ticket.fill(Err(Refused::early(error)));
+            }
+            None => self.preparing.push_back(request),
+        }
+    }
+
+    fn accept_decision(&mut self, shared: &Shared, request: PreparedRequest) {
+        let PreparedRequest { name, what, ticket } = request;
+        let boundary = shared.store.boundary();
+        match (self.prepared.begin(&name, what, boundary), what) {
+            (Err(refused), _) => ticket.fill(Err(refused)),
+            (Ok(None), _) => ticket.fill(Ok(Committed {
+                batch: boundary,
+                observed: boundary,
+                ..Committed::default()
+            })),
+            (Ok(Some(txn)), PreparedStep::Commit) => self.commits.push_back(CommitRequest {
+                txn: txn.txn,
+                work: CommitWork::Prepared(txn),
+                interrupt: None,
+                ticket,
+            }),
+            (Ok(Some(txn)), _) => self.decided.push_back(DecidedRequest {
+                txn,
+                ends: what == PreparedStep::RollBack,
+                ticket,
+            }),
         }
     }
 
@@ -287,7 +362,7 @@ impl Sequencer {
         if let Some(place) = self
             .commits
             .iter()
-            .position(|commit| !commit.catalog_ops.is_empty())
+            .position(|commit| !commit.writes().catalog_ops.is_empty())
         {
             let alone = self.commits.remove(place);
             return Batch::new(alone.into_iter().collect(), Vec::new(), &[]);
@@ -296,18 +371,20 @@ impl Sequencer {
             members: shared.config.max_batch_members.max(1),
             bytes: BATCH_BYTES,
         };
+        let mut batch = Batch::default();
+        self.take_prepared(&mut capacity, &mut batch);
         let mut commits = Vec::new();
         while capacity.bytes > 0
             && let Some(commit) = self.commits.pop_front()
         {
-            capacity.bytes = capacity.bytes.saturating_sub(commit.record_bytes());
+            capacity.bytes = capacity.bytes.saturating_sub(commit.writes().record_bytes());
             self.admission.end_of(commit.txn);
             commits.push(commit);
         }
         capacity.members = capacity.members.saturating_sub(commits.len());
         self.admission.begin();
         if !self.admission.has_candidates() {
-            return Batch::new(commits, Vec::new(), &[]);
+            return batch.with_members(commits, Vec::new(), &[]);
         }
         self.ending.extend(self.leaving.iter().copied());
         for commit in &commits {
@@ -332,7 +409,32 @@ impl Sequencer {
         );
         self.ending.clear();
         shared.stats.deferrals.fetch_add(placed.deferrals(), Relaxed);
-        Batch::new(commits, placed.programs, &placed.waves)
+        batch.with_members(commits, placed.programs, &placed.waves)
+    }
+
+    /// Puts what has no place in a batch into it: transactions to prepare, prepared ones to roll back or to
+    /// define again.
+    fn take_prepared(&mut self, capacity: &mut BatchCapacity, batch: &mut Batch) {
+        while capacity.bytes > 0
+            && let Some(request) = self.preparing.pop_front()
+        {
+            capacity.bytes = capacity.bytes.saturating_sub(request.txn.record_bytes());
+            batch.prepared.push(request);
+        }
+        while capacity.bytes > 0
+            && let Some(request) = self.decided.pop_front()
+        {
+            let name = &request.txn.name;
+            if !request.ends && (!self.prepared.contains(name) || self.prepared.is_defined(name)) {
+                // It ended, or its end failed after it was defined for that.
+                request.ticket.fill(Ok(Committed::default()));
+                continue;
+            }
+            if !request.ends {
+                capacity.bytes = capacity.bytes.saturating_sub(request.txn.record_bytes());
+            }
+            batch.decided.push(request);
+        }
     }
 
     fn execute(&mut self, shared: &Shared, batch: Batch) {
@@ -375,10 +477,36 @@ impl Sequencer {
         shared.store.publish(batch_id);
         self.defined.hashes.extend(defined);
         shared.stats.count_batch(&batch);
-        batch.commits.iter().for_each(|commit| self.leave(commit.txn));
-        batch.answer(answers);
+        self.end_batch(&batch, &answers);
+        batch.answer(batch_id, answers);
         shared.snapshots.enforce_bounds(&shared.store);
         self.backlog.collect_after_batch(&shared.store);
+    }
+
+    /// After a batch: locks of transactions that ended are released, those of prepared ones are not.
+    fn end_batch(&mut self, batch: &Batch, answers: &[Answer<Committed>]) {
+        // Commits have the first places.
+        for (commit, answer) in batch.commits.iter().zip(answers) {
+            if let CommitWork::Prepared(txn) = &commit.work {
+                self.prepared.set_defined(&txn.name);
+                if answer.is_err() {
+                    self.prepared.stay(&txn.name);
+                    continue;
+                }
+                self.prepared.remove(&txn.name);
+            }
+            self.leave(commit.txn);
+        }
+        for request in &batch.prepared {
+            self.prepared.insert(Arc::clone(&request.txn));
+        }
+        for request in &batch.decided {
+            self.prepared.set_defined(&request.txn.name);
+            if request.ends {
+                self.prepared.remove(&request.txn.name);
+                self.leave(request.txn.txn);
+            }
+        }
     }
 
     /// Makes the record without the digest; returns the digest's offset and the programs that the record
@@ -399,22 +527,38 @@ impl Sequencer {
         }
         self.record.clear();
         self.record.shrink_to(RECORD_BYTES_KEPT);
-        let digest_at = record::put_head(
-            &mut self.record,
+        let head = record::Head {
+            budget: record::BUDGET,
             catalog_version,
             clock_micros,
-            0,
-            &definitions,
-            batch.len(),
-        );
+            digest: 0,
+            programs: definitions,
+            prepared: batch.prepared_definitions(|txn| self.prepared.is_defined(&txn.name)),
+            rolled_back: batch.rolled_back().collect(),
+            member_count: batch.len(),
+        };
+        let digest_at = head.put(&mut self.record);
         batch.put_members(&mut self.record);
         (digest_at, defined)
     }
 
     fn refuse(&mut self, batch: Batch, refused: &Refused) {
         for commit in batch.commits {
-            self.leave(commit.txn);
+            match &commit.work {
+                CommitWork::Session(_) => self.leave(commit.txn),
+                CommitWork::Prepared(txn) => self.prepared.stay(&txn.name),
+            }
             commit.ticket.fill(Err(Box::new(refused.clone())));
+        }
+        for request in batch.prepared {
+            self.leave(request.txn.txn);
+            request.ticket.fill(Err(Box::new(refused.clone())));
+        }
+        for request in batch.decided {
+            if request.ends {
+                self.prepared.stay(&request.txn.name);
+            }
+            request.ticket.fill(Err(Box::new(refused.clone())));
         }
         for program in batch.programs {
             program.ticket.fill(Err(Box::new(refused.clone())));
@@ -423,8 +567,9 @@ impl Sequencer {
 
     /// Refuses every writer, including those that wait for locks: writing has stopped.
     fn refuse_all(&mut self, error: &SqlError) {
-        let commits = self.commits.drain(..).collect();
-        let batch = Batch::new(commits, self.admission.drain(), &[]);
+        let mut batch = Batch::new(self.commits.drain(..).collect(), self.admission.drain(), &[]);
+        batch.prepared.extend(self.preparing.drain(..));
+        batch.decided.extend(self.decided.drain(..));
         self.refuse(batch, &Refused::early(error.clone()));
     }
 }
@@ -453,9 +598,10 @@ fn run_members_or_panic(
     batch: &Batch,
 ) -> Result<Vec<Answer<Committed>>, SqlError> {
     for commit in &batch.commits {
-        let prepared = std::mem::take(&mut *commit.prepared.lock());
-        prepared.into_iter().for_each(|index| writer.offer(index));
-        let (before, _) = split(&commit.catalog_ops);
+        let writes = commit.writes();
+        let indexes = std::mem::take(&mut *writes.indexes.lock());
+        indexes.into_iter().for_each(|index| writer.offer(index));
+        let (before, _) = split(&writes.catalog_ops);
         apply(writer, commit, before)?;
     }
     let config = &shared.config;
@@ -470,14 +616,17 @@ fn run_members_or_panic(
             split_at: config.split_batch_at,
         },
     )?;
-    if batch.commits.iter().any(|commit| !commit.catalog_ops.is_empty())
+    if batch
+        .commits
+        .iter()
+        .any(|commit| !commit.writes().catalog_ops.is_empty())
         && let Some(Err(refused)) = answers.first()
     {
         // Catalog operations and write set are applied together or not at all.
         return Err(refused.error.clone());
     }
     for commit in &batch.commits {
-        let (_, after) = split(&commit.catalog_ops);
+        let (_, after) = split(&commit.writes().catalog_ops);
         apply(writer, commit, after)?;
     }
     Ok(answers)
@@ -495,6 +644,12 @@ fn apply(writer: &mut BatchWriter<'_>, commit: &CommitRequest, ops: &[CatalogOp]
         Some(interrupt) => interrupt::with(Arc::clone(interrupt), apply),
         None => apply(),
     }
+}
+
+fn wrote_too_much() -> SqlError {
+    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "the transaction wrote too much").detail(format!(
+        "At most {RECORD_MEMBER_BYTES_MAX} bytes fit into one record of the log."
+    ))
 }
 
 fn lock_not_available() -> Box<Refused> {

@@ -29,7 +29,10 @@ use crate::cancel::CancelToken;
 use crate::engine::{CANCEL_POLL, Engine, lock_timed_out};
 use crate::locks::{self, LockRequests, LockScope};
 use crate::overlay::{Overlay, OverlayMark};
-use crate::request::{AcquireRequest, Answer, CommitRequest, Committed, Refused, Request};
+use crate::prepared::{PREPARED_NAME_BYTES_MAX, PreparedTxn};
+use crate::request::{
+    AcquireRequest, Answer, CommitRequest, CommitWork, Committed, PrepareRequest, Refused, Request, TxnWrites,
+};
 use crate::sequencer::RECORD_MEMBER_BYTES_MAX;
 use crate::snapshots::KeptSnapshot;
 use crate::ticket::{TicketCell, lost_answer};
@@ -648,10 +651,59 @@ impl Transaction {
         let (ticket, responder) = TicketCell::with_responder();
         shared.submit(Request::Commit(CommitRequest {
             txn: self.id,
-            catalog_ops: std::mem::take(&mut self.catalog_ops),
-            prepared: Mutex::new(std::mem::take(&mut self.prepared)),
-            write_set: self.overlay.encode(),
+            work: CommitWork::Session(TxnWrites {
+                catalog_ops: std::mem::take(&mut self.catalog_ops),
+                indexes: Mutex::new(std::mem::take(&mut self.prepared)),
+                write_set: self.overlay.encode(),
+            }),
             interrupt: interrupt::current(),
+            ticket: responder,
+        }));
+        self.ended = true;
+        ticket
+            .wait()
+            .unwrap_or_else(|| Err(Refused::early(lost_answer())))
+    }
+
+    /// The first phase of a two-phase commit: what the transaction wrote and locked goes into the log under a
+    /// name, and stays until [`Engine::commit_prepared`] or [`Engine::rollback_prepared`], also if the database
+    /// is closed or fails meanwhile. It is prepared for good once the answer's batch is durable. If it is
+    /// refused, everything has been rolled back.
+    ///
+    /// # Errors
+    /// The name is longer than [`PREPARED_NAME_BYTES_MAX`] (22023) or in use (42710); there are too many
+    /// (53200); it could not be logged.
+    pub fn prepare(mut self, name: &str, owner: &str) -> Answer<Committed> {
+        if name.len() > PREPARED_NAME_BYTES_MAX {
+            let message = format!("transaction identifier \"{name}\" is too long");
+            return Err(Refused::early(SqlError::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                message,
+            )));
+        }
+        let shared = Arc::clone(self.engine.shared());
+        if let Some(error) = shared.failure() {
+            return Err(Refused::early(error));
+        }
+        let held = self.held.iter();
+        let mut locks: Vec<LockRequest> = held.map(|(id, mode)| LockRequest::new(*id, *mode)).collect();
+        locks.sort_by_key(|lock| lock.resource);
+        let txn = PreparedTxn {
+            name: name.into(),
+            owner: owner.into(),
+            prepared_micros: shared.clock.unix_micros(),
+            txn: self.id,
+            locks,
+            writes: TxnWrites {
+                catalog_ops: std::mem::take(&mut self.catalog_ops),
+                indexes: Mutex::new(std::mem::take(&mut self.prepared)),
+                write_set: self.overlay.encode(),
+            },
+            _memory: self.writes_memory.take(),
+        };
+        let (ticket, responder) = TicketCell::with_responder();
+        shared.submit(Request::Prepare(PrepareRequest {
+            txn: Arc::new(txn),
             ticket: responder,
         }));
         self.ended = true;

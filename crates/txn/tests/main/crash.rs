@@ -4,14 +4,17 @@
 //! The journal is the witness: every transfer writes one row into it, so the journal's keys say which
 //! transactions survived, and the balances must be what the journal makes of the opening balances.
 
+mod prepared;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
-use weft_base::{BatchId, Disk, FaultKind, Prng, SimDisk, SyncSite};
+use weft_base::{BatchId, Disk, FaultKind, Prng, Progress, SimDisk, SyncSite};
 use weft_store::checkpoint;
-use weft_txn::{EngineConfig, EngineError, Isolation, Ticket};
+use weft_txn::{CancelToken, EngineConfig, EngineError, Isolation, Replay, Ticket};
 use weft_types::{SqlError, SqlState};
 use weft_wal::{LogReader, SYNC_SITES};
 
@@ -73,6 +76,11 @@ struct Run {
     /// Whether rounds end with an image of the indexes, and how many openings used one.
     writes_images: bool,
     images_used: u64,
+    /// Whether transactions are prepared, the newest one of each name, and earlier ones of this life.
+    prepares: bool,
+    prepared: prepared::KnownByName,
+    ended: Vec<(String, prepared::Known)>,
+    prepared_after_crashes: usize,
 }
 
 type Outcome = Result<(), String>;
@@ -101,6 +109,10 @@ impl Run {
             thawed: 0,
             writes_images: false,
             images_used: 0,
+            prepares: false,
+            prepared: BTreeMap::new(),
+            ended: Vec::new(),
+            prepared_after_crashes: 0,
         }
     }
 
@@ -129,7 +141,7 @@ impl Run {
 
     /// Some work on an open bank. Sessions that are open at its end are rolled back or lost.
     fn work(&mut self, bank: &mut Bank) -> Outcome {
-        let mut sessions: Vec<(Session, Vec<i64>)> = Vec::new();
+        let mut sessions: Vec<(Session, Vec<[i64; 4]>)> = Vec::new();
         let mut tickets: Vec<(i64, Ticket)> = Vec::new();
         let (steps, checkpoints) = if self.prng.chance(1, 4) { (160, 5) } else { (40, 1) };
         for _ in 0..self.prng.below(steps) {
@@ -146,13 +158,17 @@ impl Run {
                 }
                 14 | 15 if !sessions.is_empty() => {
                     let n = self.prng.below(sessions.len() as u64) as usize;
-                    let (session, txids) = sessions.swap_remove(n);
-                    if self.prng.chance(1, 5) {
+                    let (session, transfers) = sessions.swap_remove(n);
+                    if self.prepares && self.prng.chance(2, 3) {
+                        self.prepare(session, transfers);
+                    } else if self.prng.chance(1, 5) {
                         session.txn.rollback();
-                        self.known.refused.extend(txids);
+                        self.refused(&transfers);
                     } else {
                         let step = session.commit();
-                        txids.iter().for_each(|txid| self.known.note(*txid, &step));
+                        transfers
+                            .iter()
+                            .for_each(|values| self.known.note(values[0], &step));
                     }
                 }
                 16 | 17 => {
@@ -170,16 +186,23 @@ impl Run {
                         self.known.durable = self.known.durable.max(batch);
                     }
                 }
+                19 if self.prepares => self.decide(bank),
                 _ => {}
             }
             self.known.durable = self.known.durable.max(bank.engine.durable());
         }
-        for (session, txids) in sessions {
+        for (session, transfers) in sessions {
             session.txn.rollback();
-            self.known.refused.extend(txids);
+            self.refused(&transfers);
         }
+        let (nobody, limit) = (CancelToken::default(), Duration::from_millis(1));
         for (txid, ticket) in tickets {
-            self.known.note(txid, &ticket.wait());
+            // A prepared transaction may hold the locks that it waits for.
+            let answer = match self.prepares {
+                true => ticket.wait_under(&bank.engine, &nobody, limit),
+                false => ticket.wait(),
+            };
+            self.known.note(txid, &answer);
         }
         // What is visible must hold together at any time, durable or not.
         self.check(bank, bank.engine.boundary())
@@ -195,19 +218,25 @@ impl Run {
         }
     }
 
-    fn statement(&mut self, sessions: &mut Vec<(Session, Vec<i64>)>, n: usize) {
+    fn refused(&mut self, transfers: &[[i64; 4]]) {
+        self.known
+            .refused
+            .extend(transfers.iter().map(|values| values[0]));
+    }
+
+    fn statement(&mut self, sessions: &mut Vec<(Session, Vec<[i64; 4]>)>, n: usize) {
         let values = transfer(&mut self.prng, self.next_txid);
         self.next_txid += 1;
-        let (session, txids) = &mut sessions[n];
+        let (session, transfers) = &mut sessions[n];
         let program = Arc::clone(&session.programs.transfer);
         match session.run(&program, &values) {
-            Ok(_) => txids.push(values[0]),
+            Ok(_) => transfers.push(values),
             // Too little money: the statement took itself back, the transaction may go on.
             Err(error) if error.state.0 == "P0001" => self.known.refused.push(values[0]),
             Err(_) => {
-                let (session, txids) = sessions.swap_remove(n);
+                let (session, transfers) = sessions.swap_remove(n);
                 session.txn.rollback();
-                self.known.refused.extend(txids);
+                self.refused(&transfers);
                 self.known.refused.push(values[0]);
             }
         }
@@ -245,6 +274,7 @@ impl Run {
                 ));
             }
         }
+        self.check_prepared(&journal)?;
         if let Some(txid) = self.known.refused.iter().find(|txid| journal.contains_key(txid)) {
             return Err(format!("transaction {txid} was refused and is there"));
         }
@@ -261,8 +291,14 @@ impl Run {
     }
 
     /// Forgets transactions that the crash took; those up to the boundary are durable now.
-    fn settle(&mut self, bank: &Bank) -> Outcome {
-        let boundary = bank.engine.boundary();
+    fn settle(&mut self, bank: &Bank, boundary: BatchId) -> Outcome {
+        if self.prepares {
+            match try_journal_rows(&bank.engine.snapshot()) {
+                Err(_) if self.disk_is_dead() => self.settle_prepared(bank, boundary, None)?,
+                Err(error) => return Err(error.to_string()),
+                Ok(journal) => self.settle_prepared(bank, boundary, Some(&journal))?,
+            }
+        }
         self.check(bank, boundary)?;
         self.known.committed.retain(|_, batch| *batch <= boundary);
         self.known.durable = boundary;
@@ -287,8 +323,9 @@ impl Run {
         let rounds = 2 + self.prng.below(5);
         for _ in 0..rounds {
             // A fault may strike while the directory is opened, more than once.
-            let mut opened = None;
+            let (mut opened, mut recovered) = (None, BatchId::default());
             while opened.is_none() {
+                recovered = self.recovered_boundary()?;
                 let faulty = self.prng.chance(1, 3);
                 if faulty {
                     self.set_fault(30);
@@ -302,7 +339,7 @@ impl Run {
             let rows = bank.engine.stats().rows;
             self.images_used += u64::from(rows.cold_rows + rows.thawed_rows > 0);
             if bank.engine.catalog().tables().count() == 2 {
-                self.settle(&bank)?;
+                self.settle(&bank, recovered)?;
             }
             if self.prng.chance(3, 4) {
                 self.set_fault(60);
@@ -336,8 +373,21 @@ impl Run {
                 self.disk.crash();
             }
         }
+        let recovered = self.recovered_boundary()?;
         let bank = self.open(false)?.ok_or("not opened")?;
-        self.settle(&bank)
+        self.settle(&bank, recovered)
+    }
+
+    /// The batch that the log ends with: a checkpoint of a new engine at once defines prepared transactions
+    /// again, in batches of its own.
+    fn recovered_boundary(&self) -> Result<BatchId, String> {
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.fork(0));
+        let read = || -> Result<BatchId, EngineError> {
+            let mut replay = Replay::open(disk, Path::new(DIR), &self.config, &Progress::default())?;
+            while replay.step()?.is_some() {}
+            Ok(replay.store().boundary())
+        };
+        read().map_err(|error| format!("replay: {error}"))
     }
 
     /// A cut that struck stays until the crash is made.

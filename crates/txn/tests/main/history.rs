@@ -203,6 +203,7 @@ fn replay_by_model(disk: &SimDisk, programs: &Programs, signed: &Signed) -> Mode
                         );
                     }
                 }
+                MemberRecord::CommitPrepared { name } => panic!("nobody prepared {name}"),
             }
         }
     }
