@@ -34,6 +34,7 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
         "pg_tables" => table_view(catalog, session),
         "pg_indexes" => index_view(catalog),
         "pg_stat_user_tables" => table_statistics(catalog),
+        "pg_prepared_xacts" => prepared_transactions(session),
         _ => Vec::new(),
     }
 }
@@ -483,6 +484,23 @@ fn settings(session: &dyn Session) -> Vec<Row> {
                 ("boot_val", text(value)),
                 ("reset_val", text(value)),
                 ("pending_restart", flag(false)),
+            ]
+        })
+        .collect()
+}
+
+fn prepared_transactions(session: &dyn Session) -> Vec<Row> {
+    let prepared = SessionView::of(session).map_or_else(Vec::new, |view| (view.prepared)());
+    prepared
+        .into_iter()
+        .map(|prepared| {
+            vec![
+                // A transaction id has 32 bits, as PostgreSQL's, and goes round.
+                ("transaction", oid(prepared.transaction as u32)),
+                ("gid", text(prepared.name)),
+                ("prepared", Value::TimestampTz(prepared.prepared_micros)),
+                ("owner", text(prepared.owner)),
+                ("database", text(session.database())),
             ]
         })
         .collect()

@@ -17,6 +17,21 @@ pub struct SessionView {
     pub session: Arc<dyn Session>,
     /// All settings and their values, for `pg_settings`.
     pub settings: Vec<(String, String)>,
+    /// Lists the prepared transactions, for `pg_prepared_xacts`.
+    pub prepared: Box<dyn Fn() -> Vec<PreparedTransaction> + Send + Sync>,
+}
+
+/// A transaction that was prepared for a two-phase commit.
+#[derive(Debug, Clone)]
+pub struct PreparedTransaction {
+    /// Its number.
+    pub transaction: u64,
+    /// The name that it was given.
+    pub name: String,
+    /// When, in microseconds since 2000.
+    pub prepared_micros: i64,
+    /// By whom.
+    pub owner: String,
 }
 
 impl SessionView {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weft_base::{IndexId, TableId};
 use weft_expression::{Context, Session};
-use weft_pg_catalog::{SessionView, functions, relation_columns, relation_rows};
+use weft_pg_catalog::{PreparedTransaction, SessionView, functions, relation_columns, relation_rows};
 use weft_store::{Catalog, CatalogOp, ColumnDef, IndexDef, IndexMethod, TableDef};
 use weft_types::{SqlError, SqlType, TimeZone, Value};
 
@@ -77,6 +77,14 @@ fn view() -> SessionView {
         catalog: Arc::new(catalog()),
         session: Arc::new(Still),
         settings: vec![("work_mem".to_owned(), "4MB".to_owned())],
+        prepared: Box::new(|| {
+            vec![PreparedTransaction {
+                transaction: 7,
+                name: "a".to_owned(),
+                prepared_micros: 0,
+                owner: "me".to_owned(),
+            }]
+        }),
     }
 }
 
@@ -89,6 +97,7 @@ fn fits(ty: SqlType, value: &Value) -> bool {
         Value::Int8(_) => ty == SqlType::Int8,
         Value::Float4(_) => ty == SqlType::Float4,
         Value::Text(_) => ty.holds_text(),
+        Value::TimestampTz(_) => ty == SqlType::TimestampTz,
         Value::Oid(_) => ty.holds_oid(),
         Value::Array(array) => matches!(ty, SqlType::Array(element) if element.ty() == array.element),
         _ => false,

@@ -218,8 +218,8 @@ fn checkpoint_or_panic(shared: &Shared, pace: Pace) -> Result<BatchId, EngineErr
     Ok(batch)
 }
 
-/// Before recovery can begin at a checkpoint, transactions that are still prepared are defined in the log after
-/// it, and the ends of others are durable there.
+/// Before recovery can begin at a checkpoint, transactions that are still prepared are defined in the log
+/// after it, and the ends of others are durable there.
 fn define_again(shared: &Shared, prepared: Vec<Arc<str>>) -> Result<(), EngineError> {
     if prepared.is_empty() {
         return Ok(());

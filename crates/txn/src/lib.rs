@@ -12,8 +12,9 @@
 //! waiting), `locks` and `lock_plan` (what a program must lock), `lock_slots` and `waves` (conflicting
 //! programs go into later waves), `admission` (which programs enter the next batch), `batch`, `combiner`
 //! (which thread is the sequencer), `sequencer` (a turn), `executor` (waves), `record` and `write_set` (what
-//! the log keeps), `prepared` (two-phase commit), `transaction`, `snapshots`, `overlay`, `view` and `session_access` (BEGIN ... COMMIT),
-//! `background` (flusher, checkpointer), `recovery` (replay), `verify` (checking files).
+//! the log keeps), `prepared` (two-phase commit), `transaction`, `snapshots`, `overlay`, `view` and
+//! `session_access` (BEGIN ... COMMIT), `background` (flusher, checkpointer), `recovery` (replay), `verify`
+//! (checking files).
 //!
 //! `engine`, `sequencer`, `background` and `transaction` import each other: the state that all threads share
 //! is the engine's, contains the sequencer, and is what the sequencer, the background threads and

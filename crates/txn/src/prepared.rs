@@ -6,8 +6,8 @@
 //! the definition in the log and takes the locks again before anything else runs.
 //!
 //! ```text
-//! prepare ──> head of a record: definition ──> kept here, locks held ──> commit: member of a batch, by name
-//!                   ^ again before a checkpoint is valid                ──> rollback: name in the head of a record
+//! prepare ──> definition in the head of a record ──> kept here, locks held ──> commit: a member, by name
+//!               ^ again before a checkpoint is valid                       ──> rollback: a name in the head
 //! ```
 //!
 //! Invariants: 1. A transaction that was told to be prepared is defined in the log that recovery reads, until

@@ -19,12 +19,13 @@
 //!                tag 2, 3, 6: the same, by the first member of every wave but wave 0
 //! ```
 //!
-//! A record of version 3 has no prepared transactions. One of version 2 was made when programs were not charged for the bytes that they move, and its
-//! programs are replayed so ([`BatchRecord::budget`]). One of version 1 has one wave as well.
+//! A record of version 3 has no prepared transactions. One of version 2 was made when programs were not
+//! charged for the bytes that they move, and its programs are replayed so ([`BatchRecord::budget`]). One of
+//! version 1 has one wave as well.
 //!
 //! A program is defined in the first record that uses it after a checkpoint began, and a transaction that
-//! stays prepared is defined again, so the log that a checkpoint leaves behind is self-contained. Checksum and length of the whole record are the log's
-//! responsibility (crate `wal`).
+//! stays prepared is defined again, so the log that a checkpoint leaves behind is self-contained. Checksum
+//! and length of the whole record are the log's responsibility (crate `wal`).
 
 use weft_base::codec::{ByteReader, ByteWriter, CodecError};
 use weft_lock::{LockMode, LockRequest, ResourceId};
@@ -275,8 +276,8 @@ pub(crate) fn put_commit_prepared(out: &mut Vec<u8>, begins_wave: bool, name: &s
 }
 
 impl BatchRecord {
-    /// The record's bytes; a record of an old version has no prepared transactions. Invalid ends of waves are left out, so that the members of what should be two
-    /// waves become one.
+    /// The record's bytes; a record of an old version has no prepared transactions. Invalid ends of waves
+    /// are left out, so that the members of what should be two waves become one.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let head = Head {
@@ -450,7 +451,9 @@ mod tests {
 
         /// Version 2 charges by the instruction, and knows nothing of prepared transactions.
         #[test]
-        fn records_of_one_phase_are_read(waves in prop::collection::vec(prop::collection::vec(member(), 1..4), 0..4)) {
+        fn records_of_one_phase_are_read(
+            waves in prop::collection::vec(prop::collection::vec(member(), 1..4), 0..4),
+        ) {
             let wave_ends = waves.iter().scan(0, |end, wave| { *end += wave.len(); Some(*end) }).collect();
             let budget = BUDGET_OF_INSTRUCTIONS;
             let record = BatchRecord { budget, members: waves.concat(), wave_ends, ..BatchRecord::default() };

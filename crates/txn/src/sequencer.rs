@@ -9,7 +9,8 @@
 //!
 //! ```text
 //! take the queue -> locks: release, cancel, acquire (grants happen at the boundary)
-//!                -> form: transactions to prepare, session commits, then deferred programs, then new ones, in waves
+//!                -> form: transactions to prepare; session commits, then deferred programs, then new ones,
+//!                         in waves
 //!                -> make the record, reserve its space in the log
 //!                -> run the waves -> digest -> append the record to the log -> publish the boundary
 //!                -> release the commits' locks -> fill the tickets -> collect some garbage
@@ -147,8 +148,8 @@ impl Sequencer {
         &self.prepared
     }
 
-    /// Takes the locks of transactions that recovery found prepared. The transaction whose locks conflict with
-    /// others is an error: they were held together.
+    /// Takes the locks of transactions that recovery found prepared. The transaction whose locks conflict
+    /// with others is an error: they were held together.
     pub(crate) fn restore(&mut self, txns: Vec<Arc<PreparedTxn>>) -> Result<(), Arc<PreparedTxn>> {
         for txn in &txns {
             let locks = self.locks.acquire(txn.txn, &txn.locks, &NoWait);

@@ -665,10 +665,10 @@ impl Transaction {
             .unwrap_or_else(|| Err(Refused::early(lost_answer())))
     }
 
-    /// The first phase of a two-phase commit: what the transaction wrote and locked goes into the log under a
-    /// name, and stays until [`Engine::commit_prepared`] or [`Engine::rollback_prepared`], also if the database
-    /// is closed or fails meanwhile. It is prepared for good once the answer's batch is durable. If it is
-    /// refused, everything has been rolled back.
+    /// The first phase of a two-phase commit: what the transaction wrote and locked goes into the log under
+    /// a name, and stays until [`Engine::commit_prepared`] or [`Engine::rollback_prepared`], also if the
+    /// database is closed or fails meanwhile. It is prepared for good once the answer's batch is durable. If
+    /// it is refused, everything has been rolled back.
     ///
     /// # Errors
     /// The name is longer than [`PREPARED_NAME_BYTES_MAX`] (22023) or in use (42710); there are too many

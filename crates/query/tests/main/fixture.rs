@@ -220,6 +220,7 @@ impl Db {
                     .iter()
                     .map(|(name, value)| (name.to_string(), value.to_string()))
                     .collect(),
+                prepared: Box::new(Vec::new),
             }),
             ..settings.clone()
         }

@@ -94,7 +94,7 @@ pub enum ControlStatement {
 }
 
 impl ControlStatement {
-    /// COMMIT or ROLLBACK, with or without savepoint.
+    /// COMMIT, PREPARE TRANSACTION or ROLLBACK, with or without savepoint.
     pub fn ends_transaction(&self) -> bool {
         matches!(
             self,
@@ -102,6 +102,7 @@ impl ControlStatement {
                 TransactionPlan::Commit { .. }
                     | TransactionPlan::Rollback { .. }
                     | TransactionPlan::RollbackTo(_)
+                    | TransactionPlan::Prepare(_)
             )
         )
     }
@@ -133,6 +134,12 @@ pub enum TransactionPlan {
     Release(String),
     /// ROLLBACK TO name
     RollbackTo(String),
+    /// PREPARE TRANSACTION name
+    Prepare(String),
+    /// COMMIT PREPARED name
+    CommitPrepared(String),
+    /// ROLLBACK PREPARED name
+    RollbackPrepared(String),
     /// SET TRANSACTION modes
     SetTransaction(TransactionModes),
     /// SET SESSION CHARACTERISTICS AS TRANSACTION modes
@@ -149,6 +156,9 @@ impl TransactionPlan {
             TransactionPlan::Rollback { .. } | TransactionPlan::RollbackTo(_) => "ROLLBACK",
             TransactionPlan::Savepoint(_) => "SAVEPOINT",
             TransactionPlan::Release(_) => "RELEASE",
+            TransactionPlan::Prepare(_) => "PREPARE TRANSACTION",
+            TransactionPlan::CommitPrepared(_) => "COMMIT PREPARED",
+            TransactionPlan::RollbackPrepared(_) => "ROLLBACK PREPARED",
             TransactionPlan::SetTransaction(_) | TransactionPlan::SetSessionCharacteristics(_) => "SET",
         }
     }

@@ -83,7 +83,9 @@ fn transaction(word: &str, reader: &mut TokenReader<'_>) -> Result<TransactionPl
             })
         }
         "COMMIT" | "END" => {
-            refuse_prepared(reader)?;
+            if word == "COMMIT" && reader.accept("PREPARED") {
+                return Ok(TransactionPlan::CommitPrepared(reader.string()?));
+            }
             reader.accept_any(&["WORK", "TRANSACTION"]);
             Ok(TransactionPlan::Commit {
                 chain: chain(reader)?,
@@ -95,7 +97,9 @@ fn transaction(word: &str, reader: &mut TokenReader<'_>) -> Result<TransactionPl
             Ok(TransactionPlan::Release(reader.identifier()?))
         }
         _ => {
-            refuse_prepared(reader)?;
+            if word == "ROLLBACK" && reader.accept("PREPARED") {
+                return Ok(TransactionPlan::RollbackPrepared(reader.string()?));
+            }
             reader.accept_any(&["WORK", "TRANSACTION"]);
             if word == "ROLLBACK" && reader.accept("TO") {
                 reader.accept("SAVEPOINT");
@@ -106,13 +110,6 @@ fn transaction(word: &str, reader: &mut TokenReader<'_>) -> Result<TransactionPl
             })
         }
     }
-}
-
-fn refuse_prepared(reader: &mut TokenReader<'_>) -> Result<(), SqlError> {
-    if reader.accept("PREPARED") {
-        return Err(error::unsupported("two-phase commit by SQL is not supported"));
-    }
-    Ok(())
 }
 
 fn chain(reader: &mut TokenReader<'_>) -> Result<bool, SqlError> {
@@ -375,7 +372,9 @@ fn explain(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
 
 fn prepare(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
     if reader.accept("TRANSACTION") {
-        return Err(error::unsupported("two-phase commit by SQL is not supported"));
+        let plan = TransactionPlan::Prepare(reader.string()?);
+        reader.finish()?;
+        return Ok(ControlStatement::Transaction(plan));
     }
     let name = reader.identifier()?;
     let types = if reader.peek_text() == "(" {

@@ -134,10 +134,10 @@ fn codes_words_and_positions() {
             None,
         ),
         (
-            "COMMIT PREPARED 'x'",
-            "0A000",
-            "two-phase commit by SQL is not supported",
-            None,
+            "COMMIT PREPARED x",
+            "42601",
+            "syntax error at or near \"x\"",
+            Some(17),
         ),
         (
             "EXPLAIN (FORMAT json) SELECT 1",

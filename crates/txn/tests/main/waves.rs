@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use weft_base::{BatchId, Prng, SimDisk};
 use weft_program::{Outcome, Program};
-use weft_txn::record::{BatchRecord, MemberRecord};
+use weft_txn::record::{BUDGET_OF_INSTRUCTIONS, BatchRecord, MemberRecord};
 use weft_txn::{EngineConfig, EngineError, Isolation, Ticket};
 
 use crate::bank::{Bank, Step, balances, check_digest, inputs, journal_rows, numbers, quiet};
@@ -298,7 +298,12 @@ fn a_log_of_one_wave_is_read() {
         .iter()
         .map(|record| {
             assert_eq!(record.wave_ends.len(), 1);
-            let mut bytes = record.encode();
+            let budget = BUDGET_OF_INSTRUCTIONS;
+            let old = BatchRecord {
+                budget,
+                ..record.clone()
+            };
+            let mut bytes = old.encode();
             bytes[0] = 1;
             bytes
         })
@@ -307,7 +312,7 @@ fn a_log_of_one_wave_is_read() {
     assert_eq!(replay(&old, 2).unwrap(), replay(&disk, 1).unwrap());
     let newer: Vec<Vec<u8>> = payloads
         .iter()
-        .map(|bytes| [&[4], &bytes[1..]].concat())
+        .map(|bytes| [&[5], &bytes[1..]].concat())
         .collect();
     let error = replay(&disk_with_payloads(&disk, &newer), 1).unwrap_err();
     assert!(

@@ -48,6 +48,7 @@ impl Session {
     pub(crate) fn run_transaction(
         &mut self,
         plan: &TransactionPlan,
+        position: PipelinePosition,
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         let mut tag = plan.tag();
@@ -84,6 +85,18 @@ impl Session {
                 open.savepoints.truncate(place);
             }
             TransactionPlan::RollbackTo(name) => self.rollback_to(name)?,
+            TransactionPlan::Prepare(name) => {
+                if !self.prepare_transaction(name, sink)? {
+                    tag = "ROLLBACK";
+                }
+            }
+            TransactionPlan::CommitPrepared(name) | TransactionPlan::RollbackPrepared(name) => {
+                if self.open.is_some() || position == PipelinePosition::Pipelined {
+                    let message = format!("{tag} cannot run inside a transaction block");
+                    return Err(SqlError::new(ACTIVE_SQL_TRANSACTION, message));
+                }
+                self.end_prepared(name, matches!(plan, TransactionPlan::CommitPrepared(_)))?;
+            }
             TransactionPlan::SetTransaction(modes) => match &mut self.open {
                 Some(open) if open.explicit => set_modes(open, modes)?,
                 _ => sink.notice(
@@ -307,6 +320,9 @@ impl Session {
                 .as_ref()
                 .map_or(self.settings.default_read_only, |open| open.txn.is_read_only());
             return Ok(if read_only { "on" } else { "off" }.to_string());
+        }
+        if name == "max_prepared_transactions" {
+            return Ok(self.shared.options.engine.prepared_transactions_max.to_string());
         }
         let statistic = name.strip_prefix("weft.").and_then(|of| self.shared.show(of));
         statistic

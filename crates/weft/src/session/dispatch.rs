@@ -27,6 +27,7 @@ fn ends_transaction(plan: &Plan) -> bool {
             TransactionPlan::Commit { .. }
                 | TransactionPlan::Rollback { .. }
                 | TransactionPlan::RollbackTo(_)
+                | TransactionPlan::Prepare(_)
         )
     )
 }
@@ -232,7 +233,7 @@ impl Session {
             Plan::Query(plan) => self.run_query(plan, params, sink),
             Plan::Modify(plan) => self.run_modify(plan, planned, params, sink),
             Plan::Ddl(plan) => self.run_ddl(plan, planned.version, position, sink),
-            Plan::Transaction(plan) => self.run_transaction(plan, sink),
+            Plan::Transaction(plan) => self.run_transaction(plan, position, sink),
             Plan::Copy(plan) => self.run_copy(plan, planned, params, sink),
             Plan::Setting(plan) => self.run_setting(plan, position, sink),
             Plan::Explain(plan) => self.run_explain(plan, planned, params, sink),

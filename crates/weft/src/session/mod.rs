@@ -29,6 +29,7 @@ mod dispatch;
 mod explain;
 mod inputs;
 mod modify;
+mod prepared;
 mod program;
 mod query;
 mod settings;

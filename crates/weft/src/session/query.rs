@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use weft_lock::LockMode;
-use weft_pg_catalog::SessionView;
+use weft_pg_catalog::{PreparedTransaction, SessionView};
 use weft_query::{Environment, QueryPriority, QuerySettings, ReadSource, RowStream};
 use weft_sql::statement::{OutputColumn as PlanColumn, QueryPlan};
 use weft_store::Catalog;
 use weft_types::{SqlError, Value};
 
 use super::Session;
+use super::inputs::POSTGRES_EPOCH_MICROS;
 use super::program::sink_column;
 use super::statement_session::StatementSession;
 use crate::sink::{CommandTag, OutputColumn, ResultSink, RowRef};
@@ -24,6 +25,7 @@ impl Session {
                 catalog: self.catalog(),
                 session: Arc::clone(session) as Arc<dyn weft_expression::Session>,
                 settings: self.settings.all(),
+                prepared: self.prepared_transactions(),
             }),
             zone: self.settings.zone,
             deadline: self.deadline,
@@ -31,6 +33,21 @@ impl Session {
             planning: self.planning.clone(),
             priority: self.query_priority(),
         }
+    }
+
+    fn prepared_transactions(&self) -> Box<dyn Fn() -> Vec<PreparedTransaction> + Send + Sync> {
+        let engine = self.shared.engine.clone();
+        Box::new(move || {
+            let prepared = engine.prepared_transactions().into_iter();
+            prepared
+                .map(|info| PreparedTransaction {
+                    transaction: info.txn.0,
+                    name: info.name.to_string(),
+                    prepared_micros: info.prepared_micros - POSTGRES_EPOCH_MICROS,
+                    owner: info.owner.to_string(),
+                })
+                .collect()
+        })
     }
 
     /// A query gives way by itself only where nobody waits for its transaction's locks meanwhile.

@@ -30,3 +30,4 @@ mod settings;
 mod small_ranges;
 mod tpch;
 mod transactions;
+mod two_phase_commit;
