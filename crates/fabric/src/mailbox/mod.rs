@@ -29,6 +29,12 @@
 //! one slot, always) it does so at once, so that what was received has always made room. Credit does not ride
 //! on answers: a sender that waits for room does not read its mailbox.
 //!
+//! # Damage
+//!
+//! A slot that holds the flag of the next message, and for a quarter of the receiver's timeout no message
+//! that fits it, was damaged. That message is lost: the receiver is told so once ([`Error::Damaged`]), and
+//! goes on with the sender's next one. Other senders are not concerned.
+//!
 //! # Deaths
 //!
 //! Flags carry the incarnations of both ranks. When one returns, both begin again at message 1. What a
@@ -59,6 +65,9 @@ use slot::{HEAD_BYTES, Head, encode, flag, sequence_of, slot_bytes, tag as tag_o
 /// Senders whose slots are looked at together.
 pub const GROUP: usize = 8;
 const LINE_BYTES: usize = 64;
+/// Part of a timeout after which a torn message is not on its way any more, but damaged: whoever waits for an
+/// answer to it for a whole timeout is told before that.
+const DAMAGED_AFTER: u32 = 4;
 
 /// What a rank wants of a mailbox.
 #[derive(Debug, Clone)]
@@ -138,6 +147,8 @@ struct Outgoing {
     slots: u64,
     is_counted: bool,
     tag: u64,
+    /// A planted fault: the next message is damaged.
+    damages_next: bool,
     sent: u64,
     /// Sequence modulo slots, of the next message.
     next_slot: u64,
@@ -178,6 +189,8 @@ struct GroupState {
 enum Look {
     Message,
     Torn,
+    /// The message is lost; the next one is awaited.
+    Damaged,
     Nothing,
 }
 
@@ -308,6 +321,11 @@ impl Mailbox {
         let sequence = outgoing.sent + 1;
         let at = outgoing.start + outgoing.next_slot as usize * self.slot_bytes;
         encode(flag(tag, sequence), payload, &mut outgoing.bytes);
+        if std::mem::take(&mut outgoing.damages_next)
+            && let Some(byte) = outgoing.bytes.last_mut()
+        {
+            *byte ^= 0x55;
+        }
         // Counted as sent before it is: after an error nobody knows whether the slot was written.
         outgoing.sent = sequence;
         outgoing.next_slot = slot_after(outgoing.next_slot, outgoing.slots);
@@ -319,6 +337,13 @@ impl Mailbox {
         drop(outgoing);
         self.settle_owed()?;
         Ok(true)
+    }
+
+    /// A planted fault, for tests: the next message to that rank is damaged on its way.
+    pub fn damage_next(&self, target: u32) {
+        if let Some(outgoing) = self.outgoing.get(target as usize) {
+            outgoing.lock().damages_next = true;
+        }
     }
 
     /// Sends a message, waiting for room.
@@ -337,7 +362,8 @@ impl Mailbox {
     ///
     /// # Errors
     ///
-    /// `Damaged` if a slot has held bytes for a whole timeout that are no message; those of the form.
+    /// `Damaged` if a slot has held bytes for long that are no message: that message of its sender is lost,
+    /// and the next calls go on; those of the form.
     pub fn poll(&self, payload: &mut Vec<u8>) -> Result<Option<Received>, Error> {
         let mut receiving = self.receiving.lock();
         let receiving = &mut *receiving;
@@ -385,6 +411,14 @@ impl Mailbox {
                             sender: sender as u32,
                             incarnation: incoming.incarnation,
                         }));
+                    }
+                    Look::Damaged => {
+                        self.give_credit(sender as u32, incoming)?;
+                        receiving.cursor = (sender + 1) % senders;
+                        return Err(Error::Damaged {
+                            rank: sender as u32,
+                            what: "a message that stayed torn",
+                        });
                     }
                     Look::Torn => found_torn = true,
                     Look::Nothing => {}
@@ -467,6 +501,7 @@ impl Mailbox {
             slots,
             is_counted: word >> 32 & 1 == 1,
             tag,
+            damages_next: outgoing.damages_next,
             sent: 0,
             next_slot: 0,
             bytes: std::mem::take(&mut outgoing.bytes),
@@ -511,9 +546,7 @@ impl Mailbox {
             #[cfg(test)]
             let fits = fits || self.accepts_torn;
             if fits {
-                incoming.taken += 1;
-                incoming.next_slot = slot_after(incoming.next_slot, incoming.slots);
-                incoming.torn_since_ns = None;
+                incoming.go_on();
                 return Ok(Look::Message);
             }
         }
@@ -525,13 +558,12 @@ impl Mailbox {
         }
         let now_ns = self.rank.now_ns();
         let since_ns = *incoming.torn_since_ns.get_or_insert(now_ns);
-        let is_old = u128::from(now_ns.saturating_sub(since_ns)) > self.rank.timeout().as_nanos();
+        let damaged_after = self.rank.timeout() / DAMAGED_AFTER;
+        let is_old = u128::from(now_ns.saturating_sub(since_ns)) > damaged_after.as_nanos();
         // Of a dead sender it is no fault that its last message stays torn.
         if is_old && self.rank.inner.transport.probe(sender).alive {
-            return Err(Error::Damaged {
-                rank: sender,
-                what: "a message that stayed torn",
-            });
+            incoming.go_on();
+            return Ok(Look::Damaged);
         }
         Ok(Look::Torn)
     }
@@ -572,6 +604,13 @@ impl Mailbox {
 }
 
 impl Incoming {
+    /// The next message is awaited.
+    fn go_on(&mut self) {
+        self.taken += 1;
+        self.next_slot = slot_after(self.next_slot, self.slots);
+        self.torn_since_ns = None;
+    }
+
     fn begin_again(&mut self, incarnation: u32) {
         self.incarnation = incarnation;
         self.taken = 0;
@@ -596,6 +635,7 @@ impl Outgoing {
             slots: 0,
             is_counted: false,
             tag: 0,
+            damages_next: false,
             sent: 0,
             next_slot: 0,
             bytes: Vec::new(),

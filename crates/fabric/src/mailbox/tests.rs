@@ -85,6 +85,43 @@ fn garbage_in_a_mailbox_is_never_a_message_and_never_a_panic() {
     .unwrap();
 }
 
+/// A damaged message is lost, once, and nothing else is: neither its sender's later ones, nor others'.
+#[test]
+fn a_damaged_message_is_lost_alone() {
+    for slots in [1, 2, 5] {
+        Threads::run(3, |rank| {
+            let mailbox = Mailbox::open(&rank, &MailboxSpec::uniform("damaged", 40, 3, slots)).unwrap();
+            if rank.number() > 0 {
+                for number in 0..20_u8 {
+                    if rank.number() == 1 && number % 7 == 3 {
+                        mailbox.damage_next(0);
+                    }
+                    mailbox.send(0, &[number]).unwrap();
+                }
+                rank.barrier().unwrap();
+                return;
+            }
+            rank.set_timeout(Duration::from_millis(40));
+            let (mut payload, mut lost) = (Vec::new(), 0);
+            let mut received = [Vec::new(), Vec::new(), Vec::new()];
+            while received[1].len() + received[2].len() + lost < 40 {
+                match mailbox.poll(&mut payload) {
+                    Ok(None) => rank.pause(40),
+                    Ok(Some(from)) => received[from.sender as usize].push(payload[0]),
+                    Err(Error::Damaged { rank: 1, .. }) => lost += 1,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            let whole: Vec<u8> = (0..20).collect();
+            let damaged: Vec<u8> = (0..20).filter(|number| number % 7 != 3).collect();
+            assert_eq!((lost, &received[1], &received[2]), (3, &damaged, &whole));
+            rank.set_timeout(Duration::from_secs(10));
+            rank.barrier().unwrap();
+        })
+        .unwrap();
+    }
+}
+
 #[test]
 fn a_description_outside_the_part_is_refused() {
     Threads::run(2, |rank| {
