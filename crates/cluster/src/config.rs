@@ -26,6 +26,8 @@ pub struct ClusterConfig {
     pub presumes_abort: bool,
     /// How often what is open is asked for or told again.
     pub retry_every: Duration,
+    /// How long a request waits before circles are looked for, through all servers; never if there is none.
+    pub circles_after: Option<Duration>,
     /// A planted fault, for tests.
     pub planted: Planted,
 }
@@ -38,11 +40,15 @@ pub enum Planted {
     Sound,
     /// Coordinators tell decisions before they are on the disk.
     TellsBeforeDisk,
+    /// Circles are broken without looking at them again.
+    BelievesOneLook,
+    /// Every so many messages one is damaged on its way.
+    DamagesEvery(u32),
 }
 
 impl Default for ClusterConfig {
     /// One server, 1,024 records of 64 bytes, 16 KiB of writes; waits bounded by 100 ms as in the document
-    /// (5.2.2).
+    /// (5.2.2), circles looked for after 5 ms.
     fn default() -> Self {
         ClusterConfig {
             servers: 1,
@@ -53,6 +59,7 @@ impl Default for ClusterConfig {
             wait_max: Duration::from_millis(100),
             presumes_abort: true,
             retry_every: Duration::from_millis(10),
+            circles_after: Some(Duration::from_millis(5)),
             planted: Planted::Sound,
         }
     }

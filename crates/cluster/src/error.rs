@@ -30,6 +30,11 @@ pub enum Abort {
         /// Which.
         server: u32,
     },
+    /// A message between it and a server was damaged on its way.
+    MessageLost {
+        /// Which.
+        server: u32,
+    },
     /// A server voted against it.
     VotedNo,
     /// It has more writes at one server than the staging area has room for.
@@ -52,6 +57,7 @@ impl Abort {
             Abort::Refused(Refusal::Timeout) => "55P03",
             Abort::Refused(_) | Abort::VotedNo => "40001",
             Abort::ServerGone { .. } => "57P01",
+            Abort::MessageLost { .. } => "08006",
             Abort::TooLarge => "54000",
             Abort::NoRecord => "22023",
             Abort::Unknown { .. } => "08007",
@@ -68,6 +74,7 @@ impl fmt::Display for Abort {
             Abort::Refused(Refusal::Wounded) => f.write_str("an older transaction needs a lock"),
             Abort::Refused(Refusal::Lost) => f.write_str("a server has lost its locks"),
             Abort::ServerGone { server } => write!(f, "rank {server} died or does not answer"),
+            Abort::MessageLost { server } => write!(f, "a message to or from rank {server} was damaged"),
             Abort::VotedNo => f.write_str("a server could not prepare the transaction"),
             Abort::TooLarge => f.write_str("more writes at one server than there is room for"),
             Abort::NoRecord => f.write_str("no such record, or not the bytes of one"),

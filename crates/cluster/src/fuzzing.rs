@@ -1,4 +1,4 @@
-//! What fuzzing calls: any bytes as messages and entries. See [`weft_base::fuzzing`].
+//! What fuzzing calls: any bytes as messages, entries and traces. See [`weft_base::fuzzing`].
 
 use weft_base::TxnId;
 use weft_base::fuzzing::Target;
@@ -8,13 +8,21 @@ use crate::config::record_lock;
 use crate::error::Refusal;
 use crate::journal::{Entry, Write};
 use crate::message::{Answer, BYTES_MAX, Request, Staged};
+use crate::trace::LockTrace;
 
 /// All targets.
-pub const TARGETS: [Target; 1] = [Target {
-    name: "cluster_message",
-    run: cluster_message,
-    seeds,
-}];
+pub const TARGETS: [Target; 2] = [
+    Target {
+        name: "cluster_message",
+        run: cluster_message,
+        seeds,
+    },
+    Target {
+        name: "lock_trace",
+        run: lock_trace,
+        seeds: trace_seeds,
+    },
+];
 
 /// What is read is written as the same bytes, and fits into a slot of a mailbox.
 pub fn cluster_message(data: &[u8]) {
@@ -28,6 +36,26 @@ pub fn cluster_message(data: &[u8]) {
     if let Ok(entry) = Entry::decode(data) {
         assert_eq!(entry.encode(), data);
     }
+}
+
+/// A trace that is read is written as the same bytes. The CRC is made right first, so that what stands behind
+/// it is reached.
+pub fn lock_trace(data: &[u8]) {
+    let mut bytes = data.to_vec();
+    if let Some((body, crc)) = bytes.split_last_chunk_mut::<4>() {
+        *crc = crc32c::crc32c(body).to_le_bytes();
+    }
+    if let Ok(trace) = LockTrace::decode(&bytes) {
+        assert_eq!(trace.encode().as_ref(), Ok(&bytes));
+    }
+}
+
+fn trace_seeds() -> Vec<Vec<u8>> {
+    let traces = [
+        LockTrace::synthetic(1, 1, 1, 2, 0.0),
+        LockTrace::synthetic(2, 3, 4, 5, 0.5),
+    ];
+    traces.iter().filter_map(|trace| trace.encode().ok()).collect()
 }
 
 fn seeds() -> Vec<Vec<u8>> {
@@ -55,6 +83,7 @@ fn seeds() -> Vec<Vec<u8>> {
         Answer::Locked { txn, number, refusal },
         Answer::Finished { txn, committed: true },
         Answer::Ended { txn },
+        Answer::Lost { txn },
     ];
     let entries = [
         Entry::Prepared {

@@ -24,8 +24,10 @@
 //! | [`message`] | what agents and servers send each other |
 //! | [`journal`] | what they write to their logs |
 //! | [`server`] | a lock server with its records |
+//! | `waits` | who waits for whom, where other servers can read it |
 //! | [`agent`] | a transaction agent, the coordinator of its commits |
 //! | [`measure`] | what locks and commits cost, beside the model |
+//! | [`trace`] | locks of recorded transactions |
 //! | [`error`] | why a transaction, or a rank, ends |
 //!
 //! # Invariants
@@ -39,6 +41,7 @@
 //! 4. Locks of a server's earlier life are worth nothing: whoever relies on one is told no. So a transaction
 //!    that commits held all its locks together (strict two-phase locking: strict serializability).
 //! 5. What another rank sends is outside data: at worst it ends that rank's own transaction.
+//! 6. A transaction is refused for a circle only if all of the circle was waiting at one moment.
 //!
 //! Source: Barthels, "Scalable Query and Transaction Processing over High-Performance Networks" (2019),
 //! chapter 5. Beyond it: logs on both sides and what deaths do, several locks in one request (named there in
@@ -53,6 +56,8 @@ pub mod journal;
 pub mod measure;
 pub mod message;
 pub mod server;
+pub mod trace;
+mod waits;
 
 pub use agent::{Agent, Transaction};
 pub use config::{ClusterConfig, Planted, record_lock};

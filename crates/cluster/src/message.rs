@@ -11,6 +11,7 @@
 //!           3 ended      txn u64                                       the server needs no answer any more
 //!           4 outcome?   txn u64
 //!           5 wounded    txn u64
+//!           6 lost       txn u64                        a message of its agent was damaged
 //! ```
 //!
 //! Numbers are little endian. `life` is the server's incarnation in which the transaction took its locks;
@@ -27,7 +28,7 @@ use weft_lock::{LockMode, LockRequest, ResourceId};
 use crate::error::Refusal;
 
 /// Changes with every message.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Locks in one request.
 pub const LOCKS_MAX: usize = 24;
 /// The longest message in bytes.
@@ -120,6 +121,12 @@ pub enum Answer {
     /// It must abort.
     Wounded {
         /// Who.
+        txn: TxnId,
+    },
+    /// A message of its agent was damaged on its way, and is lost. Whoever waits for an answer must abort; of
+    /// another transaction than the one that runs, the server wants to know how it ended.
+    Lost {
+        /// One that is open there; if none is, number 0 of the agent.
         txn: TxnId,
     },
 }
@@ -268,11 +275,12 @@ impl Answer {
                 out.put_u64(txn.0);
                 out.put_bool(*committed);
             }
-            Answer::Ended { txn } | Answer::Ask { txn } | Answer::Wounded { txn } => {
+            Answer::Ended { txn } | Answer::Ask { txn } | Answer::Wounded { txn } | Answer::Lost { txn } => {
                 out.put_u8(match self {
                     Answer::Ended { .. } => 3,
                     Answer::Ask { .. } => 4,
-                    _ => 5,
+                    Answer::Wounded { .. } => 5,
+                    _ => 6,
                 });
                 out.put_u64(txn.0);
             }
@@ -307,6 +315,7 @@ impl Answer {
             3 => Answer::Ended { txn },
             4 => Answer::Ask { txn },
             5 => Answer::Wounded { txn },
+            6 => Answer::Lost { txn },
             _ => return Err(CodecError::new(0, "no kind of an answer")),
         };
         reader.finish()?;
@@ -320,7 +329,8 @@ impl Answer {
             | Answer::Finished { txn, .. }
             | Answer::Ended { txn }
             | Answer::Ask { txn }
-            | Answer::Wounded { txn } => *txn,
+            | Answer::Wounded { txn }
+            | Answer::Lost { txn } => *txn,
         }
     }
 }
@@ -385,7 +395,7 @@ mod tests {
         }
 
         #[test]
-        fn answers_come_back(txn: u64, number: u32, kind in 0..10_usize) {
+        fn answers_come_back(txn: u64, number: u32, kind in 0..11_usize) {
             let txn = TxnId(txn);
             let answer = match kind {
                 0..5 => Answer::Locked { txn, number, refusal: Some(REFUSALS[kind]) },
@@ -393,6 +403,7 @@ mod tests {
                 6 => Answer::Finished { txn, committed: number % 2 == 0 },
                 7 => Answer::Ended { txn },
                 8 => Answer::Ask { txn },
+                9 => Answer::Lost { txn },
                 _ => Answer::Wounded { txn },
             };
             prop_assert_eq!(Answer::decode(&answer.encode()), Ok(answer));

@@ -74,6 +74,13 @@ impl Agent {
             if let Some(server) = gone.filter(|gone| missing.iter().any(|one| one.server == *gone)) {
                 return Ok(Err(Abort::ServerGone { server }));
             }
+            if let Some(server) = self
+                .lost
+                .iter()
+                .find(|lost| missing.iter().any(|one| one.server == **lost))
+            {
+                return Ok(Err(Abort::MessageLost { server: *server }));
+            }
             if self.rank.now_ns().saturating_sub(begun_ns) >= nanos(self.rank.timeout()) {
                 return Ok(Err(Abort::ServerGone { server: first.server }));
             }

@@ -19,11 +19,12 @@ use std::sync::Arc;
 use weft_base::{Disk, TxnId};
 use weft_fabric::{Mailbox, Rank, Window};
 
-use crate::config::{AGENT_BITS, ClusterConfig};
+use crate::config::{AGENT_BITS, ClusterConfig, Planted};
 use crate::error::Error;
 use crate::journal::{Entry, Journal};
 use crate::message::{Answer, Request};
-use crate::server::{connect, open_mail};
+use crate::server::{Windows, connect, open_mail};
+use crate::waits::Waits;
 pub use transaction::Transaction;
 
 /// Numbers that are taken from the log at a time.
@@ -36,6 +37,9 @@ pub struct Agent {
     mail: Mailbox,
     data: Window,
     votes: Window,
+    waits: Waits,
+    /// Servers at which it shows that its transaction waits.
+    shown_at: Vec<u32>,
     journal: Journal,
     next_number: u64,
     numbers_end: u64,
@@ -50,6 +54,10 @@ pub struct Agent {
     /// panicked.
     unended: Vec<(u32, TxnId)>,
     is_wounded: bool,
+    /// Servers to or from which a message was lost since the transaction began.
+    lost: Vec<u32>,
+    /// Messages sent, for planted damage.
+    sent: u32,
     told_ns: u64,
     message: Vec<u8>,
     stats: AgentStats,
@@ -70,6 +78,20 @@ pub struct AgentStats {
     pub vote_ns: u64,
     /// Votes that were asked for.
     pub votes: u64,
+}
+
+impl AgentStats {
+    /// Counts what another agent did, too.
+    pub fn add(&mut self, other: &AgentStats) {
+        for (count, more) in self.committed.iter_mut().zip(other.committed) {
+            *count += more;
+        }
+        self.aborted += other.aborted;
+        self.locks += other.locks;
+        self.lock_ns += other.lock_ns;
+        self.vote_ns += other.vote_ns;
+        self.votes += other.votes;
+    }
 }
 
 /// A decision that is on the disk.
@@ -113,7 +135,7 @@ impl Agent {
             }
             Ok(())
         })?;
-        let (data, votes) = connect(rank, &config)?;
+        let Windows { data, votes, waits } = connect(rank, &config)?;
         let mail = open_mail(rank, &config)?;
         rank.step();
         Ok(Agent {
@@ -122,6 +144,8 @@ impl Agent {
             config,
             data,
             votes,
+            waits,
+            shown_at: Vec::new(),
             journal,
             next_number: numbers_end,
             numbers_end,
@@ -131,6 +155,8 @@ impl Agent {
             is_deciding: false,
             unended: Vec::new(),
             is_wounded: false,
+            lost: Vec::new(),
+            sent: 0,
             told_ns: 0,
             message: Vec::new(),
             stats: AgentStats::default(),
@@ -173,6 +199,7 @@ impl Agent {
         let txn = TxnId(number << AGENT_BITS | u64::from(self.rank.number()));
         self.running = Some(txn);
         self.is_wounded = false;
+        self.lost.clear();
         self.inbox.clear();
         Ok(Transaction::new(self, txn))
     }
@@ -200,8 +227,17 @@ impl Agent {
         if self.is_deciding {
             return Err(Error::Undecided);
         }
+        self.hide_waits()?;
         for (server, txn) in std::mem::take(&mut self.unended) {
             self.tell_abort(server, txn)?;
+        }
+        Ok(())
+    }
+
+    /// Shows that nothing of it waits any more.
+    fn hide_waits(&mut self) -> Result<(), Error> {
+        while let Some(server) = self.shown_at.pop() {
+            self.waits.set_waiting(server, TxnId(0))?;
         }
         Ok(())
     }
@@ -222,7 +258,14 @@ impl Agent {
     /// Takes one message. Whether there was one.
     fn take_message(&mut self) -> Result<bool, Error> {
         let mut message = std::mem::take(&mut self.message);
-        let received = self.mail.poll(&mut message)?;
+        let received = match self.mail.poll(&mut message) {
+            Err(weft_fabric::Error::Damaged { rank, .. }) => {
+                self.message = message;
+                self.lost.push(rank);
+                return Ok(true);
+            }
+            received => received?,
+        };
         let answer = received.map(|from| (from, Answer::decode(&message)));
         self.message = message;
         let Some((from, answer)) = answer else {
@@ -235,6 +278,12 @@ impl Agent {
         match answer {
             Answer::Ask { txn } => self.tell(from.sender, txn)?,
             Answer::Ended { txn } => self.is_told(from.sender, txn)?,
+            Answer::Lost { txn } => {
+                self.lost.push(from.sender);
+                if self.running != Some(txn) && txn.0 >> AGENT_BITS != 0 {
+                    self.tell(from.sender, txn)?;
+                }
+            }
             Answer::Wounded { txn } => self.is_wounded |= self.running == Some(txn),
             Answer::Locked { txn, .. } | Answer::Finished { txn, .. } if self.running == Some(txn) => {
                 self.inbox.push((from.sender, from.incarnation, answer));
@@ -247,6 +296,12 @@ impl Agent {
     /// Sends a request; answers servers while there is no room. False if the server has died.
     fn send(&mut self, server: u32, request: &Request) -> Result<bool, Error> {
         let message = request.encode();
+        self.sent = self.sent.wrapping_add(1);
+        if let Planted::DamagesEvery(count) = self.config.planted
+            && self.sent.is_multiple_of(count.max(1))
+        {
+            self.mail.damage_next(server);
+        }
         let begun_ns = self.rank.now_ns();
         let mut turn = 0_u32;
         loop {

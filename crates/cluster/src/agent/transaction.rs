@@ -89,6 +89,13 @@ impl<'a> Transaction<'a> {
 
     /// One request at each of these servers.
     fn lock_at(&mut self, round: &[(u32, Vec<LockRequest>)]) -> Outcome<()> {
+        let outcome = self.request_and_wait(round)?;
+        // Before anybody hears that it gives up.
+        self.agent.hide_waits()?;
+        Ok(outcome)
+    }
+
+    fn request_and_wait(&mut self, round: &[(u32, Vec<LockRequest>)]) -> Outcome<()> {
         let mut open = Vec::with_capacity(round.len());
         for (server, wants) in round {
             self.requests += 1;
@@ -114,6 +121,7 @@ impl<'a> Transaction<'a> {
                     && let Some(place) = open.iter().position(|request| *request == (server, number))
                 {
                     open.remove(place);
+                    self.hide_wait_at(server)?;
                     if let Some(refusal) = refusal {
                         return Ok(Err(Abort::Refused(refusal)));
                     }
@@ -122,6 +130,9 @@ impl<'a> Transaction<'a> {
                     }
                 }
             }
+            if let Some(server) = self.lost_at() {
+                return Ok(Err(Abort::MessageLost { server }));
+            }
             if self.agent.is_wounded {
                 return Ok(Err(Abort::Refused(Refusal::Wounded)));
             }
@@ -129,10 +140,11 @@ impl<'a> Transaction<'a> {
                 continue;
             }
             // Not each time: a look costs as much as an answer takes.
-            if turn % LOOK_TURNS == LOOK_TURNS - 1
-                && let Some(server) = self.gone_of(&open, turn)?
-            {
-                return Ok(Err(Abort::ServerGone { server }));
+            if turn % LOOK_TURNS == LOOK_TURNS - 1 {
+                if let Some(server) = self.gone_of(&open, turn)? {
+                    return Ok(Err(Abort::ServerGone { server }));
+                }
+                self.show_waits_at(&open)?;
             }
             if self.agent.rank.now_ns().saturating_sub(begun_ns) >= nanos(self.agent.rank.timeout()) {
                 return Ok(Err(Abort::ServerGone { server: waits_for }));
@@ -141,6 +153,31 @@ impl<'a> Transaction<'a> {
             turn = turn.saturating_add(1);
         }
         Ok(Ok(()))
+    }
+
+    /// A server of this transaction to or from which a message was lost.
+    fn lost_at(&self) -> Option<u32> {
+        let mut lost = self.agent.lost.iter();
+        lost.find(|server| self.servers.contains_key(server)).copied()
+    }
+
+    /// Shows that it waits at these servers, unless it does.
+    fn show_waits_at(&mut self, open: &[(u32, u32)]) -> Result<(), Error> {
+        for (server, _) in open {
+            if !self.agent.shown_at.contains(server) {
+                self.agent.shown_at.push(*server);
+                self.agent.waits.set_waiting(*server, self.txn)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hide_wait_at(&mut self, server: u32) -> Result<(), Error> {
+        if let Some(place) = self.agent.shown_at.iter().position(|shown| *shown == server) {
+            self.agent.shown_at.swap_remove(place);
+            self.agent.waits.set_waiting(server, TxnId(0))?;
+        }
+        Ok(())
     }
 
     /// One of these servers whose life is over.
@@ -211,6 +248,18 @@ impl<'a> Transaction<'a> {
         if let Err(abort) = self.lock(&[LockRequest::new(record_lock(record), LockMode::X)])? {
             return Ok(Err(abort));
         }
+        self.write_locked(record, bytes)
+    }
+
+    /// Replaces the bytes of a record that is locked in X, once the transaction commits. If it is not, its
+    /// server votes no.
+    ///
+    /// # Errors
+    /// As [`Transaction::lock`].
+    pub fn write_locked(&mut self, record: u64, bytes: Vec<u8>) -> Outcome<()> {
+        if record >= self.agent.config.records || bytes.len() != self.agent.config.record_bytes as usize {
+            return Ok(Err(Abort::NoRecord));
+        }
         self.writes.insert(record, bytes);
         Ok(Ok(()))
     }
@@ -235,6 +284,9 @@ impl<'a> Transaction<'a> {
         }
         if self.agent.is_wounded {
             return Ok(Err(Abort::Refused(Refusal::Wounded)));
+        }
+        if let Some(server) = self.lost_at() {
+            return Ok(Err(Abort::MessageLost { server }));
         }
         if self.writes.is_empty() {
             return self.commit_reads();
@@ -316,17 +368,27 @@ impl<'a> Transaction<'a> {
         // Whether it arrived is not known if the server has died: its next life is asked.
         self.agent.send(server, &Request::Finish { txn, life, staged })?;
         let begun_ns = self.agent.rank.now_ns();
-        let (mut turn, mut asked_life) = (0_u32, life);
+        let (mut turn, mut asked_life, mut was_lost) = (0_u32, life, false);
         loop {
             while let Some((from, _, answer)) = self.agent.inbox.pop() {
                 if let (true, Answer::Finished { committed, .. }) = (from == server, answer) {
                     self.servers.clear();
                     self.agent.stats.committed[1] += u64::from(committed);
-                    return Ok(if committed { Ok(()) } else { Err(Abort::VotedNo) });
+                    return Ok(match (committed, was_lost) {
+                        (true, _) => Ok(()),
+                        (false, true) => Err(Abort::MessageLost { server }),
+                        (false, false) => Err(Abort::VotedNo),
+                    });
                 }
             }
             if self.agent.take_message()? {
                 continue;
+            }
+            if let Some(place) = self.agent.lost.iter().position(|lost| *lost == server) {
+                // The request, or its answer.
+                self.agent.lost.swap_remove(place);
+                was_lost = true;
+                self.agent.send(server, &Request::WasFinished { txn })?;
             }
             let presence = match turn % 64 {
                 63 => self.agent.rank.probe(server)?,

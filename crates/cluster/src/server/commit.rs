@@ -85,6 +85,23 @@ impl Server {
         Ok(())
     }
 
+    /// Whether a transaction that needed no vote is committed, for an agent that has no answer.
+    pub(super) fn was_finished(&mut self, txn: TxnId) {
+        match self.open.get(&txn).map(|open| &open.state) {
+            // It is answered once that is durable.
+            Some(State::Finishing) => return,
+            // Its request to finish was lost.
+            Some(State::Active) => self.release(txn),
+            Some(State::Prepared { .. }) => {
+                self.stats.nonsense += 1;
+                return;
+            }
+            None => {}
+        }
+        let committed = self.finished.get(&agent_of(txn)) == Some(&txn);
+        self.answer(&Answer::Finished { txn, committed });
+    }
+
     /// The staged writes of a transaction that may commit here; `None` if it may not.
     fn writes_of(&self, txn: TxnId, life: u32, staged: Staged) -> Result<Option<Vec<Write>>, Error> {
         let may = |open: &Open| open.state == State::Active && open.waiting.is_none() && !open.is_wounded;

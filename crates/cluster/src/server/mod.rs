@@ -17,6 +17,7 @@
 //!
 //! Source: Barthels 5.2.2 (lock table, transaction table, bounded waits), 5.2.3 (requests before deadlocks).
 
+mod circles;
 pub(crate) mod commit;
 mod recovery;
 #[cfg(test)]
@@ -28,10 +29,11 @@ use weft_base::{Lsn, TxnId};
 use weft_fabric::{Mailbox, MailboxSpec, Rank, Received, Window, WindowSpec};
 use weft_lock::{AbortReason, Acquire, LockRequest, LockTable};
 
-use crate::config::{AGENT_BITS, ClusterConfig};
+use crate::config::{AGENT_BITS, ClusterConfig, Planted};
 use crate::error::{Error, Refusal};
 use crate::journal::{Journal, Write};
 use crate::message::{Answer, BYTES_MAX, Request};
+use crate::waits::{Wait, Waits};
 use commit::Due;
 
 /// Requests that are handled before what they need durable is synced.
@@ -51,6 +53,8 @@ pub struct ServerStats {
     pub waits: u64,
     /// Requests for locks that were refused.
     pub refused: u64,
+    /// Of those, the ones whose circles through several transactions were found by the wait-for graph.
+    pub circles: u64,
     /// Votes for and against.
     pub votes: [u64; 2],
     /// Transactions that needed no vote.
@@ -59,6 +63,25 @@ pub struct ServerStats {
     pub asked: u64,
     /// Messages that were none, or did not fit what came before.
     pub nonsense: u64,
+    /// Messages that were damaged on their way.
+    pub damaged: u64,
+}
+
+impl ServerStats {
+    /// Counts what another server did, too.
+    pub fn add(&mut self, other: &ServerStats) {
+        self.locks += other.locks;
+        self.waits += other.waits;
+        self.refused += other.refused;
+        self.circles += other.circles;
+        for (count, more) in self.votes.iter_mut().zip(other.votes) {
+            *count += more;
+        }
+        self.finished += other.finished;
+        self.asked += other.asked;
+        self.nonsense += other.nonsense;
+        self.damaged += other.damaged;
+    }
 }
 
 /// See the module's head.
@@ -68,6 +91,7 @@ pub struct Server {
     mail: Mailbox,
     data: Window,
     votes: Window,
+    waits: Waits,
     journal: Journal,
     table: LockTable,
     open: BTreeMap<TxnId, Open>,
@@ -81,6 +105,14 @@ pub struct Server {
     due_lsn: Lsn,
     synced_ns: u64,
     looked_ns: u64,
+    /// Of each agent, what is shown of its wait here.
+    shown: BTreeMap<u32, Wait>,
+    /// What is shown may not be so any more.
+    waits_changed: bool,
+    /// How often circles were looked for.
+    looks: usize,
+    /// Answers sent, for planted damage.
+    answers: u32,
     message: Vec<u8>,
     stats: ServerStats,
 }
@@ -91,9 +123,16 @@ struct Open {
     /// The agent's life; of a transaction that was restored, any.
     life: u32,
     /// The request that waits.
-    waiting: Option<u32>,
+    waiting: Option<Waiting>,
     is_wounded: bool,
     state: State,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    /// Of the request.
+    number: u32,
+    since_ns: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,8 +152,14 @@ pub(crate) fn agent_of(txn: TxnId) -> u32 {
     (txn.0 & ((1 << AGENT_BITS) - 1)) as u32
 }
 
-/// The windows and mailboxes that agents and servers make in the same order.
-pub(crate) fn connect(rank: &Rank, config: &ClusterConfig) -> Result<(Window, Window), Error> {
+/// The windows that agents and servers make in the same order, before their mailboxes.
+pub(crate) struct Windows {
+    pub(crate) data: Window,
+    pub(crate) votes: Window,
+    pub(crate) waits: Waits,
+}
+
+pub(crate) fn connect(rank: &Rank, config: &ClusterConfig) -> Result<Windows, Error> {
     let is_server = rank.number() < config.servers;
     let data = rank.create_window(&WindowSpec {
         name: "records",
@@ -132,7 +177,8 @@ pub(crate) fn connect(rank: &Rank, config: &ClusterConfig) -> Result<(Window, Wi
         is_uniform: false,
         config: config.word(),
     })?;
-    Ok((data, votes))
+    let waits = Waits::open(rank, config)?;
+    Ok(Windows { data, votes, waits })
 }
 
 pub(crate) fn open_mail(rank: &Rank, config: &ClusterConfig) -> Result<Mailbox, Error> {
@@ -209,9 +255,16 @@ impl Server {
     pub fn step(&mut self) -> Result<bool, Error> {
         let mut message = std::mem::take(&mut self.message);
         let mut handled = 0;
-        while handled < BURST
-            && let Some(received) = self.mail.poll(&mut message)?
-        {
+        while handled < BURST {
+            let received = match self.mail.poll(&mut message) {
+                Ok(Some(received)) => received,
+                Ok(None) => break,
+                Err(weft_fabric::Error::Damaged { rank, .. }) => {
+                    self.lose_message(rank);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
             handled += 1;
             match Request::decode(&message) {
                 Ok(request) => self.handle(received, request)?,
@@ -220,6 +273,9 @@ impl Server {
         }
         self.message = message;
         self.settle_due()?;
+        if std::mem::take(&mut self.waits_changed) && !self.shown.is_empty() {
+            self.show_waits()?;
+        }
         let sent = self.send_waiting()?;
         let now_ns = self.rank.now_ns();
         if now_ns.saturating_sub(self.looked_ns) >= self.look_every_ns() {
@@ -256,10 +312,7 @@ impl Server {
             Request::Prepare { txn, life, staged } => self.prepare(txn, life, staged)?,
             Request::Finish { txn, life, staged } => self.finish(txn, life, staged)?,
             Request::End { txn, committed } => self.end(txn, committed)?,
-            Request::WasFinished { txn } => {
-                let committed = self.finished.get(&agent_of(txn)) == Some(&txn);
-                self.answer(&Answer::Finished { txn, committed });
-            }
+            Request::WasFinished { txn } => self.was_finished(txn),
         }
         self.tell_victims();
         Ok(())
@@ -310,7 +363,8 @@ impl Server {
         if open.is_wounded {
             return refuse(self, Refusal::Wounded);
         }
-        self.table.set_clock(self.rank.now_ns());
+        let now_ns = self.rank.now_ns();
+        self.table.set_clock(now_ns);
         match self.table.acquire(txn, wants, self.config.policy) {
             Acquire::Granted => self.answer(&Answer::Locked {
                 txn,
@@ -320,7 +374,10 @@ impl Server {
             Acquire::Waiting => {
                 self.stats.waits += 1;
                 if let Some(open) = self.open.get_mut(&txn) {
-                    open.waiting = Some(number);
+                    open.waiting = Some(Waiting {
+                        number,
+                        since_ns: now_ns,
+                    });
                 }
             }
             Acquire::Refused => refuse(self, Refusal::Conflict),
@@ -330,8 +387,9 @@ impl Server {
 
     /// The wait of a transaction is over.
     fn waited(&mut self, txn: TxnId, refusal: Option<Refusal>) {
-        let number = self.open.get_mut(&txn).and_then(|open| open.waiting.take());
-        if let Some(number) = number {
+        self.waits_changed = true;
+        let waiting = self.open.get_mut(&txn).and_then(|open| open.waiting.take());
+        if let Some(Waiting { number, .. }) = waiting {
             self.stats.refused += u64::from(refusal.is_some());
             self.answer(&Answer::Locked { txn, number, refusal });
         }
@@ -345,6 +403,7 @@ impl Server {
 
     /// Releases what a transaction holds and forgets it.
     fn release(&mut self, txn: TxnId) {
+        self.waits_changed = true;
         self.open.remove(&txn);
         let granted = self.table.release_all(txn);
         self.granted(granted);
@@ -386,6 +445,20 @@ impl Server {
             self.waited(txn, Some(Refusal::Wounded));
         } else {
             self.answer(&Answer::Wounded { txn });
+        }
+    }
+
+    /// A message of an agent was damaged. It concerns nobody else: the agent is told, and says how what it
+    /// has open here ends.
+    fn lose_message(&mut self, agent: u32) {
+        self.stats.damaged += 1;
+        let of_agent = self.open.keys().filter(|txn| agent_of(**txn) == agent);
+        let mut open: Vec<TxnId> = of_agent.copied().collect();
+        if open.is_empty() {
+            open.push(TxnId(u64::from(agent)));
+        }
+        for txn in open {
+            self.answer(&Answer::Lost { txn });
         }
     }
 
@@ -437,7 +510,7 @@ impl Server {
         }
         self.ask(now_ns)?;
         self.tell_victims();
-        Ok(())
+        self.break_circles(now_ns)
     }
 
     /// Puts an answer into the outbox of its agent.
@@ -454,6 +527,12 @@ impl Server {
         let mut sent_any = false;
         for (agent, outbox) in self.outbox.iter_mut().enumerate() {
             while let Some(message) = outbox.front() {
+                if let Planted::DamagesEvery(count) = self.config.planted {
+                    self.answers = self.answers.wrapping_add(1);
+                    if self.answers.is_multiple_of(count.max(1)) {
+                        self.mail.damage_next(agent as u32);
+                    }
+                }
                 match self.mail.try_send(agent as u32, message) {
                     Ok(true) => {
                         outbox.pop_front();
@@ -462,6 +541,11 @@ impl Server {
                     Ok(false) => break,
                     // Its next life knows nothing of this.
                     Err(weft_fabric::Error::RankDead { .. }) => outbox.clear(),
+                    // Its mailbox cannot be found any more: it hears nothing, and gives up.
+                    Err(weft_fabric::Error::Damaged { .. } | weft_fabric::Error::NotAccepted { .. }) => {
+                        self.stats.damaged += 1;
+                        outbox.clear();
+                    }
                     Err(error) => return Err(error.into()),
                 }
             }

@@ -8,7 +8,7 @@ use weft_base::{Disk, Lsn, TxnId};
 use weft_fabric::Rank;
 use weft_lock::{Acquire, LockRequest, LockTable, NoWait};
 
-use super::{Open, Server, ServerStats, State, agent_of, connect, open_mail};
+use super::{Open, Server, ServerStats, State, Windows, agent_of, connect, open_mail};
 use crate::config::{ClusterConfig, record_lock};
 use crate::error::Error;
 use crate::journal::{Entry, Journal, Write};
@@ -69,7 +69,7 @@ impl Server {
         let mut replayed = Replayed::default();
         let salt = u64::from(rank.incarnation()) << 32 | u64::from(own);
         let journal = Journal::open(disk, dir, salt, |entry| replayed.apply(entry))?;
-        let (data, votes) = connect(rank, &config)?;
+        let Windows { data, votes, waits } = connect(rank, &config)?;
         for (record, bytes) in &replayed.records {
             let is_own = config.server_of(record_lock(*record)) == own;
             if !is_own || *record >= config.records || bytes.len() != config.record_bytes as usize {
@@ -100,6 +100,7 @@ impl Server {
             config,
             data,
             votes,
+            waits,
             journal,
             table,
             open,
@@ -110,6 +111,10 @@ impl Server {
             due_lsn: Lsn(0),
             synced_ns: 0,
             looked_ns: 0,
+            shown: BTreeMap::new(),
+            waits_changed: false,
+            looks: 0,
+            answers: 0,
             message: Vec::new(),
             stats: ServerStats::default(),
         })

@@ -10,7 +10,7 @@ use weft_fabric::{Mailbox, Rank, Threads, Window};
 use weft_lock::{LockMode, LockRequest};
 
 use super::commit::vote_word;
-use super::{Server, connect, open_mail};
+use super::{Server, Windows, connect, open_mail};
 use crate::agent::Agent;
 use crate::config::{ClusterConfig, record_lock};
 use crate::error::{Abort, Error, Refusal};
@@ -105,7 +105,7 @@ fn beside_raw(test: impl Fn(&mut Raw) + Sync) -> super::ServerStats {
         }
         let turn = AtomicU32::new(0);
         let _ends = Ends(&is_over, &turn);
-        let (data, votes) = connect(&rank, &config).unwrap();
+        let Windows { data, votes, .. } = connect(&rank, &config).unwrap();
         let mut raw = Raw {
             mail: open_mail(&rank, &config).unwrap(),
             rank,

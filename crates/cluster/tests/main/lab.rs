@@ -36,6 +36,8 @@ pub struct Lab {
     pub stats: Mutex<Vec<ServerStats>>,
     /// How long agents wait for anything.
     pub timeout: Option<Duration>,
+    /// The same of servers.
+    pub server_timeout: Option<Duration>,
     /// Agents may end with an error; they wait for their death then.
     pub disks_fail: bool,
     /// How many did.
@@ -64,9 +66,14 @@ impl Lab {
             records: Mutex::default(),
             stats: Mutex::default(),
             timeout: None,
+            server_timeout: None,
             disks_fail: false,
             failed: AtomicU64::new(0),
         }
+    }
+
+    pub fn ranks(&self) -> u32 {
+        self.disks.len() as u32
     }
 
     fn tick(&self) -> u64 {
@@ -129,6 +136,9 @@ impl Lab {
 
     fn serve(&self, rank: &Rank) -> Result<(), Error> {
         let mut server = Server::open(rank, self.config, self.disk(rank), Path::new("/server"))?;
+        if let Some(timeout) = self.server_timeout {
+            rank.set_timeout(timeout);
+        }
         server.serve(|server| {
             self.set_quiet(rank, self.agents_are_done() && server.is_idle());
             self.is_quiet()

@@ -7,6 +7,7 @@
     reason = "a failed step fails the test"
 )]
 
+mod circles;
 mod history;
 mod lab;
 mod simulated;

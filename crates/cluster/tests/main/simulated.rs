@@ -17,19 +17,20 @@ fn config(servers: u32) -> ClusterConfig {
         staging_bytes: 4096,
         wait_max: Duration::from_micros(200),
         retry_every: Duration::from_micros(100),
+        circles_after: Some(Duration::from_micros(30)),
         ..ClusterConfig::default()
     }
 }
 
 /// Seeds that `WEFT_SEEDS` asks for, or so many.
-fn seeds(default: u64) -> u64 {
+pub fn seeds(default: u64) -> u64 {
     let asked = std::env::var("WEFT_SEEDS")
         .ok()
         .and_then(|seeds| seeds.parse().ok());
     asked.unwrap_or(default)
 }
 
-fn run(seed: u64, lab: &Lab, kills: &[Kill]) -> Report<()> {
+pub fn run(seed: u64, lab: &Lab, kills: &[Kill]) -> Report<()> {
     let mut simulation = Simulation::new(seed, lab.disks.len() as u32);
     for kill in kills {
         simulation = simulation.kill(*kill);
@@ -37,7 +38,7 @@ fn run(seed: u64, lab: &Lab, kills: &[Kill]) -> Report<()> {
     let disks = lab.disks.clone();
     simulation = simulation
         .on_kill(move |rank| disks[rank as usize].crash())
-        .steps_max(60_000);
+        .steps_max(12_000 * u64::from(lab.ranks()));
     let report = simulation.run(|rank| lab.run(rank));
     assert!(!report.is_stopped(), "seed {seed} with {kills:?} does not end");
     report
@@ -108,7 +109,7 @@ fn deaths_at_every_step_split_and_lose_nothing() {
 }
 
 /// The first step of a rank after its start, which needs all ranks.
-fn started(report: &Report<()>, rank: usize) -> u64 {
+pub fn started(report: &Report<()>, rank: usize) -> u64 {
     report.first_marks[rank].unwrap() + 1
 }
 
@@ -227,6 +228,63 @@ fn a_coordinator_whose_disk_fails_says_nothing() {
         failed += lab.failed.load(Ordering::SeqCst);
     }
     assert!(failed > 0);
+}
+
+/// Messages that are damaged on their way, of any agent or server and in any part of a transaction: nobody
+/// but their own transactions hears of it, servers go on, and what is told is so.
+#[test]
+fn a_damaged_message_ends_one_transaction() {
+    let ([mut committed, mut aborted], mut damaged) = ([0; 2], 0);
+    for seed in 0..seeds(80) {
+        let settings = ClusterConfig {
+            planted: Planted::DamagesEvery(9 + seed as u32 % 11),
+            presumes_abort: seed % 3 != 0,
+            ..config(1 + seed as u32 % 3)
+        };
+        let mut lab = Lab::new(seed, settings, 6, 6);
+        lab.timeout = Some(Duration::from_millis(2));
+        lab.server_timeout = Some(Duration::from_micros(400));
+        run(seed, &lab, &[]);
+        check(seed, &lab, &[]);
+        let counts = lab.counts();
+        assert_eq!(counts[2], 0, "seed {seed}: all know how it ended");
+        committed += counts[0];
+        aborted += counts[1];
+        damaged += lab.stats.lock().iter().map(|stats| stats.damaged).sum::<u64>();
+    }
+    println!("{damaged} damaged: {committed} committed, {aborted} aborted");
+    assert!(committed > 100 && damaged > 100);
+}
+
+/// More agents than a server looks at one by one: it is told which groups have sent something.
+#[test]
+fn many_agents_and_deaths_among_them() {
+    let mut committed = 0;
+    for seed in 0..seeds(24) {
+        let settings = ClusterConfig {
+            records: 16,
+            ..config(2)
+        };
+        let ranks = 2 + 9 + seed as u32 % 9;
+        let alone = run(seed, &Lab::new(seed, settings, ranks, 2), &[]);
+        let mut prng = Prng::new(seed);
+        let kills: Vec<Kill> = (0..seed % 3)
+            .map(|_| {
+                let rank = prng.below(u64::from(ranks)) as usize;
+                let first = started(&alone, rank);
+                Kill {
+                    rank: rank as u32,
+                    at_step: first + prng.below(alone.steps[rank] - first),
+                    returns_after: Some(Duration::from_micros(prng.below(600) + 5)),
+                }
+            })
+            .collect();
+        let lab = Lab::new(seed, settings, ranks, 2);
+        run(seed, &lab, &kills);
+        check(seed, &lab, &kills);
+        committed += lab.counts()[0];
+    }
+    assert!(committed > 100, "{committed}");
 }
 
 /// A coordinator that tells before its decision is on the disk is found.

@@ -32,6 +32,23 @@ fn agents_and_servers_on_threads() {
     }
 }
 
+/// Agents in more than one group of senders, on threads.
+#[test]
+fn ten_agents_and_two_servers_on_threads() {
+    let config = ClusterConfig {
+        servers: 2,
+        records: 40,
+        wait_max: Duration::from_millis(50),
+        ..ClusterConfig::default()
+    };
+    let lab = Lab::new(7, config, 12, 20);
+    Threads::run(12, |rank| lab.run(rank)).unwrap();
+    lab.check().unwrap();
+    let [committed, aborted, unknown] = lab.counts();
+    assert_eq!(unknown, 0);
+    assert!(committed > aborted, "{committed} {aborted}");
+}
+
 /// As many locks at one server as nobody counted on: the log takes them, and is read again.
 #[test]
 fn many_locks_of_one_transaction() {

@@ -14,6 +14,9 @@
 //! Source: Barthels 5.3 and 5.4.1. A server and an agent have a core each; the document's remote locks need
 //! a second machine.
 
+pub mod replay;
+pub mod simulate;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,6 +58,8 @@ pub struct Synthetic {
 pub struct Parts {
     /// A bare mailbox's round trip, median and 99th percentile.
     pub round_trip_ns: [f64; 2],
+    /// Of that, the sending of one message: what it costs whoever does not wait.
+    pub send_ns: f64,
     /// The lock table alone, for taking and releasing one lock.
     pub table_ns: f64,
 }
@@ -89,14 +94,15 @@ pub struct Measured {
 /// # Errors
 /// The fabric's.
 pub fn parts(trips: usize) -> Result<Parts, Error> {
-    let trip = |rank: Rank| -> Result<Vec<f64>, weft_fabric::Error> {
+    let trip = |rank: Rank| -> Result<[Vec<f64>; 2], weft_fabric::Error> {
         let mailbox = Mailbox::open(&rank, &MailboxSpec::uniform("trips", 48, 2, 1))?;
         let (mut payload, other) = (Vec::new(), 1 - rank.number());
-        let mut times = Vec::with_capacity(trips);
+        let (mut times, mut sends) = (Vec::with_capacity(trips), Vec::with_capacity(trips));
         for _ in 0..trips {
             let begun = Instant::now();
             if rank.number() == 0 {
                 mailbox.send(other, &[7; 16])?;
+                sends.push(begun.elapsed().as_nanos() as f64);
             }
             mailbox.receive(&mut payload)?;
             if rank.number() == 1 {
@@ -104,15 +110,17 @@ pub fn parts(trips: usize) -> Result<Parts, Error> {
             }
             times.push(begun.elapsed().as_nanos() as f64);
         }
-        Ok(times)
+        Ok([times, sends])
     };
-    let mut times = Threads::run(2, trip)?
+    let mut both = Threads::run(2, trip)?
         .into_iter()
         .collect::<Result<Vec<_>, _>>()?;
-    let times = times.first_mut().map(std::mem::take).unwrap_or_default();
+    let [times, sends] = both.first_mut().map(std::mem::take).unwrap_or_default();
     let [median, high, _] = percentiles(times);
+    let [send_ns, ..] = percentiles(sends);
     Ok(Parts {
         round_trip_ns: [median, high],
+        send_ns,
         table_ns: table_ns(trips),
     })
 }
