@@ -124,7 +124,7 @@ fn steps(root: &Path, target: &Path, settings: &Settings) -> Vec<Step> {
         ("weft-wal", &["crash::", "full_disk::"][..]),
         ("weft-lsm", &["crash::", "full_disk::"]),
         ("weft-txn", &["crash::", "full_disk::"]),
-        ("weft-cluster", &["simulated::"]),
+        ("weft-cluster", &["simulated::", "circles::"]),
     ];
     for (package, names) in simulated {
         if settings.seeds > 0 {
