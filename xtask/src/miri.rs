@@ -27,7 +27,10 @@ use crate::steps;
 /// Packages, and the tests of them that are run.
 const TESTS: [(&str, &[&str]); 4] = [
     ("weft-base", &["memory"]),
-    ("weft-join", &["array::", "table::", "spill::", "partition::"]),
+    (
+        "weft-join",
+        &["array::", "table::", "spill::", "partition::", "ranks::stage::"],
+    ),
     ("weft-fabric", &[]),
     ("weft-store", &["memory::", "index::"]),
 ];

@@ -2,8 +2,8 @@
 //!
 //! 1. `cargo fmt --check`, `cargo clippy -D warnings`, tidy: one check each.
 //! 2. `cargo test --workspace`: unit, property and integration tests; the short crash tests among them.
-//! 3. `cargo test -p weft-fabric --features mpi`: the fabric on MPI, with Open MPI installed where that can
-//!    be done; skipped, loudly, where there is none.
+//! 3. `cargo test -p weft-fabric -p weft-join --features mpi`: the fabric and joins on MPI, with Open MPI
+//!    installed where that can be done; skipped, loudly, where there is none.
 //! 4. The whole-system tests: every `tests/<folder>/run`. It is started in the workspace root with
 //!    `WEFT_BIN` (the server's path) and `WEFT_PYTHON` (an interpreter with psycopg) set, prints what it
 //!    tests, and ends with `N passed, N failed`. A line `# needs: psql pgbench postgresql python3 psycopg` in
@@ -44,7 +44,7 @@ pub fn run_all(root: &Path, system: System) -> ExitCode {
         ("tidy".to_owned(), tidy_check(root)),
         ("cargo test".to_owned(), cargo_tests(root)),
     ];
-    all.extend(mpi_tests(root).map(|counts| ("fabric on MPI".to_owned(), counts)));
+    all.extend(mpi_tests(root).map(|counts| ("fabric and joins on MPI".to_owned(), counts)));
     match system {
         System::Run => all.extend(system_tests(root)),
         System::Skip => console::loud("whole-system tests in tests/ SKIPPED on request"),
@@ -106,18 +106,31 @@ fn cargo_tests(root: &Path) -> Counts {
     summed("cargo test", &mut cargo(root, &arguments))
 }
 
-/// The fabric's tests with MPI, linted with the feature too. Nothing when there is no MPI.
+/// The fabric's tests and those of joins with MPI, linted with the feature too. Nothing when there is no MPI.
 fn mpi_tests(root: &Path) -> Option<Counts> {
-    let arguments = ["test", "-p", "weft-fabric", "--features", "mpi", "--no-fail-fast"];
+    let arguments = [
+        "test",
+        "-p",
+        "weft-fabric",
+        "-p",
+        "weft-join",
+        "--features",
+        "mpi",
+        "--no-fail-fast",
+    ];
     console::announce(&format!("cargo {}", arguments.join(" ")));
     if !packages::ensure_mpi() {
-        console::loud("the fabric on MPI SKIPPED: mpicc and mpirun are missing here and not installable");
+        console::loud(
+            "the fabric and joins on MPI SKIPPED: mpicc and mpirun are missing here and not installable",
+        );
         return None;
     }
     let clippy = [
         "clippy",
         "-p",
         "weft-fabric",
+        "-p",
+        "weft-join",
         "--features",
         "mpi",
         "--all-targets",
@@ -126,7 +139,7 @@ fn mpi_tests(root: &Path) -> Option<Counts> {
         "warnings",
     ];
     let mut counts = check_with(root, &clippy);
-    counts += summed("fabric on MPI", &mut cargo(root, &arguments));
+    counts += summed("fabric and joins on MPI", &mut cargo(root, &arguments));
     Some(counts)
 }
 

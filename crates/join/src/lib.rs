@@ -1,4 +1,4 @@
-//! Equi-joins of one machine, at the speed of memory.
+//! Equi-joins at the speed of memory, of one machine and over ranks.
 //!
 //! Two sides of (key, row) tuples, the smaller one as *build* side; out come pairs of rows, or rows with and
 //! without a partner, a chunk at a time and a consumer a worker. Source: Barthels, "Scalable Query and
@@ -13,6 +13,7 @@
 //! - `spill`: partitions on disk, for joins that are larger than their budget.
 //! - [`calibrate`]: the models, with rates of this machine.
 //! - `join`: which of them is run, and with what.
+//! - `ranks`: both joins over the ranks of a fabric, with the algorithms above for what is local.
 
 mod array;
 mod error;
@@ -25,6 +26,7 @@ mod options;
 mod output;
 mod partition;
 mod processor;
+mod ranks;
 mod run;
 mod sides;
 mod sort;
@@ -37,5 +39,9 @@ pub use error::JoinError;
 pub use join::join;
 pub use model::{Rates, Shape, calibrate};
 pub use options::{Algorithm, Compression, Options, Phases, Report, Spill, Tuning};
+pub use ranks::{
+    Assignment, Exchange, Network, Prediction, RankJoin, RankJoinError, RankOptions, RankPhases, RankRates,
+    RankReport, RankShape, Reason, Schedule, measure, simulate,
+};
 pub use tuple::{CHUNK_ROWS, Chunk, Consumer, Count, Emit, MORSEL_TUPLES, Pair, Ranges, Source, Tuple};
 pub use workers::Interrupt;

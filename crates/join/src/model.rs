@@ -187,14 +187,14 @@ pub fn calibrate(shape: &Shape) -> Result<Rates, JoinError> {
 }
 
 /// One worker's micro-benchmarks.
-struct Bench<'a, F: Form> {
-    run: &'a Run<'a>,
-    shape: &'a Shape,
-    whole: F,
-    part: F,
-    sorted: F,
-    radix: Radix,
-    number: usize,
+pub(crate) struct Bench<'a, F: Form> {
+    pub(crate) run: &'a Run<'a>,
+    pub(crate) shape: Shape,
+    pub(crate) whole: F,
+    pub(crate) part: F,
+    pub(crate) sorted: F,
+    pub(crate) radix: Radix,
+    pub(crate) number: usize,
 }
 
 fn measure<F: Form>(shape: &Shape, whole: F, part: F, sorted: F, bits: u32) -> Result<Rates, JoinError> {
@@ -212,7 +212,7 @@ fn measure<F: Form>(shape: &Shape, whole: F, part: F, sorted: F, bits: u32) -> R
     run.control.phase(&mut all, |number, rates| {
         let bench = Bench {
             run: &run,
-            shape,
+            shape: *shape,
             whole,
             part,
             sorted,
@@ -283,7 +283,7 @@ impl<F: Form> Bench<'_, F> {
         (rates.scan, rates.partition) = self.partitioning(&self.part, &self.radix, &tuples)?;
         (rates.build, rates.probe) = self.in_cache(tuples)?;
         self.whole_table(lines, tuples, &mut rates)?;
-        let ranges = sort::range_count(&self.shape.tuning, self.shape);
+        let ranges = sort::range_count(&self.shape.tuning, &self.shape);
         let sampled = Raw::new(&tuples);
         let splitters = sort::splitters(&self.sorted, &sampled, ranges)?;
         (rates.range_scan, rates.range_partition) = self.partitioning(&self.sorted, &splitters, &tuples)?;
@@ -315,7 +315,7 @@ impl<F: Form> Bench<'_, F> {
         Ok((scan, partition))
     }
 
-    fn in_cache(&self, tuples: &[Tuple]) -> Result<(f64, f64), JoinError> {
+    pub(crate) fn in_cache(&self, tuples: &[Tuple]) -> Result<(f64, f64), JoinError> {
         let count = self.shape.tuning.partition_tuples.min(tuples.len());
         let form = &self.whole;
         let item = |tuple: &Tuple| form.item(form.mix(tuple.key).0, tuple.row);
@@ -419,7 +419,7 @@ impl<F: Form> Bench<'_, F> {
         Ok(())
     }
 
-    fn sorting(&self, tuples: &[Tuple]) -> Result<(f64, f64, f64), JoinError> {
+    pub(crate) fn sorting(&self, tuples: &[Tuple]) -> Result<(f64, f64, f64), JoinError> {
         let form = &self.sorted;
         let run_tuples = self.shape.tuning.run_tuples.max(1);
         // One range of keys, of two runs on either side.

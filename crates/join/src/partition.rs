@@ -127,6 +127,11 @@ impl Layout {
         self.places_of(part).iter().map(|place| place.count).sum()
     }
 
+    /// Where a part begins in the array of a layout with one writer.
+    pub(crate) fn first_of(&self, part: usize) -> usize {
+        self.place(part, 0).first
+    }
+
     /// Items that the array must have room for.
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -195,7 +200,9 @@ where
                 outside(input.row(form))?;
                 continue;
             }
-            let item = input.item(form).ok_or(JoinError::Source)?;
+            let Some(item) = input.item(form) else {
+                return Err(JoinError::Source);
+            };
             let part = placing.part_of(mixed);
             let (Some(at), Some(buffer)) = (next.get_mut(part), buffers.get_mut(part)) else {
                 return Err(JoinError::Source);

@@ -40,7 +40,7 @@ const SECOND_BITS_MAX: u32 = 8;
 pub(crate) const TOO_LARGE: usize = 4;
 
 /// What a worker needs for one part at a time.
-struct Scratch<I> {
+pub(crate) struct Scratch<I> {
     lines: Array<Line>,
     marks: Array<AtomicU8>,
     build: Array<I>,
@@ -48,7 +48,7 @@ struct Scratch<I> {
 }
 
 /// Scratch memory, one a worker.
-type Scratches<F> = Vec<Scratch<<F as Form>::Item>>;
+pub(crate) type Scratches<F> = Vec<Scratch<<F as Form>::Item>>;
 
 /// Bits of the first pass for a build side of so many tuples.
 pub(crate) fn first_bits(tuning: &Tuning, build_tuples: usize, key_bits: u32, workers: usize) -> u32 {
@@ -152,7 +152,7 @@ impl<F: Form> Plan<F> {
 
 /// Scratch memory of every worker for the largest of these parts, and the reservation for what tables of
 /// parts may need beside their lines.
-fn scratches<F: Form>(
+pub(crate) fn scratches<F: Form>(
     run: &Run<'_>,
     parts: &[usize],
     counts: &dyn Fn(usize) -> (usize, usize),
@@ -188,7 +188,7 @@ fn scratches<F: Form>(
 }
 
 /// Joins one part, by one worker.
-fn join_part<F: Form, C: Consumer>(
+pub(crate) fn join_part<F: Form, C: Consumer>(
     run: &Run<'_>,
     (form, skip): (&F, u32),
     (build, probe): &(Pieces<'_, F::Item>, Pieces<'_, F::Item>),

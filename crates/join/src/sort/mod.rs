@@ -33,11 +33,11 @@ use crate::run::{Run, Worker};
 use crate::sides::both_sides;
 use crate::tuple::Consumer;
 use crate::workers::Claims;
-use splitters::Splitters;
 
 pub(crate) use matching::sorted_sides as match_sides;
 pub(crate) use merge::merge as merge_runs;
 pub(crate) use run::sort as sort_run;
+pub(crate) use splitters::{SAMPLES, Splitters};
 
 const PURPOSE: &str = "runs being sorted";
 
@@ -49,7 +49,7 @@ pub(crate) struct Told {
 }
 
 /// How many ranges are wanted.
-fn ranges(tuning: &Tuning, build: usize, probe: usize, workers: usize) -> usize {
+pub(crate) fn ranges(tuning: &Tuning, build: usize, probe: usize, workers: usize) -> usize {
     // Half as long as a run on average, so that a range of uneven size still is one.
     let wanted = build.max(probe).div_ceil(tuning.run_tuples.max(2) / 2);
     wanted.max(4 * workers).min(1 << tuning.pass_bits_max.min(16))

@@ -6,7 +6,7 @@ use crate::form::{Form, bits};
 use crate::partition::Placing;
 
 /// Sampled tuples for each range.
-const SAMPLES: usize = 16;
+pub(crate) const SAMPLES: usize = 16;
 
 /// Slots of the table for each bound.
 const SLOTS: usize = 4;
@@ -16,7 +16,7 @@ const SLOTS: usize = 4;
 /// A search begins in a table over the key range, where keys that are spread evenly leave one bound to
 /// compare with, and goes on by halves. It takes the same steps for every key: with branches, a search among
 /// 2,048 bounds took 85 ns, most of it for steps that were guessed wrong.
-pub(super) struct Splitters {
+pub(crate) struct Splitters {
     /// Ascending, each once.
     bounds: Vec<u64>,
     /// For each slot of the key range the bounds below it.
@@ -52,7 +52,7 @@ impl Splitters {
     }
 
     /// From a sorted sample of keys, neighbours of which are so far apart.
-    fn of(sample: &[u64], ranges: usize, key_unit: u64) -> Splitters {
+    pub(crate) fn of(sample: &[u64], ranges: usize, key_unit: u64) -> Splitters {
         let mut found = Splitters {
             bounds: Vec::new(),
             slots: Vec::new(),
