@@ -10,6 +10,8 @@ pub(crate) mod compaction;
 pub(crate) mod htap;
 pub(crate) mod index;
 pub(crate) mod limits;
+mod lock_ranks;
+mod lock_trace;
 pub(crate) mod locks;
 mod locks_only;
 pub(crate) mod lsm;

@@ -328,6 +328,35 @@ pub struct LocksArguments {
     /// Rounds; all cases take turns and medians are reported.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     pub rounds: u64,
+    /// Record the locks of TPC-C's transactions into this file, at both isolation levels, and end.
+    #[arg(long, conflicts_with = "replay")]
+    pub record: Option<PathBuf>,
+    /// Replay the lock trace of this file, and measure nothing else.
+    #[arg(long)]
+    pub replay: Option<PathBuf>,
+    /// Warehouses of the trace [default: 4; with --replay: those of the file, one case for each number].
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub warehouses: Vec<u32>,
+    /// Transactions of the trace that is recorded.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub transactions: u32,
+    /// Lock servers of a replay, one case for each number.
+    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    pub servers: Vec<u32>,
+    /// Agents of a replay, one case for each number.
+    #[arg(long, value_delimiter = ',', default_value = "1,2")]
+    pub agents: Vec<u32>,
+    /// Locks that a replay asks for in one request; the document's: 1.
+    #[arg(long, default_value_t = 1)]
+    pub together: usize,
+    /// Simulate the lock protocol with so many ranks, 36 a node, with costs measured here; measure nothing
+    /// else.
+    #[arg(long, conflicts_with = "record", value_parser = clap::value_parser!(u32).range(36..=100_000))]
+    pub simulate_ranks: Option<u32>,
+    /// By how many microseconds a message between simulated nodes takes longer than one inside; what table
+    /// 5.1 of the document implies.
+    #[arg(long, default_value_t = 2.6)]
+    pub remote_extra_us: f64,
     /// Directory of the logs, whose disk is measured; must be empty or absent [default: a new temporary
     /// directory, removed at the end].
     #[arg(long)]

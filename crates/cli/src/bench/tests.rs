@@ -177,6 +177,40 @@ fn locks_and_commits_run() {
 }
 
 #[test]
+fn lock_traces_are_recorded_replayed_and_simulated() {
+    let locks = |words: &str| {
+        let line = format!("weft bench locks --quick --json --rounds 1 {words}");
+        let line: Vec<&str> = line.split_whitespace().collect();
+        crate::run(WeftArguments::try_parse_from(line).unwrap())
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("trace");
+    let file = file.display();
+    locks(&format!("--record {file} --warehouses 6")).unwrap();
+    locks(&format!(
+        "--replay {file} --warehouses 2,6 --servers 2 --agents 1"
+    ))
+    .unwrap();
+    locks(&format!("--simulate-ranks 72 --replay {file}")).unwrap();
+    // More warehouses than the trace has, a server without one, and what is no trace.
+    for wrong in [
+        "--warehouses 7",
+        "--servers 7 --agents 1",
+        "--agents 0",
+        "--together 0",
+    ] {
+        let refused = locks(&format!("--replay {file} {wrong}"));
+        assert!(matches!(refused, Err(Failure::Usage(_))), "{wrong}");
+    }
+    let mut bytes = std::fs::read(file.to_string()).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(file.to_string(), bytes).unwrap();
+    let refused = locks(&format!("--replay {file}"));
+    assert!(matches!(refused, Err(Failure::Usage(_))));
+}
+
+#[test]
 fn transactions_run_beside_queries() {
     let small = "--warehouses 1 --items 100 --customers-per-district 10";
     bench(&format!(
