@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use weft_column::packed::{Codes, Form, NotPacked, Predicate, row_ids};
-use weft_ops::packed::{WIDTH_MAX, code_max, in_range, in_set, pack};
+use weft_ops::packed::{WIDTH_MAX, code_max, in_range, in_set, pack, totals};
 
 /// Codes that meet the bounds often.
 fn codes(width: u32, random: &[u32], bounds: &[u32]) -> Vec<u32> {
@@ -50,6 +50,13 @@ proptest! {
                 }
                 given.matching(form, Predicate::Set(&set), &mut out);
                 prop_assert_eq!(&out, &chosen, "{:?} {}", form, width);
+                // Of some, of all and more, and of those in the first words.
+                let some = set.iter().copied().cycle().take(codes.len() / 64 + 2);
+                let some: Vec<u64> = if set.is_empty() { Vec::new() } else { some.collect() };
+                for selection in [some, vec![u64::MAX; codes.len() / 64 + 2], vec![seed; 3], vec![0; 20]] {
+                    let expected = totals(&packed, width, codes.len(), &selection);
+                    prop_assert_eq!(given.totals(form, &selection), expected, "{:?} {}", form, width);
+                }
                 for group in [0, 1, codes.len() / 64, codes.len()] {
                     let mut unpacked = [[7; 64]; 3];
                     given.unpack(form, group, &mut unpacked);

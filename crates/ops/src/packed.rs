@@ -9,6 +9,38 @@
 /// The widest code.
 pub const WIDTH_MAX: u32 = 32;
 
+/// What the selected ones of some codes come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Totals {
+    /// How many were selected.
+    pub count: u64,
+    /// Their sum.
+    pub sum: u64,
+    /// The smallest; the largest number if there is none.
+    pub min: u32,
+    /// The largest; zero if there is none.
+    pub max: u32,
+}
+
+impl Totals {
+    /// Those of no code.
+    pub const NONE: Totals = Totals {
+        count: 0,
+        sum: 0,
+        min: u32::MAX,
+        max: 0,
+    };
+
+    /// Adds one code.
+    #[inline]
+    pub fn add(&mut self, code: u32) {
+        self.count += 1;
+        self.sum += u64::from(code);
+        self.min = self.min.min(code);
+        self.max = self.max.max(code);
+    }
+}
+
 /// The bytes that so many codes take.
 #[must_use]
 pub const fn packed_len(count: usize, width: u32) -> usize {
@@ -81,6 +113,20 @@ pub fn positions(bitmap: &[u64], first: u32) -> Vec<u32> {
     set.map(|at| first + at as u32).collect()
 }
 
+/// The totals of those of `count` codes whose bit is set, the first in the lowest; bits that are missing are
+/// not.
+#[must_use]
+pub fn totals(packed: &[u8], width: u32, count: usize, selection: &[u64]) -> Totals {
+    let mut totals = Totals::NONE;
+    for at in positions(selection, 0)
+        .into_iter()
+        .filter(|at| (*at as usize) < count)
+    {
+        totals.add(code_at(packed, width, at as usize));
+    }
+    totals
+}
+
 fn bitmap(count: usize, has: impl Fn(usize) -> bool) -> Vec<u64> {
     let mut words = vec![0; count.div_ceil(64)];
     for (number, word) in words.iter_mut().enumerate() {
@@ -136,6 +182,13 @@ mod tests {
                 let member = set.get(code as usize / 64).is_some_and(|word| word & 1 << (code % 64) != 0);
                 prop_assert_eq!(has(&chosen, at), member);
             }
+            let totals = totals(&packed, width, codes.len(), &chosen);
+            let selected = codes.iter().enumerate().filter(|(at, _)| has(&chosen, *at));
+            let selected: Vec<u32> = selected.map(|(_, code)| code & code_max(width)).collect();
+            prop_assert_eq!(totals.count, selected.len() as u64);
+            prop_assert_eq!(totals.sum, selected.iter().map(|code| u64::from(*code)).sum::<u64>());
+            prop_assert_eq!(totals.min, selected.iter().copied().min().unwrap_or(u32::MAX));
+            prop_assert_eq!(totals.max, selected.iter().copied().max().unwrap_or(0));
             let set_bits: u32 = range.iter().map(|word| word.count_ones()).sum();
             prop_assert_eq!(positions(&range, 0).len(), set_bits as usize);
         }

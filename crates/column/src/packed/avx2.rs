@@ -6,7 +6,7 @@
 
 use super::{Codes, WINDOW};
 use std::arch::x86_64::*;
-use weft_ops::packed::code_max;
+use weft_ops::packed::{Totals, code_max};
 
 /// The widest code that lies in four bytes from any bit on.
 const IN_FOUR_BYTES: u32 = 25;
@@ -128,6 +128,71 @@ pub(super) fn unpack(codes: Codes<'_>, out: &mut [[u32; 64]]) {
             unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), code) }
         }
     });
+}
+
+/// As [`Codes::totals`]. Codes of up to 25 bits stand in lanes of 32 bits, wider ones in the lower halves of
+/// lanes of 64; a lane that is not selected is zero.
+#[target_feature(enable = "avx2")]
+pub(super) fn totals(codes: Codes<'_>, selection: &[u64]) -> Totals {
+    let (mut sums, mut max) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+    let mut min = _mm256_set1_epi32(-1);
+    let mut count = 0;
+    let low_halves = _mm256_set1_epi64x(0xffff_ffff);
+    let width = codes.width as usize;
+    if codes.width > IN_FOUR_BYTES {
+        let spreads = [Spread::new(width, 8, 0), Spread::new(width, 8, 4)];
+        let mask = _mm256_set1_epi64x(i64::from(code_max(codes.width)));
+        let lanes = _mm256_setr_epi64x(1, 2, 4, 8);
+        codes.each_selected(selection, |window, word| {
+            count += u64::from(word.count_ones());
+            for nth in 0..16 {
+                let spread = &spreads[nth % 2];
+                let loaded = spread.load(window, nth / 2 * width);
+                let code = _mm256_and_si256(_mm256_srlv_epi64(loaded, spread.bits), mask);
+                let bits = _mm256_set1_epi64x((word >> (4 * nth)) as i64);
+                let is_selected = _mm256_cmpeq_epi64(_mm256_and_si256(bits, lanes), lanes);
+                let code = _mm256_and_si256(code, is_selected);
+                sums = _mm256_add_epi64(sums, code);
+                max = _mm256_max_epu32(max, code);
+                // The higher halves must not be a minimum.
+                let but_these =
+                    _mm256_andnot_si256(_mm256_and_si256(is_selected, low_halves), _mm256_set1_epi32(-1));
+                min = _mm256_min_epu32(min, _mm256_or_si256(code, but_these));
+            }
+        });
+    } else {
+        let spread = Spread::new(width, 4, 0);
+        let mask = _mm256_set1_epi32(code_max(codes.width) as i32);
+        let lanes = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+        codes.each_selected(selection, |window, word| {
+            count += u64::from(word.count_ones());
+            for nth in 0..8 {
+                let loaded = spread.load(window, nth * width);
+                let code = _mm256_and_si256(_mm256_srlv_epi32(loaded, spread.bits), mask);
+                let bits = _mm256_set1_epi32((word >> (8 * nth)) as i32);
+                let is_selected = _mm256_cmpeq_epi32(_mm256_and_si256(bits, lanes), lanes);
+                let code = _mm256_and_si256(code, is_selected);
+                let (even, odd) = (_mm256_and_si256(code, low_halves), _mm256_srli_epi64::<32>(code));
+                sums = _mm256_add_epi64(sums, _mm256_add_epi64(even, odd));
+                max = _mm256_max_epu32(max, code);
+                let but_these = _mm256_andnot_si256(is_selected, _mm256_set1_epi32(-1));
+                min = _mm256_min_epu32(min, _mm256_or_si256(code, but_these));
+            }
+        });
+    }
+    let (mut sum_lanes, mut min_lanes, mut max_lanes) = ([0_u64; 4], [0_u32; 8], [0_u32; 8]);
+    // SAFETY: 32 bytes may be written to each.
+    unsafe {
+        _mm256_storeu_si256(sum_lanes.as_mut_ptr().cast(), sums);
+        _mm256_storeu_si256(min_lanes.as_mut_ptr().cast(), min);
+        _mm256_storeu_si256(max_lanes.as_mut_ptr().cast(), max);
+    }
+    Totals {
+        count,
+        sum: sum_lanes.iter().sum(),
+        min: min_lanes.into_iter().min().unwrap_or(u32::MAX),
+        max: max_lanes.into_iter().max().unwrap_or(0),
+    }
 }
 
 /// Codes of up to 25 bits; `misses` sets the highest bit of lanes that are not found.

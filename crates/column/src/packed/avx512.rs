@@ -15,7 +15,7 @@
 
 use super::{Codes, WINDOW};
 use std::arch::x86_64::*;
-use weft_ops::packed::code_max;
+use weft_ops::packed::{Totals, code_max};
 
 /// How codes of one width come into lanes.
 #[derive(Clone, Copy)]
@@ -174,6 +174,142 @@ fn range31(codes: Codes<'_>, low: u32, high: u32, out: &mut [u64]) {
             word | u64::from(found) << (8 * nth)
         })
     });
+}
+
+/// As [`Codes::totals`]. A lane that is not selected is zero.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+pub(super) fn totals(codes: Codes<'_>, selection: &[u64]) -> Totals {
+    match codes.width {
+        0..=8 => totals8(codes, selection),
+        9..=16 => totals16(codes, selection),
+        31 => totals31(codes, selection),
+        _ => totals32(codes, selection),
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+fn totals8(codes: Codes<'_>, selection: &[u64]) -> Totals {
+    let spread = Spread::new(codes.width as usize, 1);
+    let mask = _mm512_set1_epi8(code_max(codes.width) as i8);
+    let zero = _mm512_setzero_si512();
+    let (mut count, mut sums, mut min, mut max) = (0, zero, _mm512_set1_epi8(-1), zero);
+    codes.each_selected(selection, |window, word| {
+        count += u64::from(word.count_ones());
+        let code = _mm512_maskz_mov_epi8(word, _mm512_and_si512(spread.load(window, 0), mask));
+        sums = _mm512_add_epi64(sums, _mm512_sad_epu8(code, zero));
+        min = _mm512_mask_min_epu8(min, word, min, code);
+        max = _mm512_max_epu8(max, code);
+    });
+    let (mut min_lanes, mut max_lanes) = ([0_u8; 64], [0_u8; 64]);
+    // SAFETY: 64 bytes may be written to each.
+    unsafe {
+        _mm512_storeu_si512(min_lanes.as_mut_ptr().cast(), min);
+        _mm512_storeu_si512(max_lanes.as_mut_ptr().cast(), max);
+    }
+    let (min, max) = (min_lanes.into_iter().min(), max_lanes.into_iter().max());
+    found(
+        count,
+        _mm512_reduce_add_epi64(sums) as u64,
+        min.map_or(0, u32::from),
+        max.map_or(0, u32::from),
+    )
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+fn totals16(codes: Codes<'_>, selection: &[u64]) -> Totals {
+    let spread = Spread::new(codes.width as usize, 2);
+    let mask = _mm512_set1_epi16(code_max(codes.width) as i16);
+    let low_bytes = _mm512_set1_epi16(0xff);
+    let zero = _mm512_setzero_si512();
+    let (mut count, mut low_sums, mut high_sums) = (0, zero, zero);
+    let (mut min, mut max) = (_mm512_set1_epi16(-1), zero);
+    codes.each_selected(selection, |window, word| {
+        count += u64::from(word.count_ones());
+        for nth in 0..2 {
+            let bits = (word >> (32 * nth)) as u32;
+            let code = _mm512_and_si512(spread.load(window, nth), mask);
+            let code = _mm512_maskz_mov_epi16(bits, code);
+            let (low, high) = (_mm512_and_si512(code, low_bytes), _mm512_srli_epi16::<8>(code));
+            low_sums = _mm512_add_epi64(low_sums, _mm512_sad_epu8(low, zero));
+            high_sums = _mm512_add_epi64(high_sums, _mm512_sad_epu8(high, zero));
+            min = _mm512_mask_min_epu16(min, bits, min, code);
+            max = _mm512_max_epu16(max, code);
+        }
+    });
+    let sums = _mm512_add_epi64(low_sums, _mm512_slli_epi64::<8>(high_sums));
+    let (mut min_lanes, mut max_lanes) = ([0_u16; 32], [0_u16; 32]);
+    // SAFETY: 64 bytes may be written to each.
+    unsafe {
+        _mm512_storeu_si512(min_lanes.as_mut_ptr().cast(), min);
+        _mm512_storeu_si512(max_lanes.as_mut_ptr().cast(), max);
+    }
+    let (min, max) = (min_lanes.into_iter().min(), max_lanes.into_iter().max());
+    found(
+        count,
+        _mm512_reduce_add_epi64(sums) as u64,
+        min.map_or(0, u32::from),
+        max.map_or(0, u32::from),
+    )
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+fn totals32(codes: Codes<'_>, selection: &[u64]) -> Totals {
+    let spread = Spread::new(codes.width as usize, 4);
+    let mask = _mm512_set1_epi32(code_max(codes.width) as i32);
+    let low_halves = _mm512_set1_epi64(0xffff_ffff);
+    let zero = _mm512_setzero_si512();
+    let (mut count, mut sums, mut min, mut max) = (0, zero, _mm512_set1_epi32(-1), zero);
+    codes.each_selected(selection, |window, word| {
+        count += u64::from(word.count_ones());
+        for nth in 0..4 {
+            let bits = (word >> (16 * nth)) as u16;
+            let code = _mm512_maskz_and_epi32(bits, spread.load(window, nth), mask);
+            let (even, odd) = (_mm512_and_si512(code, low_halves), _mm512_srli_epi64::<32>(code));
+            sums = _mm512_add_epi64(sums, _mm512_add_epi64(even, odd));
+            min = _mm512_mask_min_epu32(min, bits, min, code);
+            max = _mm512_max_epu32(max, code);
+        }
+    });
+    found(
+        count,
+        _mm512_reduce_add_epi64(sums) as u64,
+        _mm512_reduce_min_epu32(min),
+        _mm512_reduce_max_epu32(max),
+    )
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+fn totals31(codes: Codes<'_>, selection: &[u64]) -> Totals {
+    let spread = Spread::new(31, 8);
+    let shifts = _mm512_setr_epi64(0, 7, 6, 5, 4, 3, 2, 1);
+    let mask = _mm512_set1_epi64(i64::from(code_max(31)));
+    let zero = _mm512_setzero_si512();
+    let (mut count, mut sums, mut min, mut max) = (0, zero, _mm512_set1_epi64(-1), zero);
+    codes.each_selected(selection, |window, word| {
+        count += u64::from(word.count_ones());
+        for nth in 0..8 {
+            let bits = (word >> (8 * nth)) as u8;
+            let loaded = _mm512_permutexvar_epi8(spread.bytes, load(window, nth * spread.stride));
+            let code = _mm512_maskz_and_epi64(bits, _mm512_srlv_epi64(loaded, shifts), mask);
+            sums = _mm512_add_epi64(sums, code);
+            min = _mm512_mask_min_epu64(min, bits, min, code);
+            max = _mm512_max_epu64(max, code);
+        }
+    });
+    found(
+        count,
+        _mm512_reduce_add_epi64(sums) as u64,
+        _mm512_reduce_min_epu64(min) as u32,
+        _mm512_reduce_max_epu64(max) as u32,
+    )
+}
+
+/// The totals of so many codes.
+fn found(count: u64, sum: u64, min: u32, max: u32) -> Totals {
+    match count {
+        0 => Totals::NONE,
+        _ => Totals { count, sum, min, max },
+    }
 }
 
 /// As [`Codes::matching`], for a set.

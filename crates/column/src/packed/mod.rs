@@ -19,7 +19,7 @@ pub use rows::row_ids;
 
 use std::sync::OnceLock;
 
-use weft_ops::packed::{WIDTH_MAX, code_max, packed_len};
+use weft_ops::packed::{Totals, WIDTH_MAX, code_max, packed_len};
 
 /// Bytes of a window: 64 codes of the widest kind, and a vector.
 const WINDOW: usize = 64 * WIDTH_MAX as usize / 8 + 64;
@@ -173,6 +173,20 @@ impl<'a> Codes<'a> {
         }
     }
 
+    /// The totals of the codes whose bit is set, the first in the lowest; bits that are missing are not.
+    #[must_use]
+    pub fn totals(&self, form: Form, selection: &[u64]) -> Totals {
+        match form.0 {
+            Instructions::Portable => portable::totals(*self, selection),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: there is such a form only where the processor has it.
+            Instructions::Avx2 => unsafe { avx2::totals(*self, selection) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Instructions::Avx512 => unsafe { avx512::totals(*self, selection) },
+        }
+    }
+
     fn in_range(&self, form: Form, low: u32, high: u32, out: &mut [u64]) {
         let high = high.min(code_max(self.width));
         if low > high {
@@ -212,6 +226,28 @@ impl<'a> Codes<'a> {
     #[inline(always)]
     fn each_window(self, out: &mut [u64], mut word: impl FnMut(&[u8; WINDOW]) -> u64) {
         self.fill_each(out, |window, out| *out = word(window));
+    }
+
+    /// Visits each window with selected codes, and the bits of these.
+    #[inline(always)]
+    fn each_selected(self, selection: &[u64], mut visit: impl FnMut(&[u8; WINDOW], u64)) {
+        let stride = 8 * self.width as usize;
+        let (mut rest, mut left) = (self.packed, self.count);
+        for word in selection {
+            let bits = match left {
+                0 => return,
+                left if left < 64 => word & ((1 << left) - 1),
+                _ => *word,
+            };
+            if bits != 0 {
+                match rest.first_chunk() {
+                    Some(window) => visit(window, bits),
+                    None => visit(&padded(rest), bits),
+                }
+            }
+            rest = rest.get(stride..).unwrap_or_default();
+            left = left.saturating_sub(64);
+        }
     }
 
     /// Fills whatever comes of each window.

@@ -1,7 +1,7 @@
 //! The scans for any processor: a code at a time, from an unaligned word of eight bytes.
 
 use super::{Codes, WINDOW};
-use weft_ops::packed::code_max;
+use weft_ops::packed::{Totals, code_max};
 
 /// As [`Codes::matching`], for a range.
 pub(super) fn in_range(codes: Codes<'_>, low: u32, high: u32, out: &mut [u64]) {
@@ -24,6 +24,21 @@ pub(super) fn unpack(codes: Codes<'_>, out: &mut [[u32; 64]]) {
             *out = (eight_bytes(window, at * width / 8) >> (at * width % 8)) as u32 & mask;
         }
     });
+}
+
+/// As [`Codes::totals`].
+pub(super) fn totals(codes: Codes<'_>, selection: &[u64]) -> Totals {
+    let (width, mask) = (codes.width as usize, code_max(codes.width));
+    let mut totals = Totals::NONE;
+    codes.each_selected(selection, |window, bits| {
+        let mut left = bits;
+        while left != 0 {
+            let bit = left.trailing_zeros() as usize * width;
+            totals.add((eight_bytes(window, bit / 8) >> (bit % 8)) as u32 & mask);
+            left &= left - 1;
+        }
+    });
+    totals
 }
 
 #[inline(always)]

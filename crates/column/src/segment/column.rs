@@ -38,7 +38,7 @@ enum Validity<'a> {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Body<'a> {
+pub(super) enum Body<'a> {
     Numbers(Numbers<'a>),
     Strings(Strings<'a>),
 }
@@ -83,7 +83,11 @@ impl<'a> Column<'a> {
         checked.map_err(|reason| self.damaged(reason))
     }
 
-    fn damaged(&self, reason: &'static str) -> SegmentError {
+    pub(super) const fn body(&self) -> &Body<'a> {
+        &self.body
+    }
+
+    pub(super) fn damaged(&self, reason: &'static str) -> SegmentError {
         SegmentError::Damaged {
             place: Place::Column(self.number),
             offset: self.offset,

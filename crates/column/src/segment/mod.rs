@@ -7,7 +7,8 @@
 //!
 //! [`SegmentBuilder`] takes values and gives bytes; [`Segment`] reads bytes, wherever they lie: it is asked
 //! for a [`Column`], and that for a value by position, for the values of a range of positions in buffers as
-//! Arrow has them, or for the rows that satisfy a [`ValuePredicate`]. Folder `encoding` has one file for each
+//! Arrow has them, for the rows that satisfy a [`ValuePredicate`], or for
+//! what the values of some rows come to ([`Aggregate`]). Folder `encoding` has one file for each
 //! encoding; `format.rs` the bytes before the columns, as `docs/formats/segment.md` has them in prose.
 //!
 //! # Invariants
@@ -24,6 +25,7 @@
 //! column stores. Simplification: a segment is made and read whole; there is no reading of a single column
 //! from disk here, but the directory says where each one lies.
 
+mod aggregate;
 mod build;
 mod column;
 mod decoded;
@@ -34,6 +36,7 @@ mod open;
 mod predicate;
 mod value;
 
+pub use aggregate::{Aggregate, Groups, Wanted};
 pub use build::SegmentBuilder;
 pub use column::Column;
 pub use decoded::{Decoded, Values};

@@ -40,9 +40,9 @@ pub(crate) enum ValueSet<'a> {
     /// Spans of numbers, both ends included; they ascend and neither overlap nor touch.
     Numbers(Vec<(i64, i64)>),
     /// Strings of a range.
-    Range(Bound<&'a [u8]>, Bound<&'a [u8]>),
+    Range(Bound<Cow<'a, [u8]>>, Bound<Cow<'a, [u8]>>),
     /// Ascending, each once.
-    List(Vec<&'a [u8]>),
+    List(Vec<Cow<'a, [u8]>>),
 }
 
 /// A predicate on the codes of one column.
@@ -93,7 +93,8 @@ impl ValuePredicate<'_> {
                 match kind.is_number() {
                     true => ValueSet::Numbers(joined(list.iter().filter_map(Value::span).collect())),
                     false => {
-                        let mut strings: Vec<&[u8]> = list.iter().filter_map(Value::bytes).collect();
+                        let strings = list.iter().filter_map(Value::bytes);
+                        let mut strings: Vec<Cow<'_, [u8]>> = strings.map(Cow::Borrowed).collect();
                         strings.sort_unstable();
                         strings.dedup();
                         ValueSet::List(strings)
@@ -133,15 +134,34 @@ fn joined(mut spans: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     spans
 }
 
-fn string_bound<'v>(bound: &'v Bound<Value<'_>>) -> Bound<&'v [u8]> {
+fn string_bound<'v>(bound: &'v Bound<Value<'_>>) -> Bound<Cow<'v, [u8]>> {
+    let bytes = |value: &'v Value<'_>| value.bytes().map(Cow::Borrowed);
     match bound {
-        Bound::Included(value) => value.bytes().map_or(Bound::Unbounded, Bound::Included),
-        Bound::Excluded(value) => value.bytes().map_or(Bound::Unbounded, Bound::Excluded),
+        Bound::Included(value) => bytes(value).map_or(Bound::Unbounded, Bound::Included),
+        Bound::Excluded(value) => bytes(value).map_or(Bound::Unbounded, Bound::Excluded),
         Bound::Unbounded => Bound::Unbounded,
     }
 }
 
+fn owned_bound(bound: Bound<Cow<'_, [u8]>>) -> Bound<Cow<'static, [u8]>> {
+    bound.map(|string| Cow::Owned(string.into_owned()))
+}
+
 impl Prepared<'_> {
+    /// The same with bytes of its own, to be kept longer than the predicate.
+    #[must_use]
+    pub fn into_owned(self) -> Prepared<'static> {
+        let set = match self.set {
+            ValueSet::Numbers(spans) => ValueSet::Numbers(spans),
+            ValueSet::Range(low, high) => ValueSet::Range(owned_bound(low), owned_bound(high)),
+            ValueSet::List(list) => {
+                let strings = list.into_iter().map(|string| Cow::Owned(string.into_owned()));
+                ValueSet::List(strings.collect())
+            }
+        };
+        Prepared { kind: self.kind, set }
+    }
+
     /// Whether the predicate holds for a value. It does not for one that cannot be compared.
     #[must_use]
     pub fn holds(&self, value: &Value<'_>) -> bool {
@@ -160,7 +180,7 @@ impl ValueSet<'_> {
         match self {
             ValueSet::Numbers(_) => false,
             ValueSet::Range(low, high) => is_behind(low, string) && is_before(high, string),
-            ValueSet::List(list) => list.binary_search(&string).is_ok(),
+            ValueSet::List(list) => list.binary_search_by(|own| own.as_ref().cmp(string)).is_ok(),
         }
     }
 
@@ -181,8 +201,8 @@ impl ValueSet<'_> {
             ValueSet::List(list) => {
                 let mut code = 0;
                 for string in list {
-                    code = first_not(code, count, |code| entry(code) < *string);
-                    if code < count && entry(code) == *string {
+                    code = first_not(code, count, |code| entry(code) < string.as_ref());
+                    if code < count && entry(code) == string.as_ref() {
                         push_codes(&mut codes, code, code + 1);
                     }
                 }
@@ -197,10 +217,12 @@ impl ValueSet<'_> {
         let (lowest, highest) = (min.string(), max.string());
         // The maximum may be longer than what the directory has of it: then so much is compared.
         let is_cut = entry.kind == Kind::Bytes && highest.len() == EXTREME_BYTES;
-        let cut = |string| match is_cut {
-            true => <[u8]>::get(string, ..EXTREME_BYTES).unwrap_or(string),
-            false => string,
-        };
+        fn cut(string: &[u8], is_cut: bool) -> &[u8] {
+            match is_cut {
+                true => string.get(..EXTREME_BYTES).unwrap_or(string),
+                false => string,
+            }
+        }
         match self {
             ValueSet::Numbers(spans) => match (min.number(), max.number()) {
                 (Some(min), Some(max)) => {
@@ -213,32 +235,32 @@ impl ValueSet<'_> {
             },
             ValueSet::Range(low, high) => {
                 let reaches_low = match low {
-                    Bound::Excluded(low) if !is_cut => *low < highest,
-                    Bound::Included(low) | Bound::Excluded(low) => cut(low) <= highest,
+                    Bound::Excluded(low) if !is_cut => low.as_ref() < highest,
+                    Bound::Included(low) | Bound::Excluded(low) => cut(low, is_cut) <= highest,
                     Bound::Unbounded => true,
                 };
                 reaches_low && is_before(high, lowest)
             }
             ValueSet::List(list) => {
-                let at = list.partition_point(|string| *string < lowest);
-                list.get(at).is_some_and(|string| cut(string) <= highest)
+                let at = list.partition_point(|string| string.as_ref() < lowest);
+                list.get(at).is_some_and(|string| cut(string, is_cut) <= highest)
             }
         }
     }
 }
 
-fn is_behind(low: &Bound<&[u8]>, string: &[u8]) -> bool {
+fn is_behind(low: &Bound<Cow<'_, [u8]>>, string: &[u8]) -> bool {
     match low {
-        Bound::Included(low) => *low <= string,
-        Bound::Excluded(low) => *low < string,
+        Bound::Included(low) => low.as_ref() <= string,
+        Bound::Excluded(low) => low.as_ref() < string,
         Bound::Unbounded => true,
     }
 }
 
-fn is_before(high: &Bound<&[u8]>, string: &[u8]) -> bool {
+fn is_before(high: &Bound<Cow<'_, [u8]>>, string: &[u8]) -> bool {
     match high {
-        Bound::Included(high) => string <= *high,
-        Bound::Excluded(high) => string < *high,
+        Bound::Included(high) => string <= high.as_ref(),
+        Bound::Excluded(high) => string < high.as_ref(),
         Bound::Unbounded => true,
     }
 }

@@ -23,6 +23,7 @@ mod string_raw;
 pub(crate) mod strings;
 
 pub(crate) use array::{Array, ArrayBytes};
+pub(crate) use dictionary::Dictionary;
 pub(crate) use numbers::Numbers;
 pub(crate) use strings::Strings;
 
