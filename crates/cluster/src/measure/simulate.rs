@@ -10,7 +10,8 @@
 //!
 //! Events happen in the order of their times, ties in the order in which they were made; everything drawn
 //! comes from a seed: the same arguments give the same numbers. What is not in it: waiting for locks (the
-//! document measures 0.13 us in 2.8 us), the network's own queues, and whatever else a machine does.
+//! document measures 0.13 us in 2.8 us), the network's own queues, stragglers, and whatever else a machine
+//! does. So with the document's costs it gives what the document predicts, not what it measured.
 //!
 //! Beside it stands what the equations predict from the same costs:
 //!
@@ -436,10 +437,14 @@ mod tests {
         assert!(shares[5].throughput < shares[5].predicted);
     }
 
-    /// The document's costs give the document's predictions for local locks: 67.5 us.
+    /// The document's costs give the document's predictions (table 5.1), in microseconds. What it measured
+    /// with many remote locks took longer: stragglers and the network's queues are not simulated.
     #[test]
     fn the_costs_of_the_document_are_its_own() {
-        let local = run(0.0, 2520, Costs::of_the_document());
-        assert!((local.txn_ns / 67_500.0 - 1.0).abs() < 0.05, "{local:?}");
+        for (share, predicted_us) in [(0.0, 67.500), (0.1, 78.236), (0.5, 101.992)] {
+            let simulated = run(share, 720, Costs::of_the_document());
+            let error = simulated.txn_ns / 1e3 / predicted_us - 1.0;
+            assert!(error.abs() < 0.07, "{share}: {simulated:?}");
+        }
     }
 }
