@@ -1,16 +1,9 @@
 //! Rows that are not in memory: cold rows, and what those do who meet one.
 //!
-//! ```text
-//!   region of slots --freeze--> place for each slot, 24 bytes
-//!                                 0          no row
-//!                                 address    a slot allocated by itself: the row is in memory
-//!                                 odd        the row is cold: its seal; its id is beside it
-//! ```
-//!
-//! A cold row has one version, and the newest checkpoint holds it. Its place says which row it is, so that it
-//! can be read from there ([`ColdRows`]), and what its seal was, so that nothing else is taken for it. A row
-//! that somebody needs becomes a slot again (it is *thawed*); whole tables are read without that. Slot
-//! numbers do not change, so no index does.
+//! A cold row has one version, and the newest checkpoint holds it. Its place in a frozen region (`frozen`)
+//! says which row it is, so that it can be read from there ([`ColdRows`]), and what its seal was, so that
+//! nothing else is taken for it. A row that somebody needs becomes a slot again (it is *thawed*); whole
+//! tables are read without that. Slot numbers do not change, so no index does.
 //!
 //! Whoever needs the row waits for it, members of a batch included. Whoever reads must ask
 //! [`ColdAccess::check`] before it uses what it found: a row that could not be read is not a row that is not
@@ -19,12 +12,9 @@
 //! Source: decision 0027.
 
 use std::fmt;
-use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use weft_base::{BatchId, RowId, TableId};
-use weft_ops::hash64;
 use weft_types::SqlError;
 
 use super::slot::Slot;
@@ -135,238 +125,9 @@ impl ColdAccess {
     }
 }
 
-/// The row is cold.
-const COLD: usize = 1;
-/// A slot that somebody has used since the evictor last looked.
-const USED: usize = 2;
-/// Bits of a word that are not part of an address.
-const MARKS: usize = 7;
-/// Bits of a cold row's word that are its seal.
-const SEAL: usize = 0xffff_ff00;
-
-/// What a frozen region knows of a row.
-#[derive(Debug, Default)]
-struct Place {
-    /// Nothing, a slot's address with [`USED`], or a cold row: seal, and 32 bits of a hash of its id.
-    word: AtomicPtr<u8>,
-    /// Row id of a cold row: batch, then member and ordinal. Changes only while `word` is an address.
-    row_batch: AtomicU64,
-    row_place: AtomicU64,
-}
-
-/// A cold row as its place told at some moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ColdRow {
-    word: *mut u8,
-    pub(super) row_id: RowId,
-}
-
-impl ColdRow {
-    /// The bits of its seal, as in the flags of a version.
-    pub(super) fn seal_bits(self) -> u32 {
-        (self.word.addr() & SEAL) as u32
-    }
-}
-
-/// Where a row of a frozen region is.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Where {
-    /// There is no row.
-    Nowhere,
-    Slot(NonNull<u8>),
-    Cold(ColdRow),
-}
-
-/// What takes the place of a region's slots while it is frozen.
-#[derive(Debug)]
-pub(super) struct FrozenRegion {
-    places: Box<[Place]>,
-    /// A bit for each place: set where there is a slot, so that few of them are found among many cold rows.
-    /// Set after a slot was put there, cleared before it is taken away: a bit may be missing for a moment.
-    with_slot: Box<[AtomicU64]>,
-}
-
-impl FrozenRegion {
-    /// No rows.
-    pub(super) fn new(slots: u32) -> Self {
-        FrozenRegion {
-            places: (0..slots).map(|_| Place::default()).collect(),
-            with_slot: (0..slots.div_ceil(u64::BITS))
-                .map(|_| AtomicU64::new(0))
-                .collect(),
-        }
-    }
-
-    /// How many slots it stands for.
-    pub(super) fn slot_count(&self) -> u32 {
-        self.places.len() as u32
-    }
-
-    /// Memory that it takes.
-    pub(super) fn size_bytes(&self) -> u64 {
-        (size_of_val::<[Place]>(&self.places) + size_of_val::<[AtomicU64]>(&self.with_slot)) as u64
-    }
-
-    fn note_slot(&self, offset: u64) {
-        if let Some(word) = self.with_slot.get((offset / u64::from(u64::BITS)) as usize) {
-            word.fetch_or(1 << (offset % u64::from(u64::BITS)), Ordering::Release);
-        }
-    }
-
-    fn forget_slot(&self, offset: u64) {
-        if let Some(word) = self.with_slot.get((offset / u64::from(u64::BITS)) as usize) {
-            word.fetch_and(!(1 << (offset % u64::from(u64::BITS))), Ordering::Relaxed);
-        }
-    }
-
-    /// The slot at an offset, if its row is in memory: for somebody who uses the row.
-    #[inline]
-    pub(super) fn slot(&self, offset: u64) -> Option<NonNull<u8>> {
-        let place = self.places.get(offset as usize)?;
-        let word = place.word.load(Ordering::Acquire);
-        let found = slot_in(word)?;
-        if word.addr() & USED == 0 {
-            place.exchange(word, used(found));
-        }
-        Some(found)
-    }
-
-    /// Where the row at an offset is, at one moment: it may be elsewhere at the next.
-    pub(super) fn find(&self, offset: u64) -> Where {
-        let Some(place) = self.places.get(offset as usize) else {
-            return Where::Nowhere;
-        };
-        loop {
-            let word = place.word.load(Ordering::Acquire);
-            if word.addr() & COLD == 0 {
-                return slot_in(word).map_or(Where::Nowhere, Where::Slot);
-            }
-            let row_batch = place.row_batch.load(Ordering::Acquire);
-            let row_place = place.row_place.load(Ordering::Acquire);
-            if place.word.load(Ordering::Acquire) == word {
-                let row_id = RowId {
-                    batch: BatchId(row_batch),
-                    member: (row_place >> 32) as u32,
-                    ordinal: row_place as u32,
-                };
-                return Where::Cold(ColdRow { word, row_id });
-            }
-        }
-    }
-
-    /// Whether the row at an offset is still cold, as it was found.
-    pub(super) fn is_still(&self, offset: u64, cold: ColdRow) -> bool {
-        let place = self.places.get(offset as usize);
-        place.is_some_and(|place| place.word.load(Ordering::Acquire) == cold.word)
-    }
-
-    /// Replaces a cold row by a slot; false if its place has changed meanwhile.
-    pub(super) fn thaw(&self, offset: u64, cold: ColdRow, slot: NonNull<u8>) -> bool {
-        let place = self.places.get(offset as usize);
-        let is_thawed = place.is_some_and(|place| place.exchange(cold.word, used(slot)));
-        if is_thawed {
-            self.note_slot(offset);
-        }
-        is_thawed
-    }
-
-    /// Puts a slot where there was no row. By the freezing thread, or by the member that fills the slot.
-    pub(super) fn set_slot(&self, offset: u64, slot: NonNull<u8>) {
-        if let Some(place) = self.places.get(offset as usize) {
-            place.word.store(used(slot), Ordering::Release);
-            self.note_slot(offset);
-        }
-    }
-
-    /// Takes the slot away at an offset. No batch is open.
-    pub(super) fn set_nothing(&self, offset: u64) {
-        if let Some(place) = self.places.get(offset as usize) {
-            self.forget_slot(offset);
-            place.word.store(ptr::null_mut(), Ordering::Release);
-        }
-    }
-
-    /// Makes a row cold that was in a slot. No batch is open.
-    pub(super) fn set_cold(&self, offset: u64, row_id: RowId, seal_bits: u32) {
-        if let Some(place) = self.places.get(offset as usize) {
-            let row_place = u64::from(row_id.member) << 32 | u64::from(row_id.ordinal);
-            place.row_batch.store(row_id.batch.0, Ordering::Release);
-            place.row_place.store(row_place, Ordering::Release);
-            let hash = hash64(&row_id.encode()) as usize & !(u32::MAX as usize);
-            let word = hash | (seal_bits as usize & SEAL) | COLD;
-            self.forget_slot(offset);
-            place
-                .word
-                .store(ptr::without_provenance_mut(word), Ordering::Release);
-        }
-    }
-
-    /// The slots in memory with their offsets, and whether each was used since this was last asked.
-    pub(super) fn take_used(&self) -> impl Iterator<Item = (u64, NonNull<u8>, bool)> {
-        self.offsets_with_slot().filter_map(|offset| {
-            let place = self.places.get(offset as usize)?;
-            let word = place.word.load(Ordering::Acquire);
-            let slot = slot_in(word)?;
-            let is_used = word.addr() & USED != 0 && place.exchange(word, slot.as_ptr());
-            Some((offset, slot, is_used))
-        })
-    }
-
-    /// Whether there is a slot in memory.
-    pub(super) fn has_slot(&self) -> bool {
-        self.with_slot
-            .iter()
-            .any(|word| word.load(Ordering::Acquire) != 0)
-    }
-
-    fn offsets_with_slot(&self) -> impl Iterator<Item = u64> {
-        (0..).zip(&self.with_slot).flat_map(|(number, word)| {
-            let mut bits = word.load(Ordering::Acquire);
-            std::iter::from_fn(move || {
-                let bit = bits.checked_ilog2()?;
-                bits &= !(1 << bit);
-                Some(number * u64::from(u64::BITS) + u64::from(bit))
-            })
-        })
-    }
-
-    /// All slots in memory.
-    pub(super) fn slots(&self) -> impl Iterator<Item = NonNull<u8>> {
-        let words = self.places.iter().map(|place| place.word.load(Ordering::Acquire));
-        words.filter_map(slot_in)
-    }
-
-    /// How many rows are cold.
-    pub(super) fn cold_count(&self) -> usize {
-        let words = self.places.iter().map(|place| place.word.load(Ordering::Relaxed));
-        words.filter(|word| word.addr() & COLD != 0).count()
-    }
-}
-
-impl Place {
-    /// False if somebody has changed it.
-    fn exchange(&self, from: *mut u8, to: *mut u8) -> bool {
-        self.word
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-    }
-}
-
-/// The word of a slot that was used.
-fn used(slot: NonNull<u8>) -> *mut u8 {
-    slot.as_ptr().map_addr(|address| address | USED)
-}
-
-/// The slot that a word leads to, if there is one.
-#[inline(always)]
-fn slot_in(word: *mut u8) -> Option<NonNull<u8>> {
-    let is_slot = word.addr() & COLD == 0;
-    NonNull::new(word.map_addr(|address| address & !MARKS)).filter(|_| is_slot)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
 

@@ -17,7 +17,8 @@ use weft_types::{SqlError, SqlState};
 
 use super::SlotId;
 use super::arena::Kind;
-use super::cold::{ColdRow, FrozenRegion, ReadAhead};
+use super::cold::ReadAhead;
+use super::frozen::{ColdRow, FrozenRegion, Place};
 use super::regions::{Found, Region};
 use super::slab::RowMemory;
 use super::slot::{SLOT_OVERHEAD, Slot};
@@ -170,15 +171,18 @@ impl SlotArena {
     }
 
     fn freeze_slots(&self, region: &Region, saved: BatchId, left: &mut LeftBehind) {
-        let frozen = FrozenRegion::new(region.slots);
-        for offset in 0..u64::from(region.slots) {
+        let place_of = |offset: u64| {
             let Some(slot) = region.slot(SlotId(offset)).filter(|slot| !slot.is_empty()) else {
-                continue;
+                return Place::Nowhere;
             };
-            if !self.make_cold(&frozen, offset, slot, saved, left) {
-                frozen.set_slot(offset, self.moved(region, slot));
+            let row_id = slot.row_id();
+            match self.make_cold(slot, saved, left) {
+                Some(seal_bits) => Place::Cold(row_id, seal_bits),
+                None => Place::Slot(self.moved(region, slot), row_id),
             }
-        }
+        };
+        let places: Vec<Place> = (0..u64::from(region.slots)).map(place_of).collect();
+        let frozen = FrozenRegion::new(&places);
         self.memory()
             .region_bytes
             .fetch_add(frozen.size_bytes(), Ordering::Relaxed);
@@ -191,50 +195,56 @@ impl SlotArena {
     }
 
     fn evict(&self, region: &Region, frozen: &FrozenRegion, saved: BatchId, left: &mut LeftBehind) {
+        // Rows that were put where another one had been.
+        let mut others = Vec::new();
         for (offset, start, is_used) in frozen.take_used() {
             if is_used {
                 continue;
             }
             // SAFETY: a slot of this region.
             let slot = unsafe { region.slot_at(start) };
-            let is_empty = slot.is_empty();
-            if is_empty {
+            if slot.is_empty() {
                 // A row that is put there gets another one.
                 frozen.set_nothing(offset);
+            } else {
+                let row_id = slot.row_id();
+                let Some(seal_bits) = self.make_cold(slot, saved, left) else {
+                    continue;
+                };
+                if !frozen.set_cold(offset, row_id, seal_bits) {
+                    others.push((offset, Place::Cold(row_id, seal_bits)));
+                }
             }
-            if is_empty || self.make_cold(frozen, offset, slot, saved, left) {
-                left.slots.push(OldSlots {
-                    start,
-                    bytes: region.stride as usize,
-                    is_region: false,
-                });
-            }
+            left.slots.push(OldSlots {
+                start,
+                bytes: region.stride as usize,
+                is_region: false,
+            });
+        }
+        if !others.is_empty() || frozen.is_loose() {
+            // SAFETY: a slot of this region.
+            let row_id_of = |start| unsafe { region.slot_at(start) }.row_id();
+            let replacement = frozen.replacement(&others, row_id_of);
+            self.memory()
+                .region_bytes
+                .fetch_add(replacement.size_bytes(), Ordering::Relaxed);
+            left.places = region.replace_frozen(replacement).map(OldPlaces);
         }
     }
 
-    /// Makes the row in a slot cold, if it may be.
-    fn make_cold(
-        &self,
-        frozen: &FrozenRegion,
-        offset: u64,
-        slot: Slot<'_>,
-        saved: BatchId,
-        left: &mut LeftBehind,
-    ) -> bool {
-        let Some(only) = slot.only_version().filter(|only| only.batch() <= saved) else {
-            return false;
-        };
-        let bytes = only.size_bytes();
-        frozen.set_cold(offset, slot.row_id(), only.seal_bits());
+    /// Takes the row in a slot out of memory, if it may be cold; returns its seal.
+    fn make_cold(&self, slot: Slot<'_>, saved: BatchId, left: &mut LeftBehind) -> Option<u32> {
+        let only = slot.only_version().filter(|only| only.batch() <= saved)?;
+        let (bytes, seal_bits) = (only.size_bytes(), only.seal_bits());
         self.unlinked(bytes);
         match slot.newest_elsewhere() {
-            // SAFETY: its place does not lead to it any more.
+            // SAFETY: its place does not lead to it any more, or will not before anybody else is here.
             Some(_) => left.blocks.extend(unsafe { slot.retired() }),
             None => self.memory().subtract(bytes as u64),
         }
         self.memory().cold_count.fetch_add(1, Ordering::Relaxed);
         left.rows += 1;
-        true
+        Some(seal_bits)
     }
 
     /// A copy of a slot in memory of its own.
@@ -290,7 +300,8 @@ impl SlotArena {
         if let Some(frozen) = region.frozen()
             && region.slot(slot).is_none()
         {
-            frozen.set_slot(slot.0 & (REGION_SLOTS - 1), self.empty_slot(region));
+            let start = self.empty_slot(region);
+            frozen.set_slot(slot.0 & (REGION_SLOTS - 1), start, self.memory());
         }
         self.slot_to_write(slot)
     }
@@ -322,7 +333,7 @@ impl SlotArena {
             let place = unsafe { region.slot_at(start) };
             place.set_row_id(cold.row_id);
             let bytes = place.put(batch, &row, cold.seal_bits(), self.memory());
-            if frozen.thaw(offset, cold, start) {
+            if frozen.thaw(offset, cold, start, self.memory()) {
                 self.linked(bytes as u64);
                 self.memory().row_is_thawed();
                 return Ok(Some(place));
@@ -671,6 +682,39 @@ mod tests {
         assert_eq!(found.unwrap().unwrap(), Some((1, true, b"same".to_vec())));
     }
 
+    /// The same while the places of the region are replaced by others, which a row of another id needs.
+    #[test]
+    fn a_row_whose_region_is_replaced_meanwhile_does_not_vanish() {
+        let (arena, stored) = arena();
+        let arena = Arc::new(arena);
+        let slot = row(&arena, 1, &[Some(b"same")]);
+        stored.0.lock().insert(id(1), (BatchId(1), b"same".to_vec()));
+        free(&arena, arena.freeze(0, BatchId(1)).unwrap());
+        let (others, rows) = (Arc::clone(&arena), Arc::clone(&stored));
+        let left = Arc::new(Mutex::new(Vec::new()));
+        let left_by_others = Arc::clone(&left);
+        let rewrite = move || {
+            row(&others, 2, &[Some(b"new")]);
+            // It is spared once.
+            for _ in 0..2 {
+                left_by_others.lock().extend(others.freeze(0, BatchId(1)));
+            }
+            assert_eq!(others.memory().cold_count(), 2);
+            let place = others.thaw(slot).unwrap().unwrap();
+            let version = place.push(pin(Pin::EVERYTHING), BatchId(2), Some(b"same"), others.memory());
+            version.seal(row_hasher(TABLE.0, id(1).encode()).hash(b"same"), true);
+            others.linked(version.size_bytes() as u64);
+            rows.0.lock().insert(id(1), (BatchId(2), b"same".to_vec()));
+        };
+        *stored.1.lock() = Some(Box::new(rewrite));
+        let found = arena.visit(slot, &mut Scratch::default(), |place| seen(place, 1));
+        assert_eq!(found.unwrap().unwrap(), Some((1, true, b"same".to_vec())));
+        let left = std::mem::take(&mut *left.lock());
+        assert!(left.iter().any(|left| left.places.is_some()));
+        left.into_iter().for_each(|left| free(&arena, left));
+        assert_eq!(arena.memory().left_bytes(), 0);
+    }
+
     /// Rows in blocks, which are stored, too.
     fn long_rows(arena: &SlotArena, stored: &Stored) -> Vec<SlotId> {
         let numbers = 0..if cfg!(miri) { 8 } else { 200 };
@@ -679,6 +723,24 @@ mod tests {
             row(arena, number, &[Some(LONG)])
         });
         rows.collect()
+    }
+
+    /// A region frozen before its rows were in a checkpoint has a cell for each of them until it leaves.
+    #[test]
+    fn places_shrink_when_rows_have_left() {
+        let (arena, stored) = arena();
+        let slots = long_rows(&arena, &stored);
+        let places_bytes = || arena.region(0).unwrap().frozen().unwrap().size_bytes();
+        free(&arena, arena.freeze(0, BatchId(0)).unwrap());
+        let before = places_bytes();
+        for _ in 0..2 {
+            free(&arena, arena.freeze(0, BatchId(1)).unwrap());
+        }
+        assert_eq!(arena.memory().cold_count(), slots.len() as u64);
+        let cells_bytes = 8 * slots.len() as u64;
+        assert!(cfg!(miri) || places_bytes() <= before - cells_bytes, "{before}");
+        assert_eq!(arena.memory().row_bytes(), places_bytes());
+        assert!(slots.iter().all(|slot| arena.thaw(*slot).unwrap().is_some()));
     }
 
     /// While a region gets its slots back and is frozen again, every reader finds every row.

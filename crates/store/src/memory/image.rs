@@ -9,7 +9,7 @@ use weft_base::RowId;
 use weft_ops::row_hasher;
 
 use super::SlotId;
-use super::cold::{FrozenRegion, Where};
+use super::frozen::{FrozenRegion, Place, Where};
 use super::regions::{Found, Region};
 use super::slots::{REGION_SLOTS, SlotArena};
 use super::version::Pin;
@@ -53,32 +53,49 @@ pub(crate) struct ColdPlace {
 }
 
 /// A region that is being put together.
-pub(crate) struct ColdRegion {
+pub(crate) struct ColdRegionBuilder {
     shape: RegionShape,
-    places: FrozenRegion,
+    places: Vec<Place>,
     taken: u64,
 }
 
-impl ColdRegion {
+impl ColdRegionBuilder {
     /// Without rows.
     pub(crate) fn new(shape: RegionShape) -> Self {
-        ColdRegion {
+        ColdRegionBuilder {
             shape,
-            places: FrozenRegion::new(shape.slots),
+            places: vec![Place::Nowhere; shape.slots as usize],
             taken: 0,
         }
     }
 
     /// Puts a row there. False if there is no such slot, or it is taken.
-    pub(crate) fn put(&mut self, place: ColdPlace) -> bool {
-        let offset = u64::from(place.offset);
-        let is_free = place.offset < self.shape.slots && matches!(self.places.find(offset), Where::Nowhere);
-        if is_free {
-            self.places.set_cold(offset, place.row_id, place.seal_bits);
-            self.taken += 1;
+    pub(crate) fn put(&mut self, row: ColdPlace) -> bool {
+        match self.places.get_mut(row.offset as usize) {
+            Some(place @ Place::Nowhere) => {
+                *place = Place::Cold(row.row_id, row.seal_bits);
+                self.taken += 1;
+                true
+            }
+            _ => false,
         }
-        is_free
     }
+
+    /// The region.
+    pub(crate) fn finish(self) -> ColdRegion {
+        ColdRegion {
+            shape: self.shape,
+            places: FrozenRegion::new(&self.places),
+            taken: self.taken,
+        }
+    }
+}
+
+/// A region whose rows are all cold.
+pub(crate) struct ColdRegion {
+    shape: RegionShape,
+    places: FrozenRegion,
+    taken: u64,
 }
 
 impl SlotArena {

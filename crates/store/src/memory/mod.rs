@@ -11,8 +11,9 @@
 //!
 //! - `arena`: blocks of huge pages. `prefault`: populating pages in advance. `slab`: size classes. `version`:
 //!   one version. `slot`: one row's place. `slots`: those of a table. `regions`: where slots are. `cold`:
-//!   rows that are not in memory. `freeze`: how they leave it and come back.
-//!   `refill`: how a region comes back. `image`: where rows are, to be written to disk.
+//!   rows that are not in memory. `frozen`: what a region has instead of slots. `row_ids`: which rows those
+//!   are. `freeze`: how rows leave memory and come back. `refill`: how a region comes back. `image`: where
+//!   rows are, to be written to disk.
 //!
 //! Invariants:
 //! 1. Who has found a slot may use it until it gives up its pin: a slot that was moved or whose row has
@@ -29,10 +30,12 @@
 pub(crate) mod arena;
 mod cold;
 mod freeze;
+mod frozen;
 mod image;
 mod prefault;
 mod refill;
 mod regions;
+mod row_ids;
 mod slab;
 mod slot;
 mod slots;
@@ -40,7 +43,7 @@ mod version;
 
 pub(crate) use cold::{ColdAccess, ColdRows, ColdRowsInOrder};
 pub(crate) use freeze::{LeftBehind, OldPlaces, OldSlots, Scratch, free_left_block};
-pub(crate) use image::{ColdPlace, ColdRegion, RegionShape, RowLengths};
+pub(crate) use image::{ColdPlace, ColdRegion, ColdRegionBuilder, RegionShape, RowLengths};
 pub use prefault::PrefaultedPages;
 pub(crate) use slab::RowMemory;
 pub(crate) use slot::{SLOT_OVERHEAD, Slot};

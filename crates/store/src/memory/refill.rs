@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering;
 use weft_types::SqlError;
 
 use super::arena::Kind;
-use super::cold::{ColdRow, FrozenRegion, Where};
 use super::freeze::{LeftBehind, OldPlaces, OldSlots, Scratch};
+use super::frozen::{ColdRow, FrozenRegion, Where};
 use super::regions::Region;
 use super::slots::SlotArena;
 
@@ -128,7 +128,7 @@ impl SlotArena {
             let read = filled.rows.get_mut(offset as usize).and_then(Option::take);
             // Readers thaw rows meanwhile: what is cold may be in a slot a moment later, but not again cold.
             if let Some((cold, bytes)) = read {
-                if frozen.thaw(offset, cold, to) {
+                if frozen.thaw(offset, cold, to, self.memory()) {
                     self.linked(bytes as u64);
                     self.memory().row_is_thawed();
                     continue;
@@ -137,11 +137,12 @@ impl SlotArena {
                 unsafe { self.empty(region, to) };
             }
             match frozen.find(offset) {
-                Where::Nowhere => {}
+                // Nobody freezes meanwhile, so it is not replaced.
+                Where::Nowhere | Where::Replaced => {}
                 Where::Slot(start) => {
                     // SAFETY: a slot of this region, and memory for one that nobody knows yet.
                     unsafe { Self::copy_slot(region, region.slot_at(start), to) };
-                    frozen.set_slot(offset, to);
+                    frozen.set_slot(offset, to, self.memory());
                     left.slots.push(OldSlots {
                         start,
                         bytes: region.stride as usize,
@@ -203,6 +204,7 @@ impl FilledSlots {
             .all(|(offset, read)| match frozen.find(offset) {
                 Where::Cold(cold) => read.is_some_and(|(read, _)| read == cold),
                 Where::Nowhere | Where::Slot(_) => true,
+                Where::Replaced => false,
             })
     }
 

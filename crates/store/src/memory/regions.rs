@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::SlotId;
-use super::cold::{ColdRow, FrozenRegion, Where};
+use super::frozen::{ColdRow, FrozenRegion, Where};
 use super::slot::{SLOT_OVERHEAD, Slot};
 use super::slots::REGION_SLOTS;
 use crate::columns::{ChangedSlots, RegionColumns};
@@ -59,7 +59,7 @@ impl Drop for Region {
     fn drop(&mut self) {
         let frozen = *self.frozen.get_mut();
         if !frozen.is_null() {
-            // SAFETY: made in `set_frozen`.
+            // SAFETY: made in `set_frozen` or `replace_frozen`.
             drop(unsafe { Box::from_raw(frozen) });
         }
     }
@@ -108,12 +108,22 @@ impl Region {
         assert!(before.is_null(), "it was not frozen");
     }
 
+    /// Replaces the places of a frozen region by others; returns them. By the thread that freezes.
+    pub(super) fn replace_frozen(&self, frozen: FrozenRegion) -> Option<Box<FrozenRegion>> {
+        let before = self
+            .frozen
+            .swap(Box::into_raw(Box::new(frozen)), Ordering::AcqRel);
+        // SAFETY: made in `set_frozen` or here, and taken once.
+        let before = (!before.is_null()).then(|| unsafe { Box::from_raw(before) });
+        before.inspect(|before| before.set_replaced())
+    }
+
     /// Slots take the place of the rows' places again; these are returned. By the thread that freezes.
     pub(super) fn set_slots(&self, base: NonNull<u8>) -> Option<Box<FrozenRegion>> {
         // Who finds no places finds these slots, or those of a time before it was frozen.
         self.base.store(base.as_ptr(), Ordering::Release);
         let frozen = self.frozen.swap(ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY: made in `set_frozen`, and taken once.
+        // SAFETY: made in `set_frozen` or `replace_frozen`, and taken once.
         (!frozen.is_null()).then(|| unsafe { Box::from_raw(frozen) })
     }
 
@@ -176,6 +186,7 @@ impl Region {
                 // SAFETY: a slot of this region; who finds it has a pin.
                 Where::Slot(start) => Some(Found::Slot(unsafe { self.slot_at(start) })),
                 Where::Cold(cold) => Some(Found::Cold(frozen, cold)),
+                Where::Replaced => continue,
             };
         }
         None
@@ -192,7 +203,7 @@ impl Region {
     pub(super) fn peek(&self, slot: SlotId) -> Option<Slot<'_>> {
         self.slot_by(slot, |frozen, offset| match frozen.find(offset) {
             Where::Slot(start) => Some(start),
-            Where::Nowhere | Where::Cold(_) => None,
+            Where::Nowhere | Where::Cold(_) | Where::Replaced => None,
         })
     }
 

@@ -198,6 +198,13 @@ impl RowMemory {
         self.left_bytes.load(Ordering::Relaxed)
     }
 
+    /// Counts what the places of a frozen region take beyond what they took so far.
+    pub(super) fn places_grow(&self, bytes: usize) {
+        if bytes > 0 {
+            self.region_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
     /// Counts what is left behind.
     pub(crate) fn leave(&self, bytes: u64) {
         self.left_bytes.fetch_add(bytes, Ordering::Relaxed);

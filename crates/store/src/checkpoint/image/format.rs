@@ -10,7 +10,7 @@
 
 use weft_base::{BatchId, ByteReader, ByteWriter, CodecError, IndexId, RowId, TableId};
 
-use crate::memory::{ColdPlace, ColdRegion, RegionShape, RowLengths, SlotId};
+use crate::memory::{ColdPlace, ColdRegion, ColdRegionBuilder, RegionShape, RowLengths, SlotId};
 
 pub(super) const MAGIC: &[u8; 8] = b"WEFTIMG1";
 /// Length, CRC and magic behind the footer.
@@ -318,7 +318,7 @@ pub(super) fn read_places(
     let mut read = 0;
     let mut regions = Vec::with_capacity(shapes.len());
     for shape in shapes {
-        let mut region = ColdRegion::new(*shape);
+        let mut region = ColdRegionBuilder::new(*shape);
         let mut next_offset = 0u32;
         for _ in 0..reader.count(4)? {
             let word = reader.varint()?;
@@ -350,7 +350,7 @@ pub(super) fn read_places(
             debug_assert!(is_put, "offsets rise");
             read += 1;
         }
-        regions.push(region);
+        regions.push(region.finish());
     }
     reader.finish()?;
     match read == items {
