@@ -140,7 +140,7 @@ impl Entries {
         pool: &Pool,
     ) {
         let first = self.key(range.start);
-        node.set_prefix(first.get(..prefix_len).unwrap_or_default());
+        node.set_prefix(first.get(..prefix_len).unwrap_or_default(), pool);
         node.set_meta(Meta {
             count: range.len() as u8,
             prefix_len: prefix_len as u8,
@@ -166,7 +166,7 @@ impl Entries {
                 child: entry.child,
                 block: entry.block,
             };
-            node.write(at, item, prefix_len, meta.level);
+            node.write(at, item, prefix_len, meta.level, pool);
         }
     }
 
@@ -233,7 +233,7 @@ impl OrderedIndex {
             .then(|| self.pool.block(&target));
         node.open_gap(at, meta.count());
         let item = Item { target, child, block };
-        node.write(at, item, prefix_len, meta.level);
+        node.write(at, item, prefix_len, meta.level, &self.pool);
         node.set_meta(Meta {
             count: meta.count + 1,
             last_added: at as u8,
@@ -364,13 +364,13 @@ impl OrderedIndex {
     pub(super) fn grow_root(&self, version: Version) -> Result<(), Restart> {
         let root = self.root().lock(version)?;
         let child = self.pool.node();
-        child.copy_of(&root);
+        child.copy_of(&root, &self.pool);
         let meta = Meta {
             level: root.meta().level.saturating_add(1),
             ..Meta::default()
         };
         root.set_first_child(ptr::from_ref(child.node()).cast_mut());
-        root.set_prefix(&[]);
+        root.set_prefix(&[], &self.pool);
         root.clear_from(0);
         root.set_meta(meta);
         Ok(())
@@ -381,7 +381,7 @@ impl OrderedIndex {
         let root = self.root().lock(version)?;
         // SAFETY: a latched node's child is linked.
         if let Some(child) = unsafe { root.child(0).as_ref() }.map(Node::lock_now) {
-            root.copy_of(&child);
+            root.copy_of(&child, &self.pool);
             self.pool.free_node(child);
         }
         Ok(())

@@ -8,9 +8,10 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use super::node::{
-    CODE_BLOCK, GONE, HEAD_BYTES, LEAF_TAIL_MAX, LEN_MASK, Meta, Node, Places, SEPARATOR_TAIL_MAX, SLOT_BITS,
-    SLOT_MASK, Side, UNUSED, Version, race_point,
+    CODE_BLOCK, GONE, HEAD_BYTES, LEAF_TAIL_MAX, LEN_MASK, Meta, Node, PREFIX_HERE_MAX, Places,
+    SEPARATOR_TAIL_MAX, SLOT_BITS, SLOT_MASK, Side, UNUSED, Version, race_point,
 };
+use super::pool::Pool;
 use super::target::{Target, WORD_BYTES};
 
 /// An entry as it is written into a node.
@@ -33,6 +34,11 @@ pub(super) fn needs_block(key_len: usize, slot: u64, prefix_len: usize, level: u
     } else {
         tail > SEPARATOR_TAIL_MAX || slot != 0
     }
+}
+
+/// An entry needs a rest in a node with this prefix.
+fn needs_rest(key_len: usize, prefix_len: usize, level: u8) -> bool {
+    level > 0 || key_len.saturating_sub(prefix_len) > HEAD_BYTES
 }
 
 /// A node whose latch this thread holds.
@@ -107,11 +113,20 @@ impl<'n> Locked<'n> {
         self.set_neighbour(Side::Right, node);
     }
 
-    pub(super) fn set_prefix(&self, prefix: &[u8]) {
+    pub(super) fn set_prefix(&self, prefix: &[u8], pool: &Pool) {
+        if prefix.len() > PREFIX_HERE_MAX {
+            self.extend(pool);
+        }
         let prefix = Target::before(prefix);
-        let words = std::iter::once(&self.node.prefix).chain(&self.node.prefix_more);
-        for (number, word) in words.enumerate() {
+        for (number, word) in self.node.prefix_words().enumerate() {
             word.store(prefix.word_at(number * WORD_BYTES), Ordering::Relaxed);
+        }
+    }
+
+    /// Gives the node an extension unless it has one.
+    fn extend(&self, pool: &Pool) {
+        if self.node.extension().is_none() {
+            self.node.set_extension(pool.extension());
         }
     }
 
@@ -122,14 +137,13 @@ impl<'n> Locked<'n> {
     }
 
     /// Writes an entry. Its block is set where it needs one.
-    pub(super) fn write(&self, at: usize, item: Item<'_>, prefix_len: usize, level: u8) {
-        let (Some(head), Some(word), Some(rest)) = (
-            self.node.heads.get(at),
-            self.node.words.get(at),
-            self.node.rests.get(at),
-        ) else {
+    pub(super) fn write(&self, at: usize, item: Item<'_>, prefix_len: usize, level: u8, pool: &Pool) {
+        let (Some(head), Some(word)) = (self.node.heads.get(at), self.node.words.get(at)) else {
             return;
         };
+        if needs_rest(item.target.key.len(), prefix_len, level) {
+            self.extend(pool);
+        }
         let tail = item.target.key.len().saturating_sub(prefix_len);
         head.store(item.target.head_at(prefix_len), Ordering::Relaxed);
         let behind = item.target.word_at(prefix_len + HEAD_BYTES) as usize;
@@ -142,11 +156,21 @@ impl<'n> Locked<'n> {
             word.store(item.child, Ordering::Relaxed);
             behind & !0xff | (tail + 1) & LEN_MASK
         };
-        let block = item.block.map(NonNull::as_ptr);
-        rest.store(
-            block.unwrap_or(ptr::without_provenance_mut(inline)),
-            Ordering::Relaxed,
-        );
+        // Without an extension all rests are zero, as this one is.
+        if let Some(rest) = self.rests().get(at) {
+            let block = item.block.map(NonNull::as_ptr);
+            rest.store(
+                block.unwrap_or(ptr::without_provenance_mut(inline)),
+                Ordering::Relaxed,
+            );
+        }
+    }
+
+    /// Empty without an extension.
+    fn rests(&self) -> &'n [AtomicPtr<AtomicU64>] {
+        self.node
+            .extension()
+            .map_or(&[], |extension| extension.rests.as_slice())
     }
 
     /// Marks a leaf's entries: their rows are gone for readers of batch `since` and later ones.
@@ -196,7 +220,7 @@ impl<'n> Locked<'n> {
         }
         move_up(self.node.words.get(at..=count).unwrap_or_default());
         race_point();
-        move_up(self.node.rests.get(at..=count).unwrap_or_default());
+        move_up(self.rests().get(at..=count).unwrap_or_default());
     }
 
     /// Moves the entries behind `at` one place down, over the one there.
@@ -209,17 +233,19 @@ impl<'n> Locked<'n> {
         }
         move_down(self.node.words.get(at..count).unwrap_or_default());
         race_point();
-        move_down(self.node.rests.get(at..count).unwrap_or_default());
+        move_down(self.rests().get(at..count).unwrap_or_default());
         self.clear_from(count.saturating_sub(1));
     }
 
     /// Makes this node a copy of another: everything but the version.
-    pub(super) fn copy_of(&self, other: &Locked<'_>) {
+    pub(super) fn copy_of(&self, other: &Locked<'_>, pool: &Pool) {
+        if other.node.extension().is_some() {
+            self.extend(pool);
+        }
         let copy =
             |to: &AtomicU64, from: &AtomicU64| to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         copy(&self.node.meta, &other.node.meta);
-        copy(&self.node.prefix, &other.node.prefix);
-        for (to, from) in self.node.prefix_more.iter().zip(&other.node.prefix_more) {
+        for (to, from) in self.node.prefix_words().zip(other.node.prefix_words()) {
             copy(to, from);
         }
         for (to, from) in self.node.links.iter().zip(&other.node.links) {
@@ -231,8 +257,10 @@ impl<'n> Locked<'n> {
         for (to, from) in self.node.words.iter().zip(&other.node.words) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        for (to, from) in self.node.rests.iter().zip(&other.node.rests) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        let from = other.rests().iter().map(|rest| rest.load(Ordering::Relaxed));
+        let from = from.chain(std::iter::repeat(ptr::null_mut()));
+        for (to, from) in self.rests().iter().zip(from) {
+            to.store(from, Ordering::Relaxed);
         }
     }
 }

@@ -133,7 +133,7 @@ impl OrderedIndex {
         let pool = Pool::new(memory);
         let (root, leaf) = (pool.node(), pool.node());
         for node in [&root, &leaf] {
-            node.set_prefix(&[]);
+            node.set_prefix(&[], &pool);
             node.clear_from(0);
         }
         leaf.set_meta(Meta::default());

@@ -1,12 +1,17 @@
-//! One node: ten cache lines of atomic words, with a version that readers check.
+//! One node: six cache lines of atomic words, with a version that readers check, and four more where keys
+//! need them.
 //!
 //! ```text
 //!   line 0      version | meta | first word of the prefix | first heads
 //!   line 0-1    heads: four key bytes each, from where the prefix ends, ascending
 //!   line 2-5    words: in a leaf the slot and the length code, above it the child; then two links
-//!   line 5-8    rests: what of the key does not fit into the head
-//!   line 8-9    the prefix's further words, and since when the marked entries lead to no row
+//!   line 5      since when the marked entries lead to no row | extension | two words of the prefix
+//!
+//!   extension   rests: what of the keys does not fit into the heads; then six words of the prefix
 //! ```
+//!
+//! A leaf of integers that follow each other has no extension: what its keys do not share fits into the
+//! heads. Nodes above the leaves have one.
 //!
 //! The prefix is what all keys of the node have in common, up to 72 bytes; four more bytes usually tell its
 //! keys apart, and a search reads two lines and a word. With heads of eight bytes it was four lines and a
@@ -26,7 +31,8 @@
 //!    reader finds the same even version before and after reading, it has read a consistent state.
 //! 2. A pointer, a level or a length is used only after this check: before, it may be torn.
 //! 3. A node's memory stays a node as long as the index lives, and a block's a block; so following a pointer
-//!    that was valid a moment ago is harmless.
+//!    that was valid a moment ago is harmless. A node that has an extension keeps it, even when it is used
+//!    again for other entries.
 //!
 //! Sources: optimistic lock coupling, Leis et al., "The ART of practical synchronization" (2016); key heads
 //! and prefixes, Graefe and Larson, "B-tree indexes and CPU caches" (2001).
@@ -46,9 +52,14 @@ use super::target::WORD_BYTES;
 pub(super) const ENTRIES_MAX: usize = 26;
 /// A node with fewer entries is merged with a neighbour or rebalanced.
 pub(super) const ENTRIES_MIN: usize = 7;
-const PREFIX_WORDS_MORE: usize = 8;
+/// Words of a prefix behind the first one, in the node.
+const PREFIX_WORDS_MORE: usize = 2;
+/// The same in its extension.
+const PREFIX_WORDS_EXTENDED: usize = 6;
+/// Bytes of the longest prefix that needs no extension.
+pub(super) const PREFIX_HERE_MAX: usize = (1 + PREFIX_WORDS_MORE) * WORD_BYTES;
 /// Bytes of the longest prefix.
-pub(super) const PREFIX_MAX: usize = (1 + PREFIX_WORDS_MORE) * WORD_BYTES;
+pub(super) const PREFIX_MAX: usize = PREFIX_HERE_MAX + PREFIX_WORDS_EXTENDED * WORD_BYTES;
 
 /// The head of an unused entry: no search counts it.
 pub(super) const UNUSED: u32 = u32::MAX;
@@ -79,13 +90,22 @@ pub(super) struct Node {
     pub(super) heads: [AtomicU32; ENTRIES_MAX],
     pub(super) words: [AtomicPtr<Node>; ENTRIES_MAX],
     pub(super) links: [AtomicPtr<Node>; 2],
-    pub(super) rests: [AtomicPtr<AtomicU64>; ENTRIES_MAX],
-    pub(super) prefix_more: [AtomicU64; PREFIX_WORDS_MORE],
     /// The rows of all marked entries are gone for readers of this batch and later ones.
     pub(super) gone_since: AtomicU64,
+    /// Null at first; set once.
+    extension: AtomicPtr<Extension>,
+    prefix_more: [AtomicU64; PREFIX_WORDS_MORE],
 }
 
-const _: () = assert!(size_of::<Node>() == 10 * LINE_BYTES && size_of::<usize>() == 8);
+/// What only some nodes need.
+#[repr(C, align(64))]
+pub(super) struct Extension {
+    pub(super) rests: [AtomicPtr<AtomicU64>; ENTRIES_MAX],
+    prefix_more: [AtomicU64; PREFIX_WORDS_EXTENDED],
+}
+
+const _: () = assert!(size_of::<Node>() == 6 * LINE_BYTES && size_of::<usize>() == 8);
+const _: () = assert!(size_of::<Extension>() == 4 * LINE_BYTES);
 /// The bytes that a search accesses, from the beginning; and with the words.
 const SEARCH_BYTES: usize = 2 * LINE_BYTES;
 const SEARCH_AND_WORDS_BYTES: usize = 6 * LINE_BYTES;
@@ -304,11 +324,43 @@ impl Node {
             .map_or(ptr::null_mut(), |word| word.load(Ordering::Relaxed))
     }
 
+    /// Null without an extension.
     #[inline(always)]
     pub(super) fn rest(&self, at: usize) -> *mut AtomicU64 {
-        self.rests
-            .get(at)
+        self.extension()
+            .and_then(|extension| extension.rests.get(at))
             .map_or(ptr::null_mut(), |rest| rest.load(Ordering::Relaxed))
+    }
+
+    /// What it has beyond its six lines.
+    #[inline(always)]
+    pub(super) fn extension(&self) -> Option<&Extension> {
+        // SAFETY: null, or an extension of this node, which it stays as long as the node is one.
+        unsafe { self.extension.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Gives it an extension, which is zero. The caller holds the latch, and there is none.
+    pub(super) fn set_extension(&self, extension: NonNull<Extension>) {
+        self.extension.store(extension.as_ptr(), Ordering::Release);
+    }
+
+    /// The prefix's words: three, and those of the extension.
+    pub(super) fn prefix_words(&self) -> impl Iterator<Item = &AtomicU64> {
+        let extended = self.extension().map(|extension| &extension.prefix_more);
+        let here = std::iter::once(&self.prefix).chain(&self.prefix_more);
+        here.chain(extended.into_iter().flatten())
+    }
+
+    /// One of the prefix's words behind its first.
+    #[inline(always)]
+    pub(super) fn prefix_word_behind(&self, number: usize) -> u64 {
+        let word = match self.prefix_more.get(number) {
+            Some(word) => Some(word),
+            None => self
+                .extension()
+                .and_then(|extension| extension.prefix_more.get(number - PREFIX_WORDS_MORE)),
+        };
+        word.map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     #[inline(always)]
@@ -426,9 +478,9 @@ impl Node {
 
     fn prefix_bytes(&self, len: usize) -> [u8; PREFIX_MAX] {
         let mut bytes = [0; PREFIX_MAX];
-        let words = std::iter::once(&self.prefix).chain(&self.prefix_more);
+        let words = self.prefix_words().take(len.div_ceil(WORD_BYTES));
         let (chunks, _) = bytes.as_chunks_mut();
-        for (bytes, word) in chunks.iter_mut().zip(words.take(len.div_ceil(WORD_BYTES))) {
+        for (bytes, word) in chunks.iter_mut().zip(words) {
             *bytes = word.load(Ordering::Relaxed).to_be_bytes();
         }
         bytes

@@ -1,8 +1,9 @@
-//! Memory of one ordered index: nodes, and blocks for keys that do not fit into a node.
+//! Memory of one ordered index: nodes, their extensions, and blocks for keys that do not fit into a node.
 //!
 //! ```text
 //!   chunk 4 KB, 8 KB, ... 256 KB      from the store's arena, of its kind for index lines
 //!     | node | node | ...             cut from the beginning; freed ones wait in a list for the next
+//!     | extension | extension | ...   each for good of one node
 //!   block: length in bytes | slot | key bytes, eight to a word
 //! ```
 //!
@@ -20,7 +21,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::latch::Locked;
-use super::node::Node;
+use super::node::{Extension, Node};
 use super::target::{Target, WORD_BYTES};
 use crate::memory::RowMemory;
 use crate::memory::arena::Kind;
@@ -107,6 +108,7 @@ pub(super) struct Pool {
 struct State {
     chunks: Vec<(NonNull<u8>, usize)>,
     nodes: Region,
+    extensions: Region,
     blocks: Region,
     free_nodes: Vec<NonNull<Node>>,
     free_blocks: HashMap<usize, Vec<NonNull<AtomicU64>>>,
@@ -185,6 +187,15 @@ impl Pool {
         drop(state);
         // SAFETY: node memory of this pool, zero at first, which is a node; it lives as long as the pool.
         unsafe { node.as_ref() }.lock_now()
+    }
+
+    /// A new extension, zero, for a node of this pool.
+    pub(super) fn extension(&self) -> NonNull<Extension> {
+        let mut state = self.state.lock();
+        let State {
+            chunks, extensions, ..
+        } = &mut *state;
+        self.cut(chunks, extensions, size_of::<Extension>()).cast()
     }
 
     /// Takes back a node that no other node points to. Its blocks have been moved.

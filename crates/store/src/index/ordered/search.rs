@@ -155,8 +155,7 @@ impl Node {
         if prefix_len < at + WORD_BYTES {
             list &= head_mask(prefix_len);
         }
-        let prefix = self.prefix_more.get(number);
-        list.cmp(&prefix.map_or(0, |word| word.load(Ordering::Relaxed)))
+        list.cmp(&self.prefix_word_behind(number))
     }
 
     /// [`Node::compare_prefix`] from the third word on.
