@@ -19,7 +19,7 @@ use weft_offload::unit::InlineUnit;
 use weft_offload::unit::inline::SimulatedSpeed;
 use weft_offload::wire::ReturnCode;
 use weft_offload::{
-    Buffer, Engine, Finished, FinishedQueue, JobKind, Link, Operation, Outcome, Reason, Scheduler,
+    Buffer, Engine, Finished, FinishedQueue, JobError, JobKind, Link, Operation, Outcome, Reason, Scheduler,
     SchedulerConfig, Unit, UnitSpec,
 };
 use weft_ops::packed::{code_max, in_range, in_set, pack, positions};
@@ -351,6 +351,7 @@ fn a_campaign_of_faults_on_scans_finds_everything() {
     let columns: Vec<(Buffer, Vec<u8>)> = (0..5).map(|seed| column(seed, 5000)).collect();
     let mut prng = Prng::new(9);
     let (mut asked, mut told) = (Vec::new(), 0);
+    let (mut handles, mut cancelled) = (Vec::new(), 0);
     while told < 3000 {
         while asked.len() < told + 8 {
             let (buffer, _) = &columns[prng.below(5) as usize];
@@ -366,12 +367,22 @@ fn a_campaign_of_faults_on_scans_finds_everything() {
             let task = task(buffer, 10, 5000, predicate, matches);
             let tag = asked.len() as u64;
             asked.push(expected(&task));
-            lab.scheduler
-                .try_submit_to(task.job(), &lab.finished, tag)
-                .unwrap();
+            let handle = lab.scheduler.try_submit_to(task.job(), &lab.finished, tag);
+            handles.push((handle.unwrap(), false));
+        }
+        // One of those that are under way, often.
+        if prng.chance(1, 4) {
+            let (handle, is_cancelled) = &mut handles[told + prng.below(8) as usize];
+            handle.cancel();
+            *is_cancelled = true;
         }
         assert!(lab.advance());
         while let Some((tag, finished)) = lab.finished.pop() {
+            if finished.result == Err(JobError::Cancelled) {
+                assert!(handles[tag as usize].1, "nobody cancelled scan {tag}");
+                (cancelled, told) = (cancelled + 1, told + 1);
+                continue;
+            }
             let result = finished.result.unwrap().take::<Scan>().unwrap();
             assert_eq!(result.found, asked[tag as usize], "scan {tag}");
             told += 1;
@@ -385,7 +396,47 @@ fn a_campaign_of_faults_on_scans_finds_everything() {
     }
     assert!(counters.redone_on_cpu.get(Reason::BufferLost) > 0);
     assert!(counters.redone_on_cpu.total(Blame::Unit) > 100);
-    assert_eq!(counters.errors, 0);
+    assert_eq!((counters.errors, counters.cancelled), (0, cancelled));
+    assert!(cancelled > 200, "{cancelled} cancelled");
+}
+
+/// The codes of a cancelled scan are let go by the queue at once, and by the unit when it is done with them,
+/// or late, and has other codes to keep.
+#[test]
+fn buffers_of_cancelled_scans_are_let_go() {
+    for fault in [None, Some(Fault::AnswerLost), Some(Fault::Late)] {
+        // Memory for one column and its result.
+        let lab = Lab::new(4800, 0, vec![FaultPlan::Script(VecDeque::from([fault]))]);
+        let scan = |buffer: &Buffer| task(buffer, 10, 3000, ScanPredicate::Range(1, 500), Matches::Bitmap);
+        let mut columns = Vec::new();
+        for number in 0..6 {
+            let (buffer, _) = column(number, 3000);
+            let handle = lab
+                .scheduler
+                .try_submit_to(scan(&buffer).job(), &lab.finished, number);
+            columns.push((buffer.bytes().clone(), handle.unwrap()));
+        }
+        lab.scheduler.step();
+        for (_, handle) in &columns {
+            handle.cancel();
+        }
+        lab.scheduler.step();
+        // The unit is at one, and keeps another, which it had not begun.
+        let free = columns.iter().filter(|(bytes, _)| bytes.is_unique()).count();
+        assert_eq!(free, 4, "{fault:?}");
+        while lab.advance() {}
+        lab.clock.advance_micros(10_000);
+        while lab.advance() {}
+        let told = std::iter::from_fn(|| lab.finished.pop());
+        assert_eq!(told.count(), 6);
+        let (other, _) = column(7, 3000);
+        assert_eq!(lab.one(&scan(&other)).report.unit, "engine 0");
+        assert!(columns.iter().all(|(bytes, _)| bytes.is_unique()), "{fault:?}");
+        let unit = lab.scheduler.counters().units.remove(0);
+        assert_eq!((unit.started, unit.in_flight), (3, 0));
+        let late = unit.failures.get(Reason::Late);
+        assert_eq!(late, u64::from(fault.is_some()), "{fault:?}");
+    }
 }
 
 /// Engines that scan at the same time share the channels: six take as long as their lines need.

@@ -89,7 +89,7 @@ impl UnitCounters {
     }
 }
 
-/// All counters at one moment. Jobs: `submitted = finished + waiting + in progress`.
+/// All counters at one moment. Jobs: `submitted = finished + cancelled + waiting + in progress`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Counters {
     /// Jobs that were taken.
@@ -98,6 +98,8 @@ pub struct Counters {
     pub finished: u64,
     /// Those of them that ended with an error.
     pub errors: u64,
+    /// Jobs whose requester wanted no result before there was one.
+    pub cancelled: u64,
     /// Jobs that arrived when the queue was full: refused, or made to wait.
     pub queue_full: u64,
     /// Jobs in the queue.
@@ -151,8 +153,8 @@ impl fmt::Display for Counters {
         }
         write!(
             f,
-            "{} jobs, {} finished, {} with an error, {} compared, {} by the CPU for busy units",
-            self.submitted, self.finished, self.errors, self.compared, self.helped_by_cpu
+            "{} jobs, {} finished, {} with an error, {} cancelled, {} compared, {} by the CPU for busy units",
+            self.submitted, self.finished, self.errors, self.cancelled, self.compared, self.helped_by_cpu
         )?;
         let [failed, lost, direct] =
             [Blame::Unit, Blame::Open, Blame::Nobody].map(|blame| self.redone_on_cpu.total(blame));

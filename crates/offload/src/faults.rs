@@ -396,6 +396,10 @@ impl<U: Unit> Unit for FaultyUnit<U> {
         self.unit.forget(attempt);
     }
 
+    fn cancel(&mut self, attempt: AttemptId) {
+        self.unit.cancel(attempt);
+    }
+
     fn withdraw(&mut self, attempt: AttemptId) -> bool {
         let withdrawn = self.unit.withdraw(attempt);
         if withdrawn {

@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use crate::buffer::Buffer;
 use crate::operation::{JobKind, Operation, Task};
+use crate::urgency::Urgency;
 
 /// The name of a part of jobs of some kind that units may limit.
 pub type Part = &'static str;
@@ -55,6 +56,8 @@ pub struct Job {
     buffers: Vec<Buffer>,
     /// How large its parts are.
     pub shape: Shape,
+    /// Whether it passes others; at first its kind's.
+    pub urgency: Urgency,
     /// Nanoseconds that a unit may take, instead of the configured deadline. The CPU has no deadline: there
     /// is no further fallback.
     pub deadline_ns: Option<u64>,
@@ -76,6 +79,7 @@ impl Job {
     pub(crate) fn new(kind: JobKind, task: Task, shape: Shape) -> Job {
         Job {
             kind,
+            urgency: kind.urgency(),
             task_bytes: kind.task_bytes(&task),
             buffers: kind.buffers(&task),
             task,

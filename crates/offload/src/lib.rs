@@ -9,6 +9,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`buffer`] | data that stays at units |
+//! | [`urgency`] | which jobs pass others, and how far |
 //! | [`operation`] | what a kind of operation brings along |
 //! | [`kinds`] | the kinds of this crate; the CPU's engine, validation |
 //! | [`job`] | jobs, shapes and limits |
@@ -22,8 +23,8 @@
 //! | [`units`] | who does the jobs of one user |
 //! | [`counters`], [`reason`], [`timeline`] | what happened, in numbers and as a Chrome trace |
 //!
-//! Each module imports only those before it in this order: `buffer`, `operation`, `job`, `reason`, `report`,
-//! `wire`, `unit`, `kinds`, and then what runs jobs.
+//! Each module imports only those before it in this order: `buffer`, `urgency`, `operation`, `job`, `reason`,
+//! `report`, `wire`, `unit`, `kinds`, and then what runs jobs.
 //!
 //! Source: X-DB, "When Databases Meet FPGA" (Alibaba, 2018): task queue, finished queue, compaction units,
 //! fault tolerance. In addition: half-open probing, comparison by share, injected faults, answers bound to
@@ -44,6 +45,7 @@ pub mod ticket;
 pub mod timeline;
 pub mod unit;
 pub mod units;
+pub mod urgency;
 pub mod wire;
 
 pub use buffer::{Buffer, BufferId};
@@ -53,6 +55,7 @@ pub use operation::{JobKind, Operation, Output, Refused, Task};
 pub use reason::Reason;
 pub use report::{Finished, JobError, JobReport};
 pub use scheduler::{Scheduler, SchedulerConfig, Validator};
-pub use ticket::{FinishedQueue, Ticket};
+pub use ticket::{FinishedQueue, JobHandle, Ticket};
 pub use unit::{Accepts, Engine, Link, Outcome, Unit, UnitSpec};
 pub use units::{UnitStats, Units};
+pub use urgency::Urgency;

@@ -10,11 +10,17 @@ use std::cmp::Ordering;
 use std::fmt::{self, Debug, Display};
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::buffer::Buffer;
+use crate::urgency::Urgency;
+
+/// What a sliced computation calls between two slices, about every 100 us or more often; if it breaks, the
+/// computation is given up.
+pub type Boundary<'a> = &'a mut dyn FnMut() -> ControlFlow<()>;
 
 /// A kind of operation: a pure function from a task to an output.
 pub trait Operation: Sized + Send + Sync + 'static {
@@ -22,6 +28,8 @@ pub trait Operation: Sized + Send + Sync + 'static {
     const CODE: u8;
     /// The kind's name in counters and timelines.
     const NAME: &'static str;
+    /// How soon the results of its jobs are needed, unless a job says otherwise.
+    const URGENCY: Urgency = Urgency::Background;
 
     /// What it is applied to.
     type Task: Debug + Send + Sync + 'static;
@@ -53,6 +61,15 @@ pub trait Operation: Sized + Send + Sync + 'static {
     /// # Errors
     /// The task has no output.
     fn golden(task: &Self::Task) -> Result<Self::Output, Self::Error>;
+
+    /// The same in slices, for kinds whose jobs take longer than a millisecond; `None` if it was given up. A
+    /// kind without it is done in one slice.
+    ///
+    /// # Errors
+    /// The task has no output.
+    fn golden_in_slices(task: &Self::Task, _: Boundary<'_>) -> Result<Option<Self::Output>, Self::Error> {
+        Self::golden(task).map(Some)
+    }
 
     /// The output as a unit sends it.
     fn output_to_bytes(output: &Self::Output) -> Bytes;
@@ -92,6 +109,12 @@ impl JobKind {
         self.0.name()
     }
 
+    /// See [`Operation::URGENCY`].
+    #[must_use]
+    pub fn urgency(self) -> Urgency {
+        self.0.urgency()
+    }
+
     pub(crate) fn task_bytes(self, task: &Task) -> u64 {
         match task {
             Task::Encoded(payload) => payload.len() as u64,
@@ -113,17 +136,22 @@ impl JobKind {
         }
     }
 
-    /// The golden model's output of a task; what is refused says why.
-    pub(crate) fn golden(self, task: &Task) -> Result<Output, Output> {
+    /// The golden model's output of a task, in slices; what is refused says why. `None` if it was given up.
+    pub(crate) fn golden(self, task: &Task, boundary: Boundary<'_>) -> Result<Option<Output>, Output> {
         match task {
-            Task::Encoded(payload) => self.golden_of_payload(payload, &[]),
-            Task::Typed(task) => self.0.golden(task.as_ref()),
+            Task::Encoded(payload) => self.golden_of_payload(payload, &[], boundary),
+            Task::Typed(task) => self.0.golden(task.as_ref(), boundary),
         }
     }
 
     /// The same of an encoded task and the contents of its buffers, as bytes.
-    pub(crate) fn golden_of_payload(self, payload: &Bytes, buffers: &[Bytes]) -> Result<Output, Output> {
-        self.0.golden_of_payload(payload, buffers)
+    pub(crate) fn golden_of_payload(
+        self,
+        payload: &Bytes,
+        buffers: &[Bytes],
+        boundary: Boundary<'_>,
+    ) -> Result<Option<Output>, Output> {
+        self.0.golden_of_payload(payload, buffers, boundary)
     }
 
     pub(crate) fn look(self, task: &Task, answer: Bytes) -> Option<Output> {
@@ -286,9 +314,19 @@ trait AnyOperation: Send + Sync {
     fn name(&self) -> &'static str;
     fn task_bytes(&self, task: &(dyn Any + Send + Sync)) -> u64;
     fn encode(&self, task: &(dyn Any + Send + Sync)) -> Bytes;
-    fn golden(&self, task: &(dyn Any + Send + Sync)) -> Result<Output, Output>;
+    fn urgency(&self) -> Urgency;
+    fn golden(
+        &self,
+        task: &(dyn Any + Send + Sync),
+        boundary: Boundary<'_>,
+    ) -> Result<Option<Output>, Output>;
     fn buffers(&self, task: &(dyn Any + Send + Sync)) -> Vec<Buffer>;
-    fn golden_of_payload(&self, payload: &Bytes, buffers: &[Bytes]) -> Result<Output, Output>;
+    fn golden_of_payload(
+        &self,
+        payload: &Bytes,
+        buffers: &[Bytes],
+        boundary: Boundary<'_>,
+    ) -> Result<Option<Output>, Output>;
     fn look(&self, task: &Task, answer: Bytes) -> Option<Output>;
     fn is_of(&self, task: &Task, output: &Output) -> bool;
 }
@@ -318,12 +356,20 @@ impl<O: Operation> AnyOperation for Erased<O> {
         task.downcast_ref().map(O::encode).unwrap_or_default().into()
     }
 
-    fn golden(&self, task: &(dyn Any + Send + Sync)) -> Result<Output, Output> {
+    fn urgency(&self) -> Urgency {
+        O::URGENCY
+    }
+
+    fn golden(
+        &self,
+        task: &(dyn Any + Send + Sync),
+        boundary: Boundary<'_>,
+    ) -> Result<Option<Output>, Output> {
         let Some(task) = task.downcast_ref() else {
             return Err(OTHER_KIND.as_bytes().to_vec().into());
         };
-        match O::golden(task) {
-            Ok(output) => Ok(Output::of::<O>(output)),
+        match O::golden_in_slices(task, boundary) {
+            Ok(output) => Ok(output.map(Output::of::<O>)),
             Err(error) => Err(Output::Refused(Refused::new(error))),
         }
     }
@@ -332,10 +378,18 @@ impl<O: Operation> AnyOperation for Erased<O> {
         task.downcast_ref().map(O::buffers).unwrap_or_default()
     }
 
-    fn golden_of_payload(&self, payload: &Bytes, buffers: &[Bytes]) -> Result<Output, Output> {
+    fn golden_of_payload(
+        &self,
+        payload: &Bytes,
+        buffers: &[Bytes],
+        boundary: Boundary<'_>,
+    ) -> Result<Option<Output>, Output> {
         let task = O::decode(payload, buffers).map_err(|why| Output::from(why.into_bytes()))?;
-        let output = O::golden(&task).map_err(|error| Output::from(error.to_string().into_bytes()))?;
-        Ok(Output::Bytes(O::output_to_bytes(&output)))
+        let output = O::golden_in_slices(&task, &mut *boundary);
+        let output = output.map_err(|error| Output::from(error.to_string().into_bytes()))?;
+        // Encoding a large output is a slice of its own.
+        let output = output.filter(|_| boundary().is_continue());
+        Ok(output.map(|output| Output::Bytes(O::output_to_bytes(&output))))
     }
 
     fn look(&self, task: &Task, answer: Bytes) -> Option<Output> {

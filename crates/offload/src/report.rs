@@ -17,6 +17,8 @@ pub enum JobError {
     Broken(String),
     /// The CPU's answers were damaged several times: memory or processor cannot be trusted.
     CpuDamaged,
+    /// Its requester cancelled it.
+    Cancelled,
     /// The scheduler was stopped before the job was done, or its requester gave up before there was space.
     Stopped,
 }
@@ -28,6 +30,7 @@ impl fmt::Display for JobError {
             JobError::Invalid(why) => write!(f, "the task is not valid: {why}"),
             JobError::Broken(why) => write!(f, "the CPU's implementation broke down: {why}"),
             JobError::CpuDamaged => f.write_str("results of the CPU came back damaged"),
+            JobError::Cancelled => f.write_str("the job was cancelled"),
             JobError::Stopped => f.write_str("the scheduler was stopped, or the job given up"),
         }
     }

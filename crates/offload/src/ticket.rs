@@ -2,12 +2,16 @@
 //!
 //! Neither takes a thread while jobs run. A ticket is a future and can also be waited for; the queue is
 //! X-DB's Finished Queue: results in the order of arrival, and a waker that is called when one arrives.
-//! Dropping a ticket does not cancel its job; the result is dropped.
+//!
+//! A job whose result nobody wants any more is cancelled: by dropping its ticket, or by its [`JobHandle`]. If
+//! it waits, it leaves the queue. If a unit has it, nobody waits for that: the requester is told
+//! [`crate::JobError::Cancelled`], the unit is told that it may stop, and its place is free when it has
+//! answered, or is late.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -21,6 +25,14 @@ struct Slot {
     finished: Option<Finished>,
     taken: bool,
     waker: Option<Waker>,
+}
+
+impl Slot {
+    fn take(&mut self) -> Option<Finished> {
+        let finished = self.finished.take();
+        self.taken |= finished.is_some();
+        finished
+    }
 }
 
 #[derive(Default)]
@@ -43,16 +55,42 @@ impl Cell {
     }
 }
 
-/// The place of one job's result. The result can be taken once.
+/// Cancels jobs by their number.
+pub(crate) trait CancelJobs: Send + Sync {
+    /// The job's requester wants no result. No effect on a job that is finished.
+    fn cancel(&self, job: u64);
+}
+
+/// Names a job that was submitted. Dropping it has no effect.
+#[derive(Clone)]
+pub struct JobHandle {
+    scheduler: Weak<dyn CancelJobs>,
+    job: u64,
+}
+
+impl JobHandle {
+    pub(crate) fn new(scheduler: Weak<dyn CancelJobs>, job: u64) -> JobHandle {
+        JobHandle { scheduler, job }
+    }
+
+    /// Cancels the job. Its requester is told so, unless it has been told a result. Never waits for a unit.
+    pub fn cancel(&self) {
+        if let Some(scheduler) = self.scheduler.upgrade() {
+            scheduler.cancel(self.job);
+        }
+    }
+}
+
+/// The place of one job's result. The result can be taken once. Dropped without it, the job is cancelled.
 #[must_use]
 pub struct Ticket {
     cell: Arc<Cell>,
+    handle: JobHandle,
 }
 
 impl Ticket {
-    pub(crate) fn new() -> (Ticket, Arc<Cell>) {
-        let cell = Arc::new(Cell::default());
-        (Ticket { cell: cell.clone() }, cell)
+    pub(crate) fn new(cell: Arc<Cell>, handle: JobHandle) -> Ticket {
+        Ticket { cell, handle }
     }
 
     /// Blocks until the job is finished.
@@ -60,7 +98,7 @@ impl Ticket {
         blocking::section(|| {
             let mut slot = self.cell.slot.lock();
             loop {
-                if let Some(finished) = slot.finished.take() {
+                if let Some(finished) = slot.take() {
                     return finished;
                 }
                 self.cell.ready.wait(&mut slot);
@@ -73,7 +111,7 @@ impl Ticket {
     /// # Errors
     /// The ticket, if it is not.
     pub fn try_take(self) -> Result<Finished, Ticket> {
-        let finished = self.cell.slot.lock().finished.take();
+        let finished = self.cell.slot.lock().take();
         finished.ok_or(self)
     }
 }
@@ -84,14 +122,24 @@ impl Future for Ticket {
     /// Ready once; a ticket that is polled again stays pending.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Finished> {
         let mut slot = self.cell.slot.lock();
-        if let Some(finished) = slot.finished.take() {
-            slot.taken = true;
+        if let Some(finished) = slot.take() {
             return Poll::Ready(finished);
         }
         if !slot.taken {
             slot.waker = Some(context.waker().clone());
         }
         Poll::Pending
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let slot = self.cell.slot.lock();
+        let is_finished = slot.taken || slot.finished.is_some();
+        drop(slot);
+        if !is_finished {
+            self.handle.cancel();
+        }
     }
 }
 

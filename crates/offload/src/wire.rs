@@ -25,6 +25,7 @@ use weft_ops::{crc32c, crc32c_append};
 use crate::buffer::{Buffer, BufferId};
 use crate::job::{Job, Shape};
 use crate::operation::{JobKind, Output, Task};
+use crate::urgency::Urgency;
 
 /// The number of one attempt of a job on a unit. Counts up and is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -37,6 +38,8 @@ pub struct Request {
     pub attempt: AttemptId,
     /// Which operation.
     pub kind: JobKind,
+    /// Whether it passes other requests.
+    pub urgency: Urgency,
     /// The size of its parts, for reserving memory.
     pub shape: Shape,
     /// The encoded task.
@@ -107,6 +110,8 @@ pub enum ReturnCode {
     Broken,
     /// The unit does not have a buffer that it was to keep.
     BufferLost,
+    /// The unit was told that the result is not needed any more, and stopped ([`crate::Unit::cancel`]).
+    GivenUp,
 }
 
 impl ReturnCode {
@@ -120,6 +125,7 @@ impl ReturnCode {
             ReturnCode::BeyondLimits => 3,
             ReturnCode::Broken => 4,
             ReturnCode::BufferLost => 5,
+            ReturnCode::GivenUp => 6,
         }
     }
 }

@@ -100,6 +100,7 @@ impl ScanEngineParams {
             name: name.into(),
             accepts: Accepts::Kinds(vec![(JobKind::of::<Scan>(), limits)]),
             depth,
+            urgent_depth: 0,
             buffer_bytes_max: self.memory_bytes_max,
             link: Some(link),
             in_process: false,

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_base::Prng;
 use weft_base::codec::{ByteReader, ByteWriter, CodecError};
-use weft_offload::{Buffer, Job, Operation, job::Shape};
+use weft_offload::{Buffer, Job, Operation, Urgency, job::Shape};
 use weft_ops::packed::code_at;
 use weft_ops::{crc32c, hash64};
 
@@ -351,6 +351,7 @@ fn decode_part(reader: &mut ByteReader<'_>, codes: &Bytes) -> Result<ScanPart, C
 impl Operation for Scan {
     const CODE: u8 = 3;
     const NAME: &'static str = "scan";
+    const URGENCY: Urgency = Urgency::Urgent;
 
     type Task = ScanTask;
     type Output = ScanResult;

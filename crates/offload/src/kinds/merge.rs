@@ -7,7 +7,7 @@ use weft_ops::block::Compression;
 use weft_ops::merge::{CheckedMerge, MergeError, MergeOutput, MergeTask};
 
 use crate::job::{Job, Shape};
-use crate::operation::Operation;
+use crate::operation::{Boundary, Operation};
 
 /// Merges sorted runs of blocks into sorted blocks.
 #[derive(Debug)]
@@ -46,6 +46,13 @@ impl Operation for Merge {
 
     fn golden(task: &MergeTask) -> Result<CheckedMerge, MergeError> {
         CheckedMerge::merge(task)
+    }
+
+    fn golden_in_slices(
+        task: &MergeTask,
+        boundary: Boundary<'_>,
+    ) -> Result<Option<CheckedMerge>, MergeError> {
+        CheckedMerge::merge_in_slices(task, boundary)
     }
 
     fn output_to_bytes(output: &CheckedMerge) -> Bytes {

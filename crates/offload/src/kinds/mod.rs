@@ -3,11 +3,13 @@
 mod filter;
 mod merge;
 
+use std::ops::ControlFlow;
+
 use bytes::Bytes;
 
 use crate::job::Job;
 use crate::operation::{JobKind, Output, Task};
-use crate::unit::{Engine, Outcome};
+use crate::unit::{Between, Engine, Outcome, Work};
 use crate::wire::ReturnCode;
 
 pub use filter::{BITS_PER_KEY_MAX, BuildFilter, FilterTask};
@@ -23,23 +25,35 @@ impl Engine for Golden {
     }
 
     fn run_over(&mut self, kind: JobKind, payload: &Bytes, buffers: &[Bytes]) -> Outcome {
-        outcome(kind.golden_of_payload(payload, buffers))
+        self.in_one_slice(kind, Work::Payload(payload, buffers))
     }
 
     fn run_task(&mut self, kind: JobKind, task: &Task) -> Outcome {
-        outcome(kind.golden(task))
+        self.in_one_slice(kind, Work::Task(task))
+    }
+
+    fn run_in_slices(&mut self, kind: JobKind, work: Work<'_>, between: Between<'_>) -> Option<Outcome> {
+        let boundary = &mut || between(self);
+        let result = match work {
+            Work::Task(task) => kind.golden(task, boundary),
+            Work::Payload(payload, buffers) => kind.golden_of_payload(payload, buffers, boundary),
+        };
+        let (code, output) = match result {
+            Ok(output) => (ReturnCode::Done, output?),
+            Err(why) => (ReturnCode::Invalid, why),
+        };
+        Some(Outcome {
+            code,
+            output,
+            cycles: 0,
+        })
     }
 }
 
-fn outcome(result: Result<Output, Output>) -> Outcome {
-    let (code, output) = match result {
-        Ok(output) => (ReturnCode::Done, output),
-        Err(why) => (ReturnCode::Invalid, why),
-    };
-    Outcome {
-        code,
-        output,
-        cycles: 0,
+impl Golden {
+    fn in_one_slice(mut self, kind: JobKind, work: Work<'_>) -> Outcome {
+        let outcome = self.run_in_slices(kind, work, &mut |_| ControlFlow::Continue(()));
+        outcome.unwrap_or_else(Outcome::given_up)
     }
 }
 

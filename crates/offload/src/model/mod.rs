@@ -35,14 +35,16 @@ mod ring;
 mod tests;
 mod transfer;
 
+use std::ops::ControlFlow;
+
 use bytes::Bytes;
 use weft_ops::block::Compression;
 use weft_ops::merge::{MergeOutput, MergeTask};
 
 use crate::job::Limits;
 use crate::kinds::{BuildFilter, FilterTask, KEY_BYTES, Merge, VALUE_BYTES, WAYS, ZSTD};
-use crate::operation::JobKind;
-use crate::unit::{Accepts, Engine, Outcome, UnitSpec};
+use crate::operation::{Boundary, JobKind};
+use crate::unit::{Accepts, Between, Engine, Outcome, UnitSpec, Work};
 use crate::wire::ReturnCode;
 use compare::ComparePe;
 use controller::{Controller, RANGE_TOMBSTONES_MAX, SNAPSHOTS_MAX, Wires};
@@ -164,6 +166,7 @@ impl ModelParams {
                 (JobKind::of::<BuildFilter>(), limits),
             ]),
             depth,
+            urgent_depth: 0,
             buffer_bytes_max: 0,
             link: None,
             in_process: false,
@@ -268,11 +271,19 @@ impl CompactionUnit {
         Ok(())
     }
 
-    fn run(mut self, cycles_max: u64) -> Result<(MergeOutput, ModelCycles), Stop> {
+    /// `None` if `boundary` breaks.
+    fn run(
+        mut self,
+        cycles_max: u64,
+        boundary: Boundary<'_>,
+    ) -> Result<Option<(MergeOutput, ModelCycles)>, Stop> {
         let mut now = 0;
         while !self.encoder.has_ended(&self.encoding, &self.memory) {
             if now == cycles_max {
                 return Err(Stop::Broken("the unit stands still"));
+            }
+            if now % SLICE_CYCLES == 0 && boundary().is_break() {
+                return Ok(None);
             }
             self.step(now)?;
             now += 1;
@@ -289,15 +300,29 @@ impl CompactionUnit {
         let mut output = self.encoder.output;
         output.entries_in = self.controller.entries_in;
         output.dropped = self.controller.dropped;
-        Ok((output, cycles))
+        Ok(Some((output, cycles)))
     }
 }
+
+/// Cycles that are simulated before the simulation looks whether its result is still needed. The unit itself
+/// finishes what it has begun.
+const SLICE_CYCLES: u64 = 4096;
 
 /// Merges as the unit would; also where its cycles went.
 ///
 /// # Errors
 /// Why the unit does not merge it.
 pub fn simulate(params: ModelParams, task: &MergeTask) -> Result<(MergeOutput, ModelCycles), Stop> {
+    let simulated = simulate_in_slices(params, task, &mut || ControlFlow::Continue(()))?;
+    simulated.ok_or(Stop::Broken("given up without being told"))
+}
+
+/// The same, `None` if `boundary` breaks.
+fn simulate_in_slices(
+    params: ModelParams,
+    task: &MergeTask,
+    boundary: Boundary<'_>,
+) -> Result<Option<(MergeOutput, ModelCycles)>, Stop> {
     if let Err(why) = params.check() {
         return Err(Stop::Broken(why));
     }
@@ -316,7 +341,7 @@ pub fn simulate(params: ModelParams, task: &MergeTask) -> Result<(MergeOutput, M
     let latency = 2 * u64::from(params.memory_latency_cycles) + 64;
     let bytes = task.block_bytes() + 64;
     let cycles_max = (blocks + 4) * latency + bytes * (4096 + u64::from(params.handshake_cycles));
-    CompactionUnit::new(params, task).run(cycles_max)
+    CompactionUnit::new(params, task).run(cycles_max, boundary)
 }
 
 /// The unit as an engine: give it to a [`crate::unit::PoolUnit`] with one thread, or to a
@@ -327,31 +352,53 @@ pub struct ModelEngine {
     pub params: ModelParams,
 }
 
-impl Engine for ModelEngine {
-    fn run(&mut self, kind: JobKind, payload: &Bytes) -> Outcome {
+impl ModelEngine {
+    /// `None` if `boundary` breaks.
+    fn outcome(&self, kind: JobKind, payload: &Bytes, boundary: Boundary<'_>) -> Option<Outcome> {
         let result = if kind == JobKind::of::<Merge>() {
             MergeTask::decode(payload)
                 .map_err(|error| Stop::Invalid(error.to_string()))
-                .and_then(|task| simulate(self.params, &task))
-                .map(|(output, cycles)| (output.encode(), cycles.total))
+                .and_then(|task| simulate_in_slices(self.params, &task, boundary))
+                .map(|merged| merged.map(|(output, cycles)| (output.encode(), cycles.total)))
         } else if kind == JobKind::of::<BuildFilter>() {
             FilterTask::decode(payload)
                 .map_err(|error| Stop::Invalid(error.to_string()))
                 .and_then(|task| simulate_filter(self.params, &task.hashes, task.bits_per_key))
-                .map(|(output, cycles)| (output, cycles.total))
+                .map(|(output, cycles)| Some((output, cycles.total)))
         } else {
             Err(Stop::Invalid("another kind of operation".to_owned()))
         };
         let (code, output, cycles) = match result {
-            Ok((output, cycles)) => (ReturnCode::Done, output, cycles),
+            Ok(done) => {
+                let (output, cycles) = done?;
+                (ReturnCode::Done, output, cycles)
+            }
             Err(Stop::Invalid(why)) => (ReturnCode::Invalid, why.into_bytes(), 0),
             Err(Stop::BeyondLimits) => (ReturnCode::BeyondLimits, Vec::new(), 0),
             Err(Stop::Broken(why)) => (ReturnCode::Broken, why.as_bytes().to_vec(), 0),
         };
-        Outcome {
+        Some(Outcome {
             code,
             output: output.into(),
             cycles,
+        })
+    }
+}
+
+impl Engine for ModelEngine {
+    fn run(&mut self, kind: JobKind, payload: &Bytes) -> Outcome {
+        let outcome = self.outcome(kind, payload, &mut || ControlFlow::Continue(()));
+        outcome.unwrap_or_else(Outcome::given_up)
+    }
+
+    fn run_in_slices(&mut self, kind: JobKind, work: Work<'_>, between: Between<'_>) -> Option<Outcome> {
+        match work {
+            Work::Task(task) => Some(self.run_task(kind, task)),
+            Work::Payload(payload, []) => {
+                let mut engine = *self;
+                self.outcome(kind, payload, &mut || between(&mut engine))
+            }
+            Work::Payload(payload, buffers) => Some(self.run_over(kind, payload, buffers)),
         }
     }
 }

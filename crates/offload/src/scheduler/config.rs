@@ -1,17 +1,19 @@
 //! Settings of a scheduler.
 
+use std::num::NonZeroUsize;
+
 use crate::health::HealthPolicy;
 
 /// Settings of a scheduler. Every bound says what happens at it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SchedulerConfig {
-    /// Jobs that may wait for an executor. Beyond it `try_submit` returns the job and `submit` waits:
-    /// back-pressure on the requester.
+    /// Jobs of each urgency that may wait for an executor. Beyond it `try_submit` returns the job and
+    /// `submit` waits: back-pressure on the requester.
     pub queue_jobs_max: usize,
-    /// Bytes of tasks that may wait. A job larger than this is taken when nothing else waits.
+    /// Bytes of tasks of each urgency that may wait. A job larger than this is taken when nothing else waits.
     pub queue_bytes_max: u64,
-    /// Jobs that may be queued for the CPU before units get no more; the jobs that units have at that time
-    /// may be added. At least 1.
+    /// Jobs of each urgency that may be queued for the CPU before units get no more of it; the jobs that
+    /// units have at that time may be added. At least 1.
     pub cpu_queue_jobs_max: usize,
     /// The share of jobs that run on two executors whose results are compared byte for byte, in millionths:
     /// in addition to validating each result, which does not check how entries are divided into blocks. The
@@ -33,6 +35,10 @@ pub struct SchedulerConfig {
     pub cpu_threads: usize,
     /// The fraction of a processor that each of them may use, above 0 and at most 1.
     pub cpu_share: f64,
+    /// Threads that validate units' answers to background jobs, so that they do not delay each other, and the
+    /// thread that drives the units does not wait for them. There are never more than processors, nor than
+    /// answers that units can have. 0: that thread validates, as it does with answers to urgent jobs.
+    pub validation_threads: usize,
     /// Whether the CPU takes a job when every unit for it is busy.
     pub cpu_helps: bool,
     /// Attempts and events that the timeline keeps; 0 keeps none.
@@ -42,8 +48,9 @@ pub struct SchedulerConfig {
 }
 
 impl Default for SchedulerConfig {
-    /// 256 jobs or 256 MiB queued, 32 for the CPU; one job in 100 compared; half a second and 100 us for each
-    /// KiB, hedged after at least 20 ms; one whole CPU thread, which does not help; 4096 entries of timeline.
+    /// 256 jobs or 256 MiB of each urgency queued, 32 for the CPU; one job in 100 compared; half a second and
+    /// 100 us for each KiB, hedged after at least 20 ms; one whole CPU thread, which does not help; half of
+    /// the processors, but at least one, for validation; 4096 entries of timeline.
     fn default() -> Self {
         SchedulerConfig {
             queue_jobs_max: 256,
@@ -56,9 +63,15 @@ impl Default for SchedulerConfig {
             health: HealthPolicy::default(),
             cpu_threads: 1,
             cpu_share: 1.0,
+            validation_threads: (processors() / 2).max(1),
             cpu_helps: false,
             timeline_entries_max: 4096,
             seed: 0,
         }
     }
+}
+
+/// Processors of the machine that this process may use.
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }

@@ -8,6 +8,7 @@
 //!      |            v
 //!      +-------> CPU: attempt on the CPU, whose result is final
 //!   (directly: beyond every unit's limits, no unit in; hedged: beside a slow unit, whichever is first)
+//!   (cancelled, from every state: the requester is told, attempts end by themselves)
 //! ```
 //!
 //! Invariants:
@@ -20,7 +21,12 @@
 //!    [`SchedulerConfig::cpu_queue_jobs_max`] jobs and those that the units had. Waiting jobs are bounded by
 //!    the queue that `submit` waits for.
 //!
-//! `dispatch.rs` gives jobs to units, `validation.rs` checks their answers, `settle.rs` acts on them.
+//! 4. A place at a unit is taken when an attempt begins, and is free when that ends, which happens once: its
+//!    unit answered, it was withdrawn before it was begun, or its deadline passed. Cancelling its job does
+//!    not end it.
+//!
+//! `dispatch.rs` gives jobs to units, `validation.rs` checks their answers, `settle.rs` acts on them,
+//! `cancel.rs` takes jobs out.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -40,6 +46,7 @@ use crate::scheduler::validation::{AttemptContext, PendingAnswer, ValidatedAnswe
 use crate::ticket::{Cell, FinishedQueue};
 use crate::timeline::Timeline;
 use crate::unit::{Unit, Waker};
+use crate::urgency::{PerUrgency, Urgency};
 use crate::wire::{Answer, AttemptId};
 use std::sync::Arc;
 
@@ -162,6 +169,13 @@ pub(super) struct Attempt {
     pub(super) may_hedge: bool,
     /// Its size, see `service_time.rs`.
     pub(super) kib: u64,
+    pub(super) urgency: Urgency,
+    /// Nanoseconds for which its unit was at urgent requests instead.
+    pub(super) passed_ns: u64,
+    /// When its answer was gathered, which is being validated.
+    pub(super) answered_ns: Option<u64>,
+    /// Its job was cancelled.
+    pub(super) is_cancelled: bool,
     /// Set when the requester is told without it.
     pub(super) superseded: Option<Superseded>,
 }
@@ -190,15 +204,28 @@ pub(super) struct UnitSlot {
     pub(super) lanes: u64,
     /// The job with which it is being probed.
     pub(super) probe: Option<u64>,
+    /// Attempts that the unit has, without those whose answers are being validated.
+    pub(super) held: PerUrgency<usize>,
+    /// Those.
+    validating: PerUrgency<usize>,
+    /// Urgent requests in a row that it got while a background job waited.
+    pub(super) urgent_run: u32,
+    /// Until when its background attempts are known to have waited for urgent ones.
+    passed_until_ns: u64,
     pub(super) counters: UnitCounters,
     pub(super) paces: ServiceTimes,
     pub(super) residents: Residents,
 }
 
 impl UnitSlot {
-    pub(super) fn free(&self) -> usize {
-        let depth = self.unit.spec().depth;
-        depth.saturating_sub(self.counters.in_flight)
+    /// How many requests of an urgency it may get now.
+    pub(super) fn free(&self, urgency: Urgency) -> usize {
+        let spec = self.unit.spec();
+        match *self.validating.get(urgency) < spec.depth + spec.urgent_depth {
+            true => self.held.free(urgency, spec.depth, spec.urgent_depth),
+            // Answers come faster than they are validated.
+            false => 0,
+        }
     }
 }
 
@@ -213,8 +240,8 @@ pub(crate) struct Core {
     pub(super) chance: Prng,
     /// The CPU is the last one.
     pub(super) units: Vec<UnitSlot>,
-    pub(super) waiting: VecDeque<u64>,
-    pub(super) for_cpu: VecDeque<u64>,
+    pub(super) waiting: PerUrgency<VecDeque<u64>>,
+    pub(super) for_cpu: PerUrgency<VecDeque<u64>>,
     pub(super) jobs: BTreeMap<u64, JobState>,
     pub(super) attempts: BTreeMap<AttemptId, Attempt>,
     ended: BTreeMap<AttemptId, (usize, Ended)>,
@@ -226,9 +253,10 @@ pub(crate) struct Core {
     pub(super) hedges_lost_by_cpu: u64,
     pub(super) compared: u64,
     pub(super) errors: u64,
+    pub(super) cancelled: u64,
     pub(super) delivered: u64,
     /// Jobs, and their bytes, that left the queue since the last step.
-    pub(super) dequeued: (usize, u64),
+    pub(super) dequeued: PerUrgency<(usize, u64)>,
     pub(super) timeline: Timeline,
     pub(super) finished: Vec<(Done, Finished)>,
     polled: Vec<Answer>,
@@ -239,7 +267,7 @@ pub(crate) struct Step {
     /// To be told outside of any lock.
     pub(crate) finished: Vec<(Done, Finished)>,
     /// Jobs and bytes that left the line.
-    pub(crate) dequeued: (usize, u64),
+    pub(crate) dequeued: PerUrgency<(usize, u64)>,
     /// When the next step is due even if nothing wakes the scheduler.
     pub(crate) next_ns: Option<u64>,
 }
@@ -260,6 +288,10 @@ impl Core {
                 health: Health::new(config.health),
                 lanes: 0,
                 probe: None,
+                held: PerUrgency::default(),
+                validating: PerUrgency::default(),
+                urgent_run: 0,
+                passed_until_ns: 0,
                 counters,
                 paces: ServiceTimes::default(),
                 residents: Residents::default(),
@@ -270,8 +302,8 @@ impl Core {
             validator,
             chance: Prng::new(config.seed),
             units: slots.collect(),
-            waiting: VecDeque::new(),
-            for_cpu: VecDeque::new(),
+            waiting: PerUrgency::default(),
+            for_cpu: PerUrgency::default(),
             jobs: BTreeMap::new(),
             attempts: BTreeMap::new(),
             ended: BTreeMap::new(),
@@ -283,8 +315,9 @@ impl Core {
             hedges_lost_by_cpu: 0,
             compared: 0,
             errors: 0,
+            cancelled: 0,
             delivered: 0,
-            dequeued: (0, 0),
+            dequeued: PerUrgency::default(),
             timeline: Timeline::new(config.timeline_entries_max),
             finished: Vec::new(),
             polled: Vec::new(),
@@ -303,11 +336,15 @@ impl Core {
 
     /// Takes new jobs and units' answers: these are to be validated outside of any latch and passed to
     /// [`Core::step`]. Never waits.
-    pub(crate) fn gather(&mut self, arrivals: impl IntoIterator<Item = NewJob>) -> Vec<PendingAnswer> {
+    pub(crate) fn gather(
+        &mut self,
+        arrivals: impl IntoIterator<Item = NewJob>,
+        now_ns: u64,
+    ) -> Vec<PendingAnswer> {
         for arrival in arrivals {
             self.arrive(arrival);
         }
-        self.poll_units()
+        self.poll_units(now_ns)
     }
 
     /// Takes validated answers, gives up attempts that were late at `gathered_ns`, just before the answers
@@ -357,29 +394,41 @@ impl Core {
             kept: Vec::new(),
             cpu_result: None,
         };
+        self.waiting.get_mut(state.job.urgency).push_back(id);
         self.jobs.insert(id, state);
-        self.waiting.push_back(id);
     }
 
-    fn poll_units(&mut self) -> Vec<PendingAnswer> {
+    fn poll_units(&mut self, now_ns: u64) -> Vec<PendingAnswer> {
         let mut found = Vec::new();
         let mut answers = std::mem::take(&mut self.polled);
         for (unit, slot) in self.units.iter_mut().enumerate() {
             slot.unit.poll(&mut answers);
             for answer in answers.drain(..) {
-                let attempt = self.attempts.get(&answer.attempt);
+                let attempt = self.attempts.get_mut(&answer.attempt);
                 let attempt = attempt.filter(|attempt| attempt.unit == unit);
                 let asked = attempt.map(|attempt| {
+                    if attempt.answered_ns.is_none() {
+                        attempt.answered_ns = Some(now_ns);
+                        *slot.held.get_mut(attempt.urgency) -= 1;
+                        *slot.validating.get_mut(attempt.urgency) += 1;
+                        slot.lanes &= !(1 << attempt.lane);
+                    }
                     let job = self.jobs.get(&attempt.job).map(|state| &state.job);
                     let superseded = attempt.superseded.as_ref().map(|superseded| &superseded.job);
                     AttemptContext {
                         kind: attempt.kind,
                         crc: attempt.crc,
                         in_process: slot.unit.spec().in_process,
+                        is_cancelled: attempt.is_cancelled,
                         job: job.or(superseded).cloned(),
                     }
                 });
-                found.push(PendingAnswer { unit, answer, asked });
+                found.push(PendingAnswer {
+                    unit,
+                    answered_ns: now_ns,
+                    answer,
+                    asked,
+                });
             }
         }
         self.polled = answers;
@@ -391,14 +440,41 @@ impl Core {
         let attempt = self.attempts.remove(&id)?;
         if let Some(slot) = self.units.get_mut(attempt.unit) {
             slot.counters.in_flight = slot.counters.in_flight.saturating_sub(1);
-            slot.lanes &= !(1 << attempt.lane);
+            if attempt.answered_ns.is_none() {
+                *slot.held.get_mut(attempt.urgency) -= 1;
+                slot.lanes &= !(1 << attempt.lane);
+            } else {
+                *slot.validating.get_mut(attempt.urgency) -= 1;
+            }
             slot.counters.busy_ns += now_ns.saturating_sub(attempt.started_ns);
+        }
+        if attempt.urgency == Urgency::Urgent {
+            self.excuse(&attempt, now_ns);
         }
         self.ended.insert(id, (attempt.unit, how));
         if self.ended.len() > ENDED_KEPT {
             self.ended.pop_first();
         }
         Some(attempt)
+    }
+
+    /// An urgent attempt passed the background attempts of its unit: these have as much more time.
+    fn excuse(&mut self, urgent: &Attempt, now_ns: u64) {
+        let Some(slot) = self.units.get_mut(urgent.unit) else {
+            return;
+        };
+        // Urgent attempts that were there together count once.
+        let since_ns = urgent.started_ns.max(slot.passed_until_ns);
+        slot.passed_until_ns = slot.passed_until_ns.max(now_ns);
+        let of_unit = |attempt: &&mut Attempt| attempt.unit == urgent.unit && attempt.answered_ns.is_none();
+        for attempt in self.attempts.values_mut().filter(of_unit) {
+            if attempt.urgency == Urgency::Background {
+                let passed_ns = now_ns.saturating_sub(since_ns.max(attempt.started_ns));
+                attempt.passed_ns += passed_ns;
+                attempt.deadline_ns = attempt.deadline_ns.saturating_add(passed_ns);
+                attempt.overdue_ns = attempt.overdue_ns.saturating_add(passed_ns);
+            }
+        }
     }
 
     /// Counts an answer of `unit` for an attempt that it does not hold.
@@ -419,15 +495,17 @@ impl Core {
     /// unit that keeps answering strays does not make the scheduler spin.
     fn next_ns(&self, now_ns: u64) -> Option<u64> {
         // A busy CPU calls the waker when it is free.
-        let (idle, jobs_wait) = (self.cpu_idle(), !self.waiting.is_empty());
+        let jobs_wait = self.waiting.total() > 0;
         let matters = |attempt: &Attempt| attempt.may_hedge || jobs_wait && attempt.overdue_ns > now_ns;
-        let due = |attempt: &Attempt| match idle && matters(attempt) {
+        let due = |attempt: &Attempt| match self.cpu_idle(attempt.urgency) && matters(attempt) {
             true => attempt.deadline_ns.min(attempt.overdue_ns),
             false => attempt.deadline_ns,
         };
-        let deadlines = self.attempts.values().map(due);
+        // Validation wakes the scheduler.
+        let without_answer = |attempt: &&Attempt| attempt.answered_ns.is_none();
+        let deadlines = self.attempts.values().filter(without_answer).map(due);
         let events = self.units.iter().filter_map(|slot| slot.unit.next_event_ns());
-        let refused = (!self.for_cpu.is_empty()
+        let refused = (self.for_cpu.total() > 0
             && self.units.last().is_some_and(|cpu| cpu.counters.in_flight == 0))
         .then_some(now_ns + 1_000_000);
         deadlines
@@ -440,8 +518,8 @@ impl Core {
 
     /// Gives up every job; dropping them tells their requesters.
     pub(crate) fn abandon(&mut self) -> impl Sized + use<> {
-        self.waiting.clear();
-        self.for_cpu.clear();
+        self.waiting = PerUrgency::default();
+        self.for_cpu = PerUrgency::default();
         (std::mem::take(&mut self.jobs), std::mem::take(&mut self.finished))
     }
 
@@ -456,8 +534,9 @@ impl Core {
             submitted: self.next_job,
             finished: self.delivered,
             errors: self.errors,
+            cancelled: self.cancelled,
             queue_full: 0,
-            waiting: self.waiting.len() as u64,
+            waiting: self.waiting.total() as u64,
             redone_on_cpu: self.redone,
             helped_by_cpu: self.helped,
             hedged: self.hedged,

@@ -8,12 +8,14 @@
 //! ```
 //!
 //! One thread drives all units; it sleeps until a job arrives, a unit calls its waker, or a deadline passes.
-//! No thread waits for a job. [`Scheduler::manual`] has no thread: the caller of [`Scheduler::step`] drives
-//! it, and under a manual clock a run is a function of its inputs.
+//! Others validate answers that take long (`validation_pool.rs`). No thread waits for a job.
+//! [`Scheduler::manual`] has no thread: the caller of [`Scheduler::step`] drives it, and under a manual clock
+//! a run is a function of its inputs.
 //!
 //! Source: X-DB, "Asynchronous Scheduling Logic Design" (Task Queue, Finished Queue, a thread pool that
 //! distributes, the CPU re-executing what failed) and "Fault Tolerance Mechanism Design".
 
+mod cancel;
 pub(crate) mod config;
 pub(crate) mod core;
 mod dispatch;
@@ -21,6 +23,7 @@ mod residents;
 mod service_time;
 mod settle;
 mod validation;
+mod validation_pool;
 
 use std::collections::VecDeque;
 use std::io;
@@ -31,14 +34,17 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use weft_base::{Clock, blocking};
 
+use self::config::processors;
 use self::core::{Core, Done, NewJob, Sink};
+use self::validation_pool::ValidationPool;
 use crate::counters::Counters;
 use crate::job::{Job, Part};
 use crate::kinds::{Golden, validate};
 use crate::operation::{JobKind, Operation};
 use crate::report::Finished;
-use crate::ticket::{FinishedQueue, Ticket};
+use crate::ticket::{CancelJobs, Cell, FinishedQueue, JobHandle, Ticket};
 use crate::unit::{Engine, Fit, PoolUnit, Unit, UnitSpec, Waker};
+use crate::urgency::{PerUrgency, Urgency};
 use crate::wire::job_crc;
 
 pub use config::SchedulerConfig;
@@ -46,8 +52,8 @@ pub use core::Validator;
 
 /// Gives jobs to units, validates their answers, and redoes on the CPU what fails. Shared by reference.
 ///
-/// Dropping it ends its thread, after the jobs that the CPU's threads are running; unfinished jobs end with
-/// [`crate::JobError::Stopped`].
+/// Dropping it ends its thread, after the slices of jobs that the CPU's threads are running; unfinished jobs
+/// end with [`crate::JobError::Stopped`].
 pub struct Scheduler {
     shared: Arc<Shared>,
     driver: Option<JoinHandle<()>>,
@@ -64,6 +70,8 @@ struct Shared {
     signal: Arc<Signal>,
     /// Locked by the driver, and briefly by readers of counters.
     core: Mutex<Core>,
+    /// Without it the driver validates all answers.
+    validation: Option<ValidationPool>,
 }
 
 /// Jobs between submission and their first executor: those that the core has not seen, and the number of
@@ -71,8 +79,10 @@ struct Shared {
 #[derive(Default)]
 struct JobQueue {
     arrived: VecDeque<NewJob>,
-    jobs: usize,
-    bytes: u64,
+    /// Numbers of jobs that were cancelled since the core looked.
+    cancelled: Vec<u64>,
+    /// Jobs and bytes.
+    waiting: PerUrgency<(usize, u64)>,
     full: u64,
     taken: u64,
     stopped: bool,
@@ -177,7 +187,16 @@ impl Scheduler {
         cpu: Box<dyn Unit>,
         units: Vec<Box<dyn Unit>>,
     ) -> io::Result<Scheduler> {
-        let mut scheduler = Scheduler::manual(config, clock, validator, cpu, units)?;
+        let signal = Arc::new(Signal::default());
+        let specs = units.iter().map(|unit| unit.spec()).chain([cpu.spec()]);
+        let sends = specs.filter(|spec| !spec.in_process);
+        let answers_max = sends.fold(0, |sum: usize, spec| {
+            sum.saturating_add(spec.depth + spec.urgent_depth)
+        });
+        let threads = config.validation_threads.min(processors()).min(answers_max);
+        let pool = (threads > 0).then(|| ValidationPool::new(threads, validator, &signal));
+        let mut scheduler =
+            Scheduler::of_parts(config, clock, validator, (cpu, units), signal, pool.transpose()?)?;
         let shared = scheduler.shared.clone();
         let drive = move || {
             let stop = StopOnExit(shared);
@@ -188,7 +207,7 @@ impl Scheduler {
         Ok(scheduler)
     }
 
-    /// A scheduler that moves when [`Scheduler::step`] is called.
+    /// A scheduler that moves when [`Scheduler::step`] is called, which validates all answers itself.
     ///
     /// # Errors
     /// When `cpu` takes nothing.
@@ -199,11 +218,22 @@ impl Scheduler {
         cpu: Box<dyn Unit>,
         units: Vec<Box<dyn Unit>>,
     ) -> io::Result<Scheduler> {
+        let signal = Arc::new(Signal::default());
+        Scheduler::of_parts(config, clock, validator, (cpu, units), signal, None)
+    }
+
+    fn of_parts(
+        config: SchedulerConfig,
+        clock: Arc<dyn Clock>,
+        validator: Validator,
+        (cpu, units): (Box<dyn Unit>, Vec<Box<dyn Unit>>),
+        signal: Arc<Signal>,
+        validation: Option<ValidationPool>,
+    ) -> io::Result<Scheduler> {
         if cpu.spec().depth == 0 {
             let why = "the CPU unit of a scheduler must take jobs";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let signal = Arc::new(Signal::default());
         let woken = signal.clone();
         let waker: Waker = Arc::new(move || woken.wake());
         let specs = units.iter().map(|unit| unit.spec().clone()).collect();
@@ -216,6 +246,7 @@ impl Scheduler {
             room: Condvar::new(),
             signal,
             core: Mutex::new(core),
+            validation,
         });
         Ok(Scheduler { shared, driver: None })
     }
@@ -229,14 +260,14 @@ impl Scheduler {
     /// Queues a job and waits while the queue is full. With [`Scheduler::manual`] and a full queue that is
     /// for ever, unless another thread drives.
     pub fn submit(&self, job: Job) -> Ticket {
-        let (ticket, cell) = Ticket::new();
-        self.put(job, Sink::Ticket(cell));
-        ticket
+        let cell = Arc::new(Cell::default());
+        let handle = self.put(job, Sink::Ticket(cell.clone()));
+        Ticket::new(cell, handle)
     }
 
     /// As [`Scheduler::submit`]; the result goes to `queue` with `tag`.
-    pub fn submit_to(&self, job: Job, queue: &FinishedQueue, tag: u64) {
-        self.put(job, Sink::Queue(queue.clone(), tag));
+    pub fn submit_to(&self, job: Job, queue: &FinishedQueue, tag: u64) -> JobHandle {
+        self.put(job, Sink::Queue(queue.clone(), tag))
     }
 
     /// As [`Scheduler::submit`], but gives up waiting for space once `is_stopped` returns true, which is
@@ -248,8 +279,8 @@ impl Scheduler {
         job: Job,
         is_stopped: &dyn Fn() -> bool,
         done: impl FnOnce(Finished) + Send + 'static,
-    ) {
-        self.put_unless(job, Sink::Call(Box::new(done)), Some(is_stopped));
+    ) -> JobHandle {
+        self.put_unless(job, Sink::Call(Box::new(done)), Some(is_stopped))
     }
 
     /// Queues a job if there is space.
@@ -257,15 +288,16 @@ impl Scheduler {
     /// # Errors
     /// The job, if the queue is full.
     pub fn try_submit(&self, job: Job) -> Result<Ticket, Job> {
-        let (ticket, cell) = Ticket::new();
-        self.try_put(job, Sink::Ticket(cell)).map(|()| ticket)
+        let cell = Arc::new(Cell::default());
+        let handle = self.try_put(job, Sink::Ticket(cell.clone()))?;
+        Ok(Ticket::new(cell, handle))
     }
 
     /// As [`Scheduler::try_submit`]; the result goes to `queue` with `tag`.
     ///
     /// # Errors
     /// The job, if the queue is full.
-    pub fn try_submit_to(&self, job: Job, queue: &FinishedQueue, tag: u64) -> Result<(), Job> {
+    pub fn try_submit_to(&self, job: Job, queue: &FinishedQueue, tag: u64) -> Result<JobHandle, Job> {
         self.try_put(job, Sink::Queue(queue.clone(), tag))
     }
 
@@ -281,7 +313,8 @@ impl Scheduler {
     pub fn counters(&self) -> Counters {
         let (full, taken, waiting) = {
             let line = self.shared.line.lock();
-            (line.full, line.taken, line.jobs as u64)
+            let (urgent, background) = (line.waiting.urgent.0, line.waiting.background.0);
+            (line.full, line.taken, (urgent + background) as u64)
         };
         let mut counters = self.shared.core.lock().counters();
         counters.queue_full = full;
@@ -296,11 +329,11 @@ impl Scheduler {
         self.shared.core.lock().chrome_trace()
     }
 
-    fn put(&self, job: Job, sink: Sink) {
-        self.put_unless(job, sink, None);
+    fn put(&self, job: Job, sink: Sink) -> JobHandle {
+        self.put_unless(job, sink, None)
     }
 
-    fn put_unless(&self, job: Job, sink: Sink, is_stopped: Option<&dyn Fn() -> bool>) {
+    fn put_unless(&self, job: Job, sink: Sink, is_stopped: Option<&dyn Fn() -> bool>) -> JobHandle {
         let arrival = self.shared.seal(job, sink);
         let mut line = self.shared.line.lock();
         if !self.shared.has_room(&line, &arrival.job) {
@@ -310,48 +343,76 @@ impl Scheduler {
             if !has_place {
                 // Dropped outside of the latch, the job tells its requester.
                 drop(line);
-                return;
+                return self.handle(u64::MAX);
             }
         }
-        let refused = line.add(arrival);
-        drop(line);
-        drop(refused);
-        self.shared.signal.wake();
+        self.add(line, arrival)
     }
 
-    fn try_put(&self, job: Job, sink: Sink) -> Result<(), Job> {
+    fn try_put(&self, job: Job, sink: Sink) -> Result<JobHandle, Job> {
         let mut line = self.shared.line.lock();
         if !self.shared.has_room(&line, &job) {
             line.full += 1;
             return Err(job);
         }
         // The place is kept while the checksum is computed, outside of the latch.
-        line.jobs += 1;
-        line.bytes += job.task_bytes();
+        line.count(&job);
         drop(line);
         let arrival = self.shared.seal(job, sink);
         let mut line = self.shared.line.lock();
-        line.jobs -= 1;
-        line.bytes -= arrival.job.task_bytes();
+        line.uncount(&arrival.job);
+        Ok(self.add(line, arrival))
+    }
+
+    fn add(&self, mut line: MutexGuard<'_, JobQueue>, arrival: NewJob) -> JobHandle {
+        let number = line.taken;
         let refused = line.add(arrival);
         drop(line);
         drop(refused);
         self.shared.signal.wake();
-        Ok(())
+        self.handle(number)
+    }
+
+    fn handle(&self, job: u64) -> JobHandle {
+        let shared: Arc<dyn CancelJobs> = self.shared.clone();
+        JobHandle::new(Arc::downgrade(&shared), job)
     }
 }
 
 impl JobQueue {
     /// Returns the job if the scheduler has stopped; dropped outside of the latch, it tells its requester.
+    /// Its number is that of the jobs taken before it, as in the core.
     fn add(&mut self, arrival: NewJob) -> Option<NewJob> {
         if self.stopped {
             return Some(arrival);
         }
-        self.jobs += 1;
-        self.bytes += arrival.job.task_bytes();
+        self.count(&arrival.job);
         self.taken += 1;
         self.arrived.push_back(arrival);
         None
+    }
+
+    fn count(&mut self, job: &Job) {
+        let (jobs, bytes) = self.waiting.get_mut(job.urgency);
+        *jobs += 1;
+        *bytes += job.task_bytes();
+    }
+
+    fn uncount(&mut self, job: &Job) {
+        let (jobs, bytes) = self.waiting.get_mut(job.urgency);
+        *jobs -= 1;
+        *bytes -= job.task_bytes();
+    }
+}
+
+impl CancelJobs for Shared {
+    fn cancel(&self, job: u64) {
+        let mut line = self.line.lock();
+        if !line.stopped {
+            line.cancelled.push(job);
+        }
+        drop(line);
+        self.signal.wake();
     }
 }
 
@@ -371,8 +432,9 @@ impl Shared {
     }
 
     fn has_room(&self, line: &JobQueue, job: &Job) -> bool {
-        let bytes = line.bytes.saturating_add(job.task_bytes());
-        line.jobs == 0 || (line.jobs < self.config.queue_jobs_max && bytes <= self.config.queue_bytes_max)
+        let (jobs, bytes) = *line.waiting.get(job.urgency);
+        let bytes = bytes.saturating_add(job.task_bytes());
+        jobs == 0 || (jobs < self.config.queue_jobs_max && bytes <= self.config.queue_bytes_max)
     }
 
     /// Waits until there is space for a job, or the scheduler has stopped. False if it is given up before.
@@ -402,22 +464,41 @@ impl Shared {
         let mut core = self.core.lock();
         // An answer that arrives after this was not late, however long validation takes.
         let gathered_ns = self.clock.monotonic_nanos();
-        let arrived = std::mem::take(&mut self.line.lock().arrived);
-        let answers = core.gather(arrived);
-        let mut judged = Vec::with_capacity(answers.len());
+        let (arrived, cancelled) = {
+            let mut line = self.line.lock();
+            (
+                std::mem::take(&mut line.arrived),
+                std::mem::take(&mut line.cancelled),
+            )
+        };
+        let mut answers = core.gather(arrived, gathered_ns);
+        let mut validated = Vec::new();
+        if let Some(pool) = &self.validation {
+            validated = pool.take();
+            for answer in answers.extract_if(.., |answer| answer.is_for_the_pool()) {
+                pool.put(answer);
+            }
+        }
         if !answers.is_empty() {
             let validator = core.validator();
-            let judge = || judged.extend(answers.into_iter().map(|answer| answer.judge(validator)));
+            let judge = || validated.extend(answers.into_iter().map(|answer| answer.judge(validator)));
             // Readers of counters do not wait for validation.
             MutexGuard::unlocked(&mut core, judge);
         }
         let now_ns = self.clock.monotonic_nanos();
-        let step = core.step(gathered_ns, now_ns, judged);
+        for job in cancelled {
+            core.cancel(job, now_ns);
+        }
+        let step = core.step(gathered_ns, now_ns, validated);
         drop(core);
-        if step.dequeued.0 > 0 {
+        if step.dequeued != PerUrgency::default() {
             let mut line = self.line.lock();
-            line.jobs = line.jobs.saturating_sub(step.dequeued.0);
-            line.bytes = line.bytes.saturating_sub(step.dequeued.1);
+            for urgency in [Urgency::Urgent, Urgency::Background] {
+                let (jobs, bytes) = step.dequeued.get(urgency);
+                let waiting = line.waiting.get_mut(urgency);
+                waiting.0 = waiting.0.saturating_sub(*jobs);
+                waiting.1 = waiting.1.saturating_sub(*bytes);
+            }
             drop(line);
             self.room.notify_all();
         }

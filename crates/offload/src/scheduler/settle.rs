@@ -7,6 +7,7 @@ use crate::report::{Finished, JobError, JobReport};
 use crate::scheduler::core::{Attempt, CPU_TRIES_MAX, Core, Ended, JobState, Superseded, UnitResult};
 use crate::scheduler::validation::ValidatedAnswer;
 use crate::timeline::{Entry, Mark, Span};
+use crate::urgency::Urgency;
 use crate::wire::AttemptId;
 
 impl Core {
@@ -15,6 +16,7 @@ impl Core {
         let ValidatedAnswer {
             unit,
             attempt: id,
+            answered_ns,
             verdict,
             output,
             bytes_out,
@@ -26,15 +28,21 @@ impl Core {
             return;
         };
         let (job, kind, kib) = (attempt.job, attempt.kind, attempt.kib);
-        let took_ns = now_ns.saturating_sub(attempt.started_ns);
-        let overdue_by_ns = now_ns.saturating_sub(attempt.overdue_ns);
+        let took_ns = answered_ns.saturating_sub(attempt.started_ns + attempt.passed_ns);
+        let overdue_by_ns = answered_ns.saturating_sub(attempt.overdue_ns);
+        let is_cancelled = attempt.is_cancelled;
         let superseded = attempt.superseded.as_ref();
-        let done = match superseded.is_some_and(|superseded| superseded.hedge_lost) {
-            true => Reason::Slow.name(),
-            false => "done",
+        let done = match superseded {
+            _ if is_cancelled => "cancelled",
+            Some(superseded) if superseded.hedge_lost => Reason::Slow.name(),
+            _ => "done",
         };
         let outcome = verdict.err().map_or(done, Reason::name);
-        let ended = self.end_span(id, Ended::Answered, outcome, (bytes_out, cycles), now_ns);
+        let ended = self.end_span(id, Ended::Answered, outcome, (bytes_out, cycles), answered_ns);
+        if is_cancelled {
+            self.take_cancelled(unit, job, verdict, now_ns);
+            return;
+        }
         if let Some(slot) = self.units.get_mut(unit)
             && verdict.is_ok()
         {
@@ -76,7 +84,7 @@ impl Core {
                 }
             }
         }
-        self.conclude(job, now_ns);
+        self.conclude(job, answered_ns);
     }
 
     /// A unit that is not in is not trusted on a checksum, whenever it was given the job. A compared job, as
@@ -171,7 +179,7 @@ impl Core {
         let late: Vec<AttemptId> = self
             .attempts
             .iter()
-            .filter(|(_, attempt)| attempt.deadline_ns <= now_ns)
+            .filter(|(_, attempt)| attempt.deadline_ns <= now_ns && attempt.answered_ns.is_none())
             .map(|(id, _)| *id)
             .collect();
         for id in late {
@@ -189,16 +197,16 @@ impl Core {
     /// Starts jobs on the CPU that units were unusually slow with at `gathered_ns`, as far as CPU threads are
     /// idle. Jobs that only the CPU can do come first.
     pub(super) fn hedge(&mut self, gathered_ns: u64, now_ns: u64) {
-        let due = |attempt: &&mut Attempt| attempt.may_hedge && attempt.overdue_ns <= gathered_ns;
-        let mut slow: Vec<(u64, u64)> = Vec::new();
-        if self.cpu_idle() {
-            let attempts = self.attempts.values_mut().filter(due);
-            slow.extend(attempts.map(|attempt| (attempt.overdue_ns, attempt.job)));
-        }
+        let due = |attempt: &&Attempt| {
+            attempt.may_hedge && attempt.overdue_ns <= gathered_ns && attempt.answered_ns.is_none()
+        };
+        let slow = self.attempts.values().filter(due);
+        let slow = slow.map(|attempt| (attempt.urgency, attempt.overdue_ns, attempt.job));
+        let mut slow: Vec<(Urgency, u64, u64)> = slow.collect();
         slow.sort_unstable();
-        for (_, job) in slow {
-            if !self.cpu_idle() {
-                return;
+        for (urgency, _, job) in slow {
+            if !self.cpu_idle(urgency) {
+                continue;
             }
             for attempt in self.attempts.values_mut().filter(|attempt| attempt.job == job) {
                 attempt.may_hedge = false;
@@ -210,7 +218,7 @@ impl Core {
                 state.hedged = true;
                 self.hedged += 1;
                 self.send_to_cpu(job);
-                self.feed_cpu(now_ns);
+                self.feed_cpu(None, now_ns);
             }
         }
     }

@@ -7,7 +7,6 @@
 //! when it wants to be polled next.
 //!
 //! - [`pool`]: threads of this process that compute: the `cpu` unit, and simulated devices.
-
 //! - [`inline`]: computes within the poll, at a simulated time: for runs that must be repeatable.
 
 pub mod inline;
@@ -15,6 +14,7 @@ mod link;
 mod memory;
 pub mod pool;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -41,6 +41,9 @@ pub struct UnitSpec {
     /// Requests that it may hold at a time, running ones included: two or more keep it busy between polls. A
     /// unit with depth 0 accepts nothing.
     pub depth: usize,
+    /// Further requests that it may hold if they are urgent: it does them between two slices of others. 0 for
+    /// a unit that finishes what it has begun.
+    pub urgent_depth: usize,
     /// Bytes of registered buffers that it keeps; 0 if it gets them with each request.
     pub buffer_bytes_max: u64,
     /// What requests and answers travel over; `None` for a unit in this process.
@@ -91,16 +94,19 @@ impl UnitSpec {
             name: name.into(),
             accepts: Accepts::Everything,
             depth,
+            urgent_depth: 0,
             buffer_bytes_max: 0,
             link: None,
             in_process: false,
         }
     }
 
-    /// The same, working in this process's memory: the `cpu` unit.
+    /// The same, working in this process's memory: the `cpu` unit. It has a thread less than places, so that
+    /// a thread that finishes a job has the next one ready, and does an urgent job on each.
     #[must_use]
     pub fn cpu(depth: usize) -> UnitSpec {
         UnitSpec {
+            urgent_depth: depth.saturating_sub(1).max(1),
             in_process: true,
             ..UnitSpec::unlimited("cpu", depth)
         }
@@ -148,6 +154,10 @@ pub trait Unit: Send {
     /// The attempt is not needed any more. The unit may drop it or go on; an answer is ignored.
     fn forget(&mut self, attempt: AttemptId);
 
+    /// The result of a request that was started is not needed any more. A unit that can stop between two
+    /// slices does, and answers [`ReturnCode::GivenUp`]; another goes on and answers as usual.
+    fn cancel(&mut self, _: AttemptId) {}
+
     /// Withdraws a request that has not been started. True: it had not, there will be no answer, and its
     /// place is free. False: no effect.
     fn withdraw(&mut self, _: AttemptId) -> bool {
@@ -171,6 +181,33 @@ pub struct Outcome {
     pub cycles: u64,
 }
 
+impl Outcome {
+    fn without_output(code: ReturnCode) -> Outcome {
+        Outcome {
+            code,
+            output: Output::Bytes(Bytes::new()),
+            cycles: 0,
+        }
+    }
+
+    /// The outcome of a computation that was told to stop.
+    pub(crate) fn given_up() -> Outcome {
+        Outcome::without_output(ReturnCode::GivenUp)
+    }
+}
+
+/// What an engine is to do.
+#[derive(Clone, Copy, Debug)]
+pub enum Work<'a> {
+    /// A task of this process.
+    Task(&'a Task),
+    /// An encoded task, and the contents of its buffers.
+    Payload(&'a Bytes, &'a [Bytes]),
+}
+
+/// What an engine calls between two slices.
+pub type Between<'a> = &'a mut dyn FnMut(&mut dyn Engine) -> ControlFlow<()>;
+
 /// What computes inside a unit: bytes in, bytes out. A [`PoolUnit`] has one for each thread.
 pub trait Engine: Send {
     /// Does one operation. The checksum of the payload has been checked.
@@ -188,6 +225,15 @@ pub trait Engine: Send {
         }
     }
 
+    /// Does a task in slices. It calls `between` after each, with an engine for what the unit does in
+    /// between, and stops if that breaks: then there is no outcome. An engine without it has one slice.
+    fn run_in_slices(&mut self, kind: JobKind, work: Work<'_>, _: Between<'_>) -> Option<Outcome> {
+        Some(match work {
+            Work::Task(task) => self.run_task(kind, task),
+            Work::Payload(payload, buffers) => self.run_over(kind, payload, buffers),
+        })
+    }
+
     /// The same for a unit that works in this process's memory.
     fn run_task(&mut self, kind: JobKind, task: &Task) -> Outcome {
         let job = Job::new(kind, task.clone(), Shape::default());
@@ -199,9 +245,22 @@ pub trait Engine: Send {
 /// engine becomes [`ReturnCode::Broken`].
 ///
 /// `buffers` are those of the request, as they lie in the unit's memory; `None` if one is missing.
-pub(crate) fn answer(engine: &mut dyn Engine, request: &Request, buffers: Option<&[Bytes]>) -> Answer {
+pub(crate) fn answer(
+    engine: &mut dyn Engine,
+    request: &Request,
+    buffers: Option<&[Bytes]>,
+    between: Between<'_>,
+) -> Answer {
+    let mut run = |work| {
+        // The checksum of a large task is a slice of its own.
+        let outcome = guarded(|| match between(engine) {
+            ControlFlow::Continue(()) => engine.run_in_slices(request.kind, work, &mut *between),
+            ControlFlow::Break(()) => None,
+        });
+        outcome.unwrap_or_else(Outcome::given_up)
+    };
     if let Some(task) = &request.task {
-        let outcome = guarded(|| engine.run_task(request.kind, task));
+        let outcome = run(Work::Task(task));
         return Answer::direct(request, outcome.code, outcome.output, outcome.cycles);
     }
     let seen = match buffers {
@@ -212,15 +271,10 @@ pub(crate) fn answer(engine: &mut dyn Engine, request: &Request, buffers: Option
         // There is nothing to compute it over; the code says so.
         None => request.crc,
     };
-    let refused = |code| Outcome {
-        code,
-        output: Output::Bytes(Bytes::new()),
-        cycles: 0,
-    };
     let outcome = match buffers {
-        None => refused(ReturnCode::BufferLost),
-        Some(_) if seen != request.crc => refused(ReturnCode::InputDamaged),
-        Some(buffers) => guarded(|| engine.run_over(request.kind, &request.payload, buffers)),
+        None => Outcome::without_output(ReturnCode::BufferLost),
+        Some(_) if seen != request.crc => Outcome::without_output(ReturnCode::InputDamaged),
+        Some(buffers) => run(Work::Payload(&request.payload, buffers)),
     };
     let output = outcome.output.to_bytes();
     let mut sealed = Answer::seal(request.attempt, request.kind, seen, outcome.code, output);
@@ -228,11 +282,14 @@ pub(crate) fn answer(engine: &mut dyn Engine, request: &Request, buffers: Option
     sealed
 }
 
-fn guarded(run: impl FnOnce() -> Outcome) -> Outcome {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|panic| Outcome {
-        code: ReturnCode::Broken,
-        output: panic_text(panic.as_ref()).into_bytes().into(),
-        cycles: 0,
+/// `None` if it was given up.
+fn guarded(run: impl FnOnce() -> Option<Outcome>) -> Option<Outcome> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        Some(Outcome {
+            code: ReturnCode::Broken,
+            output: panic_text(panic.as_ref()).into_bytes().into(),
+            cycles: 0,
+        })
     })
 }
 

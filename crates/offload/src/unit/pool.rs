@@ -3,12 +3,18 @@
 //! The number of threads and their share of the processor are stated and enforced: after a job of `t` the
 //! thread pauses for `t * (1/share - 1)`, so that a pool with share 0.25 uses at most a quarter of each of
 //! its threads' processors, averaged over its jobs. Threads sleep when there is nothing to do. Requests
-//! beyond the depth are refused. Dropping the unit ends the threads after their current jobs; queued ones are
-//! dropped.
+//! beyond the depth are refused. Dropping the unit ends the threads after the slices that they are at;
+//! queued and unfinished requests are dropped.
+//!
+//! A thread takes urgent requests first. If the unit has places for urgent requests alone, a thread does them
+//! between two slices of a background request, too, within the bounds of [`crate::urgency`]. What a slice is
+//! depends on the engine; a check between two of them costs one load.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,6 +24,7 @@ use weft_base::Clock;
 
 use super::memory::BufferMemory;
 use super::{Engine, Refusal, Unit, UnitSpec, Waker, answer};
+use crate::urgency::{PerUrgency, TURN_NS, URGENT_RUN_MAX, Urgency};
 use crate::wire::{Answer, AttemptId, Request};
 
 /// See the module's head.
@@ -33,15 +40,24 @@ struct Shared {
     more: Condvar,
     /// The pool ends: interrupts pauses.
     ended: Condvar,
+    /// Whether threads do urgent requests between slices.
+    interrupts: bool,
+    /// Whether a thread between two slices has to look at the state: for an urgent request, for one that is
+    /// to be given up, or for the pool's end.
+    must_look: AtomicBool,
 }
 
+/// A request with its buffers, `None` where one is missing.
+type Queued = (Request, Option<Vec<Bytes>>);
+
 struct State {
-    /// Requests with their buffers, `None` where one is missing.
-    line: VecDeque<(Request, Option<Vec<Bytes>>)>,
+    line: PerUrgency<VecDeque<Queued>>,
     memory: BufferMemory,
-    done: Vec<Answer>,
+    done: Vec<(Urgency, Answer)>,
     /// Queued, running, or done and not polled.
-    held: usize,
+    held: PerUrgency<usize>,
+    /// Attempts that threads are at, and whether each is to be given up.
+    running: BTreeMap<AttemptId, bool>,
     waker: Option<Waker>,
     ends: bool,
 }
@@ -63,15 +79,18 @@ impl PoolUnit {
     ) -> io::Result<PoolUnit> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
-                line: VecDeque::new(),
+                line: PerUrgency::default(),
                 memory: BufferMemory::new(spec.buffer_bytes_max),
                 done: Vec::new(),
-                held: 0,
+                held: PerUrgency::default(),
+                running: BTreeMap::new(),
                 waker: None,
                 ends: false,
             }),
             more: Condvar::new(),
             ended: Condvar::new(),
+            interrupts: spec.urgent_depth > 0,
+            must_look: AtomicBool::new(false),
         });
         let mut pool = PoolUnit {
             spec,
@@ -95,29 +114,116 @@ impl PoolUnit {
 }
 
 fn work(shared: &Shared, mut engine: Box<dyn Engine>, share: f64, clock: &dyn Clock) {
-    loop {
-        let mut state = shared.state.lock();
-        let (request, buffers) = loop {
-            if state.ends {
-                return;
-            }
-            if let Some(request) = state.line.pop_front() {
-                break request;
-            }
-            shared.more.wait(&mut state);
-        };
-        drop(state);
+    let mut worker = Worker {
+        shared,
+        clock,
+        urgent_run: 0,
+        urgent_ended_ns: 0,
+    };
+    while let Some(next) = worker.next() {
         let start = clock.monotonic_nanos();
-        let sealed = answer(engine.as_mut(), &request, buffers.as_deref());
+        worker.run(engine.as_mut(), &next);
         let took = clock.monotonic_nanos().saturating_sub(start);
-        let mut state = shared.state.lock();
-        state.done.push(sealed);
+        rest(shared, took, share);
+    }
+}
+
+/// One thread of the pool.
+struct Worker<'a> {
+    shared: &'a Shared,
+    clock: &'a dyn Clock,
+    /// Urgent requests in a row that it did while a background request waited; a turn of that ends the row.
+    urgent_run: u32,
+    /// When the last of them ended.
+    urgent_ended_ns: u64,
+}
+
+impl Worker<'_> {
+    /// Waits for a request; `None` at the end of the pool.
+    fn next(&mut self) -> Option<Queued> {
+        let mut state = self.shared.state.lock();
+        loop {
+            if state.ends {
+                return None;
+            }
+            let (urgent_waits, background_waits) =
+                (!state.line.urgent.is_empty(), !state.line.background.is_empty());
+            if urgent_waits && (!background_waits || self.urgent_run < URGENT_RUN_MAX) {
+                self.urgent_run = if background_waits { self.urgent_run + 1 } else { 0 };
+                return self.begin(&mut state, Urgency::Urgent);
+            }
+            if background_waits {
+                if !urgent_waits {
+                    self.urgent_run = 0;
+                }
+                return self.begin(&mut state, Urgency::Background);
+            }
+            self.shared.more.wait(&mut state);
+        }
+    }
+
+    fn begin(&self, state: &mut State, urgency: Urgency) -> Option<Queued> {
+        let queued = state.line.get_mut(urgency).pop_front()?;
+        state.running.insert(queued.0.attempt, false);
+        self.shared.update(state);
+        Some(queued)
+    }
+
+    fn run(&mut self, engine: &mut dyn Engine, (request, buffers): &Queued) {
+        let attempt = request.attempt;
+        let between = &mut |engine: &mut dyn Engine| self.between(engine, request);
+        let sealed = answer(engine, request, buffers.as_deref(), between);
+        match request.urgency {
+            Urgency::Urgent => self.urgent_ended_ns = self.clock.monotonic_nanos(),
+            Urgency::Background => self.urgent_run = 0,
+        }
+        let mut state = self.shared.state.lock();
+        state.running.remove(&attempt);
+        self.shared.update(&state);
+        state.done.push((request.urgency, sealed));
         let waker = state.waker.clone();
         drop(state);
         if let Some(waker) = waker {
             waker();
         }
-        rest(shared, took, share);
+    }
+
+    /// Between two slices of a request: does urgent ones, unless it is the turn of this one.
+    fn between(&mut self, engine: &mut dyn Engine, request: &Request) -> ControlFlow<()> {
+        while self.shared.must_look.load(Ordering::Relaxed) {
+            let mut state = self.shared.state.lock();
+            if state.ends || state.running.get(&request.attempt) == Some(&true) {
+                return ControlFlow::Break(());
+            }
+            if request.urgency == Urgency::Urgent || !self.shared.interrupts || self.is_turn() {
+                break;
+            }
+            let Some(urgent) = self.begin(&mut state, Urgency::Urgent) else {
+                break;
+            };
+            drop(state);
+            self.urgent_run += 1;
+            self.run(engine, &urgent);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Whether urgent requests have to wait for the background request at hand.
+    fn is_turn(&mut self) -> bool {
+        let turn_ends_ns = self.urgent_ended_ns.saturating_add(TURN_NS);
+        if self.urgent_run > 0 && self.clock.monotonic_nanos() >= turn_ends_ns {
+            self.urgent_run = 0;
+        }
+        self.urgent_run >= URGENT_RUN_MAX
+    }
+}
+
+impl Shared {
+    /// To be called under the latch when something of it changed.
+    fn update(&self, state: &State) {
+        let waits = self.interrupts && !state.line.urgent.is_empty();
+        let must_look = state.ends || waits || state.running.values().any(|given_up| *given_up);
+        self.must_look.store(must_look, Ordering::Relaxed);
     }
 }
 
@@ -145,12 +251,14 @@ impl Unit for PoolUnit {
 
     fn submit(&mut self, mut request: Request) -> Result<(), Refusal> {
         let mut state = self.shared.state.lock();
-        if state.held >= self.spec.depth {
+        let urgency = request.urgency;
+        if state.held.free(urgency, self.spec.depth, self.spec.urgent_depth) == 0 {
             return Err(Refusal::Busy);
         }
-        state.held += 1;
+        *state.held.get_mut(urgency) += 1;
         let buffers = state.memory.take_in(&mut request);
-        state.line.push_back((request, buffers));
+        state.line.get_mut(urgency).push_back((request, buffers));
+        self.shared.update(&state);
         drop(state);
         self.shared.more.notify_one();
         Ok(())
@@ -158,27 +266,49 @@ impl Unit for PoolUnit {
 
     fn poll(&mut self, answers: &mut Vec<Answer>) {
         let mut state = self.shared.state.lock();
-        state.held -= state.done.len();
-        answers.append(&mut state.done);
+        for (urgency, answer) in std::mem::take(&mut state.done) {
+            *state.held.get_mut(urgency) -= 1;
+            answers.push(answer);
+        }
     }
 
     fn forget(&mut self, attempt: AttemptId) {
-        self.withdraw(attempt);
+        if !self.withdraw(attempt) {
+            self.cancel(attempt);
+        }
+    }
+
+    fn cancel(&mut self, attempt: AttemptId) {
+        let mut state = self.shared.state.lock();
+        if let Some(given_up) = state.running.get_mut(&attempt) {
+            *given_up = true;
+            self.shared.update(&state);
+        }
     }
 
     fn withdraw(&mut self, attempt: AttemptId) -> bool {
         let mut state = self.shared.state.lock();
-        let before = state.line.len();
-        state.line.retain(|(request, _)| request.attempt != attempt);
-        let withdrawn = before - state.line.len();
-        state.held -= withdrawn;
-        withdrawn > 0
+        for urgency in [Urgency::Urgent, Urgency::Background] {
+            let line = state.line.get_mut(urgency);
+            let at = line.iter().position(|(request, _)| request.attempt == attempt);
+            if let Some(withdrawn) = at.and_then(|at| line.remove(at)) {
+                *state.held.get_mut(urgency) -= 1;
+                self.shared.update(&state);
+                drop(state);
+                drop(withdrawn);
+                return true;
+            }
+        }
+        false
     }
 }
 
 impl Drop for PoolUnit {
     fn drop(&mut self) {
-        self.shared.state.lock().ends = true;
+        let mut state = self.shared.state.lock();
+        state.ends = true;
+        self.shared.update(&state);
+        drop(state);
         self.shared.more.notify_all();
         self.shared.ended.notify_all();
         for thread in self.threads.drain(..) {
@@ -221,6 +351,7 @@ mod tests {
         Request {
             attempt: AttemptId(attempt),
             kind: MERGE,
+            urgency: Urgency::Background,
             shape: Shape::default(),
             buffers: Vec::new(),
             drops_all: false,

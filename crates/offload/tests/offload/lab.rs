@@ -108,6 +108,7 @@ pub fn unit_spec(name: &str) -> UnitSpec {
         name: name.to_owned(),
         accepts: Accepts::Kinds(vec![(MERGE, limits)]),
         depth: 2,
+        urgent_depth: 0,
         buffer_bytes_max: 0,
         link: None,
         in_process: false,

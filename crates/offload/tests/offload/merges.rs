@@ -150,6 +150,7 @@ proptest! {
             let request = Request {
                 attempt: AttemptId(number as u64),
                 kind: job.kind,
+                urgency: weft_offload::Urgency::Background,
                 shape: job.shape.clone(),
                 buffers: Vec::new(),
                 drops_all: false,

@@ -342,7 +342,7 @@ fn who_waits_for_a_place_may_give_up() {
 }
 
 /// Whether something comes to hold within some seconds.
-fn eventually(holds: impl Fn() -> bool) -> bool {
+pub fn eventually(holds: impl Fn() -> bool) -> bool {
     let begun = Instant::now();
     while !holds() {
         if begun.elapsed() > Duration::from_secs(10) {

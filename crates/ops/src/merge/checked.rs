@@ -14,12 +14,12 @@
 //! Source: DESIGN.md, Offload ("no unit is trusted"); decisions 0022 and 0025.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{ControlFlow, Deref};
 
 use bytes::Bytes;
 
 use super::run::RunReader;
-use super::{MergeError, MergeOutput, MergeTask, Run, keep, merge};
+use super::{MergeError, MergeOutput, MergeTask, Run, keep, merge, merge_in_slices};
 use crate::hash64;
 
 /// The output of a merge, computed by [`merge`](super::merge()) or looked through; and which task's.
@@ -77,6 +77,18 @@ impl CheckedMerge {
         merge(task).map(|output| Self::of(task, output))
     }
 
+    /// Merges, here, and calls `boundary` between slices; `None` if it breaks.
+    ///
+    /// # Errors
+    /// As [`merge`](super::merge()).
+    pub fn merge_in_slices(
+        task: &MergeTask,
+        boundary: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<Self>, MergeError> {
+        let output = merge_in_slices(task, boundary)?;
+        Ok(output.map(|output| Self::of(task, output)))
+    }
+
     /// Takes what somebody else says is the output of the task, after comparing it entry by entry with what
     /// the task leaves of its inputs: each key, stamp and value, in order, none missing and none more;
     /// counts, each reason by itself; what is said of the blocks; the hashes. The inputs are read for that as
@@ -101,8 +113,10 @@ impl CheckedMerge {
             blocks: blocks.collect(),
         };
         let mut found = Found::open(&output, &run)?;
-        let tally = keep(task, |shared, entry| found.compare(shared, entry))?;
+        let no_boundary = || ControlFlow::Continue(());
+        let tally = keep(task, no_boundary, |shared, entry| found.compare(shared, entry))?;
         found.end()?;
+        let tally = tally.unwrap_or_default();
         let counted = (output.entries_in, output.entries_out, output.dropped);
         if counted != (tally.entries_in, tally.entries_out(), tally.dropped) {
             return Err(MergeFlaw::Counts);

@@ -43,6 +43,7 @@ mod visible;
 
 use std::error::Error;
 use std::fmt;
+use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
@@ -176,13 +177,35 @@ impl Error for MergeError {}
 /// # Errors
 /// A bad input block, naming it; an output beyond its limit. Nothing of the output is then told.
 pub fn merge(task: &MergeTask) -> Result<MergeOutput, MergeError> {
+    // Without a boundary that breaks there always is an output.
+    merge_in_slices(task, || ControlFlow::Continue(())).map(Option::unwrap_or_default)
+}
+
+/// As [`merge`], and calls `boundary` after each [`SLICE_ENTRIES`] entries read, so that a caller can do
+/// something more urgent in between. `None` if it breaks.
+///
+/// # Errors
+/// As [`merge`].
+#[inline(always)]
+pub fn merge_in_slices(
+    task: &MergeTask,
+    boundary: impl FnMut() -> ControlFlow<()>,
+) -> Result<Option<MergeOutput>, MergeError> {
     let mut writer = Writer::new(task);
-    let tally = keep(task, |shared, entry| writer.add(shared, entry.key(), entry))?;
+    let tally = keep(task, boundary, |shared, entry| {
+        writer.add(shared, entry.key(), entry)
+    })?;
+    let Some(tally) = tally else {
+        return Ok(None);
+    };
     let mut output = writer.finish()?;
     output.entries_in = tally.entries_in;
     output.dropped = tally.dropped;
-    Ok(output)
+    Ok(Some(output))
 }
+
+/// Entries of a slice: some tens of microseconds of a merge of values of a kilobyte.
+pub const SLICE_ENTRIES: u64 = 64;
 
 /// How many entries were read and dropped.
 #[derive(Default)]
@@ -198,15 +221,16 @@ impl Tally {
 }
 
 /// Hands the entries that a task leaves to `take`, in their order, each with the number of bytes that its key
-/// shares with the key handed over before.
+/// shares with the key handed over before. `None` if `boundary`, called between slices, breaks.
 ///
 /// # Errors
 /// A bad input block; what `take` says.
 #[inline(always)]
 fn keep<E: From<MergeError>>(
     task: &MergeTask,
+    mut boundary: impl FnMut() -> ControlFlow<()>,
     mut take: impl FnMut(usize, &RunReader<'_>) -> Result<(), E>,
-) -> Result<Tally, E> {
+) -> Result<Option<Tally>, E> {
     if !task.snapshots.is_sorted_by(|a, b| a < b) {
         return Err(MergeError::Snapshots.into());
     }
@@ -224,6 +248,9 @@ fn keep<E: From<MergeError>>(
     let dropped = &mut tally.dropped;
     while let Some((shared, reader)) = order.head() {
         tally.entries_in += 1;
+        if tally.entries_in.is_multiple_of(SLICE_ENTRIES) && boundary().is_break() {
+            return Ok(None);
+        }
         shared_with_taken = shared.min(shared_with_taken);
         let key = reader.key();
         let same_key = key_bytes_before == Some(shared) && key.len() == shared;
@@ -240,7 +267,7 @@ fn keep<E: From<MergeError>>(
         }
         order.advance()?;
     }
-    Ok(tally)
+    Ok(Some(tally))
 }
 
 /// Puts entries into blocks.

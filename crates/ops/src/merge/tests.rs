@@ -445,6 +445,42 @@ fn a_bad_block_is_named() {
     );
 }
 
+/// Slices do not change the output; a boundary that breaks ends the merge there.
+#[test]
+fn a_merge_stops_between_slices_if_it_is_asked_to() {
+    let entries: Vec<Entry> = (0..1000_u32).map(|key| value(&key.to_be_bytes(), 7)).collect();
+    let (even, odd): (Vec<Entry>, Vec<Entry>) =
+        entries.iter().cloned().partition(|(key, ..)| key[3] % 2 == 0);
+    let options = BlockOptions::default();
+    let task = MergeTask {
+        runs: [even, odd]
+            .map(|run| Run {
+                blocks: blocks(options, &run),
+            })
+            .to_vec(),
+        output_bytes_max: u64::MAX,
+        ..MergeTask::default()
+    };
+    let mut boundaries = 0;
+    let mut go_on = || {
+        boundaries += 1;
+        ControlFlow::Continue(())
+    };
+    let sliced = CheckedMerge::merge_in_slices(&task, &mut go_on).unwrap();
+    assert_eq!(sliced, Some(CheckedMerge::merge(&task).unwrap()));
+    assert_eq!(boundaries, 1000 / SLICE_ENTRIES);
+    let mut left = 3;
+    let mut stop = || {
+        left -= 1;
+        match left {
+            0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    };
+    assert_eq!(CheckedMerge::merge_in_slices(&task, &mut stop), Ok(None));
+    assert_eq!(left, 0);
+}
+
 #[test]
 fn limits_are_kept() {
     let run = Run {

@@ -2,6 +2,7 @@
 //! the thread that scans.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use weft_base::{BatchId, Clock, Prng, SystemClock, TableId};
 use weft_column::units::{ScanEngine, ScanEngineParams};
@@ -199,7 +200,8 @@ fn answers_are_those_of_the_scanning_thread() {
     stopping_early(&here);
 }
 
-/// Who wants few rows asks no unit, and one that stops early leaves nothing behind.
+/// Who wants few rows asks no unit, and one that stops early leaves nothing behind: jobs that are under way
+/// are cancelled.
 fn stopping_early(here: &Db) {
     let db = with(here, ScanEngine::units(64 << 20).unwrap());
     db.rows("SELECT id FROM t WHERE n < 500 LIMIT 3");
@@ -209,4 +211,40 @@ fn stopping_early(here: &Db) {
     drop(stream);
     let expected = here.text("SELECT count(*) FROM t WHERE n < 900");
     assert_eq!(db.text("SELECT count(*) FROM t WHERE n < 900"), expected);
+
+    let deaf = with(here, deaf());
+    let scheduler = deaf.engine.units().scheduler().unwrap().clone();
+    let is_so = |holds: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !holds() && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(holds(), "{}", scheduler.counters());
+    };
+    let stream = deaf.run("SELECT id FROM t WHERE n < 900", &[], &[]).unwrap();
+    is_so(&|| scheduler.counters().units[0].in_flight > 0);
+    drop(stream);
+    is_so(&|| {
+        let counters = scheduler.counters();
+        // Nobody is at what the unit was given, so that it is withdrawn.
+        counters.cancelled == counters.submitted && counters.units[0].in_flight == 0
+    });
+}
+
+/// An engine that takes scans and does none.
+fn deaf() -> Units {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let spec = ScanEngineParams::default().spec("deaf", 2, Link::PCIE_3_X8);
+    let unit = PoolUnit::new(spec, Vec::new(), 1.0, &clock).unwrap();
+    let config = SchedulerConfig {
+        deadline_ns: u64::MAX / 4,
+        hedge_floor_ns: u64::MAX,
+        compare_per_million: 0,
+        ..SchedulerConfig::default()
+    };
+    let scheduler = Scheduler::new(config, clock.clone(), vec![Box::new(unit)]).unwrap();
+    Units::Scheduler {
+        name: "deaf",
+        scheduler: Arc::new(scheduler),
+    }
 }
