@@ -234,7 +234,7 @@ impl Server {
     /// Asks the coordinators of transactions that have been prepared for a while.
     pub(super) fn ask(&mut self, now_ns: u64) -> Result<(), Error> {
         let every = u64::try_from(self.config.retry_every.as_nanos()).unwrap_or(u64::MAX);
-        let mut asked = Vec::new();
+        let (mut asked, mut lost) = (Vec::new(), Vec::new());
         for (txn, open) in &mut self.open {
             if let State::Prepared { asked_ns, .. } = &mut open.state
                 && now_ns.saturating_sub(*asked_ns) >= every
@@ -247,6 +247,16 @@ impl Server {
                 *asked_ns = now_ns;
                 asked.push(*txn);
             }
+            // What it was told may have been damaged, too.
+            if let (State::Active, Some(lost_ns)) = (&open.state, &mut open.lost_ns)
+                && now_ns.saturating_sub(*lost_ns) >= every
+            {
+                *lost_ns = now_ns;
+                lost.push(*txn);
+            }
+        }
+        for txn in lost {
+            self.answer(&Answer::Lost { txn });
         }
         for txn in asked {
             self.stats.asked += 1;

@@ -125,6 +125,8 @@ struct Open {
     /// The request that waits.
     waiting: Option<Waiting>,
     is_wounded: bool,
+    /// When its agent was told that a message was lost: again, until it says how the transaction ended.
+    lost_ns: Option<u64>,
     state: State,
 }
 
@@ -354,6 +356,7 @@ impl Server {
             life: from.incarnation,
             waiting: None,
             is_wounded: false,
+            lost_ns: None,
             state: State::Active,
         });
         if open.state != State::Active || open.waiting.is_some() {
@@ -452,8 +455,12 @@ impl Server {
     /// has open here ends.
     fn lose_message(&mut self, agent: u32) {
         self.stats.damaged += 1;
-        let of_agent = self.open.keys().filter(|txn| agent_of(**txn) == agent);
-        let mut open: Vec<TxnId> = of_agent.copied().collect();
+        let now_ns = self.rank.now_ns();
+        let mut open = Vec::new();
+        for (txn, of_agent) in self.open.iter_mut().filter(|(txn, _)| agent_of(**txn) == agent) {
+            of_agent.lost_ns = Some(now_ns);
+            open.push(*txn);
+        }
         if open.is_empty() {
             open.push(TxnId(u64::from(agent)));
         }
@@ -527,16 +534,16 @@ impl Server {
         let mut sent_any = false;
         for (agent, outbox) in self.outbox.iter_mut().enumerate() {
             while let Some(message) = outbox.front() {
-                if let Planted::DamagesEvery(count) = self.config.planted {
-                    self.answers = self.answers.wrapping_add(1);
-                    if self.answers.is_multiple_of(count.max(1)) {
-                        self.mail.damage_next(agent as u32);
-                    }
-                }
                 match self.mail.try_send(agent as u32, message) {
                     Ok(true) => {
                         outbox.pop_front();
                         sent_any = true;
+                        self.answers = self.answers.wrapping_add(1);
+                        if let Planted::DamagesEvery(count) = self.config.planted
+                            && self.answers.is_multiple_of(count.max(1))
+                        {
+                            self.mail.damage_next(agent as u32);
+                        }
                     }
                     Ok(false) => break,
                     // Its next life knows nothing of this.

@@ -87,6 +87,7 @@ impl Server {
                 life: u32::MAX,
                 waiting: None,
                 is_wounded: false,
+                lost_ns: None,
                 state,
             };
             open.insert(txn, restored);

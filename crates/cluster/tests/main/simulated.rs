@@ -38,7 +38,7 @@ pub fn run(seed: u64, lab: &Lab, kills: &[Kill]) -> Report<()> {
     let disks = lab.disks.clone();
     simulation = simulation
         .on_kill(move |rank| disks[rank as usize].crash())
-        .steps_max(12_000 * u64::from(lab.ranks()));
+        .steps_max(60_000 * u64::from(lab.ranks()));
     let report = simulation.run(|rank| lab.run(rank));
     assert!(!report.is_stopped(), "seed {seed} with {kills:?} does not end");
     report
