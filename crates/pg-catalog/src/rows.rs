@@ -1,13 +1,13 @@
 //! Rows of `pg_catalog`.
 
 use weft_expression::Session;
-use weft_store::{Catalog, IndexDef, SequenceDef, TableDef};
-use weft_types::{SqlType, Value};
+use weft_store::{Catalog, Distribution, IndexDef, SequenceDef, TableDef};
+use weft_types::{Element, SqlType, Value};
 
 use crate::look_up::{constraint_oid, default_oid, index_definition, is_constraint, method_name};
 use crate::{
     DATABASE_OID, INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, Row, SessionView, flag, int2,
-    int2_list, int4, int8, oid, oid_list, procedures, text, types,
+    int2_list, int4, int8, list, oid, oid_list, procedures, text, types,
 };
 
 /// The rows of a table; none for tables that are always empty.
@@ -96,6 +96,9 @@ fn classes(catalog: &Catalog) -> Vec<Row> {
     for table in catalog.tables() {
         let mut row = class(table.id.0, &table.name, "r", 2, table.columns.len());
         set(&mut row, "relhasindex", flag(!table.indexes.is_empty()));
+        if let Some(options) = distribution_options(table) {
+            set(&mut row, "reloptions", options);
+        }
         rows.push(row);
         for index in &table.indexes {
             let am = if method_name(index) == "hash" { 405 } else { 403 };
@@ -106,6 +109,19 @@ fn classes(catalog: &Catalog) -> Vec<Row> {
         rows.push(class(sequence.id.0, &sequence.name, "S", 0, 3));
     }
     rows
+}
+
+/// The distribution as CREATE TABLE gave it: `{partition_by=column}`, `{replicated=true}`.
+fn distribution_options(table: &TableDef) -> Option<Value> {
+    let option = match table.distribution {
+        Distribution::Single => return None,
+        Distribution::Hash => {
+            let column = table.columns.get(table.partition_column()?)?;
+            format!("partition_by={}", column.name)
+        }
+        Distribution::Replicated => "replicated=true".to_owned(),
+    };
+    Some(list(Element::Text, vec![Value::Text(option)]))
 }
 
 fn set(row: &mut Row, column: &str, value: Value) {

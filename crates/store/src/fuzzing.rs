@@ -10,9 +10,9 @@ use weft_base::{BatchId, ByteReader, ByteWriter, CodecError, IndexId, RowId, Tab
 use weft_types::{SqlType, Value};
 
 use crate::catalog::{
-    Catalog, CatalogOp, ColumnDef, DefaultExpr, FIRST_OBJECT_ID, Identity, IndexDef, IndexMethod, ParamMode,
-    ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam, SequenceDef, SequenceId, SequenceState,
-    TableDef,
+    Catalog, CatalogOp, ColumnDef, DefaultExpr, Distribution, FIRST_OBJECT_ID, Identity, IndexDef,
+    IndexMethod, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam, SequenceDef,
+    SequenceId, SequenceState, TableDef,
 };
 use crate::checkpoint::format::Header;
 use crate::checkpoint::image::{Footer, chunks};
@@ -292,6 +292,10 @@ fn history() -> Vec<CatalogOp> {
         CatalogOp::Truncate(table),
         CatalogOp::AddPrimaryKey(index(A + 4, "k", A, &[0], IndexMethod::Both)),
         CatalogOp::PutProcedure(procedure),
+        CatalogOp::SetDistribution {
+            table,
+            distribution: Distribution::Replicated,
+        },
         CatalogOp::DropColumn { table, column: 2 },
         CatalogOp::DropIndex(IndexId(A + 3)),
         CatalogOp::DropProcedure(ProcedureId(A + 5)),

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use weft_base::{ByteReader, IndexId, TableId};
 use weft_store::{
-    Catalog, CatalogOp, ColumnDef, DefaultExpr, FIRST_OBJECT_ID, Identity, IndexDef, IndexMethod, ParamMode,
-    ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam, Relation, SequenceDef, SequenceId,
-    SequenceState, TableDef,
+    Catalog, CatalogOp, ColumnDef, DefaultExpr, Distribution, FIRST_OBJECT_ID, Identity, IndexDef,
+    IndexMethod, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam, Relation,
+    SequenceDef, SequenceId, SequenceState, TableDef,
 };
 use weft_types::{NumericSpec, SqlType, Value};
 
@@ -297,7 +297,52 @@ fn ops() -> Vec<CatalogOp> {
         CatalogOp::PutProcedure(procedure(next + 5, "null;")),
         CatalogOp::PutProcedure(procedure(next + 5, "begin end")),
         CatalogOp::DropProcedure(ProcedureId(next + 5)),
+        CatalogOp::SetDistribution {
+            table: ITEMS,
+            distribution: Distribution::Hash,
+        },
+        CatalogOp::PutProcedure(procedure(next + 6, "null;")),
+        CatalogOp::SetDistribution {
+            table: ITEMS,
+            distribution: Distribution::Replicated,
+        },
     ]
+}
+
+#[test]
+fn a_partitioned_table_keeps_its_key_and_unique_indexes_contain_its_first_column() {
+    let place = |table| CatalogOp::SetDistribution {
+        table,
+        distribution: Distribution::Hash,
+    };
+    let catalog = catalog();
+    let next = catalog.next_object_id();
+    let (state, message) = refused(&catalog, place(NOTES));
+    assert_eq!(
+        (state.as_str(), message.as_str()),
+        (
+            "42P16",
+            "table \"notes\" cannot be partitioned without a primary key"
+        )
+    );
+    let unique = |columns: &[usize]| {
+        CatalogOp::CreateIndex(IndexDef {
+            unique: true,
+            ..fixture::index(IndexId(next), "u", ITEMS, columns, IndexMethod::Both)
+        })
+    };
+    let with_index = catalog.apply(&unique(&[1])).unwrap();
+    assert_eq!(refused(&with_index, place(ITEMS)).0, "0A000");
+    let placed = catalog.apply(&place(ITEMS)).unwrap();
+    assert_eq!(placed.table_by_id(ITEMS).unwrap().partition_column(), Some(0));
+    assert_eq!(refused(&placed, unique(&[1])).0, "0A000");
+    placed.apply(&unique(&[1, 0])).unwrap();
+    assert_eq!(refused(&placed, CatalogOp::DropIndex(ITEMS_PKEY)).0, "0A000");
+    let drop_key = CatalogOp::DropColumn {
+        table: ITEMS,
+        column: 0,
+    };
+    assert_eq!(refused(&placed, drop_key).0, "0A000");
 }
 
 fn procedure(id: u32, body: &str) -> ProcedureDef {
@@ -374,9 +419,15 @@ fn operations_and_catalogs_round_trip() {
         assert_eq!(again, catalog);
         assert_eq!(again.digest(), catalog.digest());
         for cut in 0..bytes.len() {
-            // Procedures are the last section: without it, it is a catalog without procedures.
+            // Procedures and distributions are the last sections: without one, it is a catalog without these.
             if let Ok(cut) = Catalog::decode(&mut ByteReader::new(&bytes[..cut])) {
-                assert!(catalog.procedures().count() > 0 && cut.procedures().count() == 0);
+                let placed = |catalog: &Catalog| {
+                    let is_placed =
+                        |table: &&std::sync::Arc<TableDef>| table.distribution != Distribution::Single;
+                    catalog.tables().filter(is_placed).count()
+                };
+                let sections = |catalog: &Catalog| catalog.procedures().count() + placed(catalog);
+                assert!(sections(&catalog) > sections(&cut) && placed(&cut) == 0);
                 assert_ne!(cut.digest(), catalog.digest());
             }
         }

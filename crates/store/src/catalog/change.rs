@@ -12,6 +12,7 @@ use super::definition::{
     COLUMNS_MAX, ColumnDef, DefaultExpr, INDEX_COLUMNS_MAX, IndexDef, SequenceDef, SequenceId, SequenceState,
     TableDef,
 };
+use super::distribution::Distribution;
 use super::procedure::{ProcedureDef, ProcedureId};
 use super::{Catalog, Definitions, Relation, codec};
 
@@ -109,6 +110,14 @@ pub enum CatalogOp {
     PutProcedure(ProcedureDef),
     /// The procedure goes.
     DropProcedure(ProcedureId),
+    /// Which ranks hold a table's rows. Follows the table's creation in the same transaction: rows are not
+    /// moved.
+    SetDistribution {
+        /// Which table.
+        table: TableId,
+        /// Where its rows are.
+        distribution: Distribution,
+    },
 }
 
 impl CatalogOp {
@@ -130,6 +139,7 @@ impl CatalogOp {
                     | CatalogOp::SetSequence { .. }
                     | CatalogOp::PutProcedure(_)
                     | CatalogOp::DropProcedure(_)
+                    | CatalogOp::SetDistribution { .. }
             )
         };
         ops.len() - ops.iter().rev().take_while(is_after).count()
@@ -231,17 +241,20 @@ impl Catalog {
             CatalogOp::DropSequence(sequence) => self.drop_sequence(*sequence),
             CatalogOp::PutProcedure(procedure) => self.put_procedure(procedure),
             CatalogOp::DropProcedure(id) => self.drop_procedure(*id),
+            CatalogOp::SetDistribution { table, distribution } => {
+                self.set_distribution(*table, *distribution)
+            }
             CatalogOp::AdvanceSequence { .. } | CatalogOp::SetSequence { .. } => Ok(()),
         }
     }
 
-    fn table_def(&self, id: TableId) -> Result<Arc<TableDef>, SqlError> {
+    pub(super) fn table_def(&self, id: TableId) -> Result<Arc<TableDef>, SqlError> {
         self.table_by_id(id)
             .cloned()
             .ok_or_else(|| missing("table", id.0))
     }
 
-    fn put_table(&mut self, table: TableDef) {
+    pub(super) fn put_table(&mut self, table: TableDef) {
         self.definitions_mut().tables.insert(table.id, Arc::new(table));
     }
 
@@ -349,6 +362,7 @@ impl Catalog {
                 ),
             ));
         }
+        table.check_placed_index(index)?;
         self.take_id(index.id.0)?;
         self.take_name(&index.name, Relation::Index(index.id, index.table))?;
         self.definitions_mut().index_tables.insert(index.id, index.table);
@@ -367,6 +381,13 @@ impl Catalog {
             .cloned()
             .ok_or_else(|| missing("index", id.0))?;
         let mut table = TableDef::clone(self.table_def(index.table)?.as_ref());
+        if index.primary && table.distribution == Distribution::Hash {
+            let message = format!(
+                "cannot drop the primary key of table \"{}\", by which it is partitioned",
+                table.name
+            );
+            return Err(SqlError::unsupported(message));
+        }
         table.indexes.retain(|other| other.id != id);
         if table.primary_key == Some(id) {
             table.primary_key = None;

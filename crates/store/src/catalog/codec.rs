@@ -17,6 +17,7 @@ use super::definition::{
     COLUMNS_MAX, ColumnDef, DefaultExpr, INDEX_COLUMNS_MAX, Identity, IndexDef, IndexMethod, SequenceDef,
     SequenceId, SequenceState, TableDef,
 };
+use super::distribution;
 use super::procedure::{ProcedureId, procedure, put_procedure};
 use super::{Catalog, Relation};
 
@@ -43,6 +44,7 @@ pub(super) fn definitions_digest(catalog: &Catalog) -> u64 {
     let mut bytes = Vec::new();
     put_definitions(&mut bytes, catalog);
     catalog.encode_procedures(&mut bytes);
+    catalog.encode_distributions(&mut bytes);
     mix64(hash64_seeded(&bytes, DEFINITIONS_SEED))
 }
 
@@ -78,6 +80,7 @@ impl Catalog {
             put_state(out, *state);
         }
         self.encode_procedures(out);
+        self.encode_distributions(out);
     }
 
     /// Reads what [`Catalog::encode`] wrote. Names and ids are checked as if the objects were created anew.
@@ -106,6 +109,7 @@ impl Catalog {
             }
         }
         catalog.decode_procedures(reader)?;
+        catalog.decode_distributions(reader)?;
         catalog.version = version;
         catalog.next_object_id = next_object_id;
         if version.0 > 0 {
@@ -238,6 +242,10 @@ impl CatalogOp {
                 put_procedure(out, def);
             }
             CatalogOp::DropProcedure(id) => put_tagged(out, 19, id.0),
+            CatalogOp::SetDistribution { table, distribution } => {
+                out.put_u8(20);
+                distribution::put(out, *table, *distribution);
+            }
         }
     }
 
@@ -296,6 +304,10 @@ impl CatalogOp {
             },
             18 => CatalogOp::PutProcedure(procedure(reader)?),
             19 => CatalogOp::DropProcedure(ProcedureId(reader.u32()?)),
+            20 => {
+                let (table, distribution) = distribution::read(reader)?;
+                CatalogOp::SetDistribution { table, distribution }
+            }
             _ => return Err(invalid("catalog operation tag")),
         })
     }

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use weft_base::{IndexId, TableId};
 use weft_types::{RowLayout, SqlType};
 
+use super::distribution::Distribution;
+
 /// The first id that a user's table, index or sequence gets; lower ones belong to the system catalog, as in
 /// PostgreSQL.
 pub const FIRST_OBJECT_ID: u32 = 16_384;
@@ -129,6 +131,8 @@ pub struct TableDef {
     pub indexes: Vec<Arc<IndexDef>>,
     /// How a row is laid out in bytes; follows from the column types.
     pub layout: Arc<RowLayout>,
+    /// Which ranks hold its rows.
+    pub distribution: Distribution,
 }
 
 /// Layouts are equal where the columns are, so they take no part.
@@ -139,6 +143,7 @@ impl PartialEq for TableDef {
             && self.columns == other.columns
             && self.primary_key == other.primary_key
             && self.indexes == other.indexes
+            && self.distribution == other.distribution
     }
 }
 
@@ -153,6 +158,7 @@ impl TableDef {
             primary_key: None,
             indexes: Vec::new(),
             layout,
+            distribution: Distribution::default(),
         }
     }
 

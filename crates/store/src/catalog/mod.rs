@@ -13,6 +13,7 @@
 mod change;
 mod codec;
 mod definition;
+mod distribution;
 mod procedure;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ pub use definition::{
     COLUMNS_MAX, ColumnDef, DefaultExpr, FIRST_OBJECT_ID, INDEX_COLUMNS_MAX, Identity, IndexDef, IndexMethod,
     SequenceDef, SequenceId, SequenceState, TableDef,
 };
+pub use distribution::Distribution;
 pub use procedure::{
     PROCEDURE_PARAMS_MAX, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam,
     refuse_many_params,

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use weft_base::{ByteReader, ByteWriter, CodecError};
 use weft_types::{SqlError, SqlState, SqlType};
 
-use super::Catalog;
 use super::codec::{count, invalid, put_text, put_type, sql_type, text};
+use super::{Catalog, distribution};
 
 /// Most parameters of a procedure, as in PostgreSQL.
 pub const PROCEDURE_PARAMS_MAX: usize = 100;
@@ -176,11 +176,12 @@ impl Catalog {
 
     /// Reads the section, if the bytes go on.
     pub(super) fn decode_procedures(&mut self, reader: &mut ByteReader<'_>) -> Result<(), CodecError> {
-        if reader.remaining() == 0 {
-            return Ok(());
-        }
-        if reader.u8()? != SECTION_FORMAT {
-            return Err(invalid("unknown format of procedures"));
+        // The section of distributions may follow, or be the only one.
+        let mut ahead = reader.clone();
+        match ahead.u8() {
+            Err(_) | Ok(distribution::SECTION_FORMAT) => return Ok(()),
+            Ok(SECTION_FORMAT) => *reader = ahead,
+            Ok(_) => return Err(invalid("unknown format of procedures")),
         }
         let procedures = count(reader, usize::MAX)?;
         if procedures == 0 {

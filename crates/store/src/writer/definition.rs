@@ -86,6 +86,7 @@ impl BatchWriter<'_> {
             }
             CatalogOp::SetDefault { table, .. }
             | CatalogOp::RenameTable { table, .. }
+            | CatalogOp::SetDistribution { table, .. }
             | CatalogOp::RenameColumn { table, .. } => (*table, self.redefined(catalog, *table)?),
             CatalogOp::AddColumn { table, column, fill } => {
                 let position = definition(catalog, *table)?.columns.len() - 1;

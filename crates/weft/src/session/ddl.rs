@@ -29,6 +29,7 @@ fn tables_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
         | CatalogOp::AddColumn { table, .. }
         | CatalogOp::DropColumn { table, .. }
         | CatalogOp::RenameTable { table, .. }
+        | CatalogOp::SetDistribution { table, .. }
         | CatalogOp::RenameColumn { table, .. } => Some(*table),
         CatalogOp::CreateTable(_)
         | CatalogOp::CreateSequence(_)

@@ -254,3 +254,69 @@ fn concurrently_stands_outside_of_transactions() {
     c.fails("create index concurrently t_b2 on t (b)", "25001");
     c.ok("rollback; begin; create index t_b2 on t (b); commit");
 }
+
+#[test]
+fn the_distribution_of_a_table_is_kept_and_shown() {
+    let db = database();
+    let mut c = Client::new(&db);
+    c.ok("create table w (id int, v int, primary key (id)) with (partition_by = 'id')");
+    c.ok("create table stock (w_id int, id int, primary key (w_id, id)) with (partition_by = w_id, fillfactor = 90)");
+    c.ok("create table item (id int primary key) with (replicated = true)");
+    c.ok("create table plain (id int primary key) with (replicated = off)");
+    assert_eq!(
+        c.rows("select relname, reloptions from pg_class where relkind = 'r' and oid > 16383 order by 1"),
+        "item,{replicated=true};plain,NULL;stock,{partition_by=w_id};w,{partition_by=id}"
+    );
+    // One machine has all rows of all of them.
+    c.ok(
+        "insert into w values (1, 10), (2, 20); insert into stock values (1, 1); insert into item values (7)",
+    );
+    assert_eq!(
+        c.rows("select w.v from w, stock, item where w.id = stock.w_id"),
+        "10"
+    );
+    let refused = [
+        (
+            "create table x (id int primary key) with (partition_by = 'v')",
+            "42P16",
+        ),
+        (
+            "create table x (id int, v int, primary key (v, id)) with (partition_by = 'id')",
+            "42P16",
+        ),
+        ("create table x (id int) with (partition_by = 'id')", "42P16"),
+        (
+            "create table x (id int primary key) with (partition_by = 'range(id, 10)')",
+            "0A000",
+        ),
+        (
+            "create table x (id int primary key) with (partition_by = '')",
+            "22023",
+        ),
+        (
+            "create table x (id int primary key) with (replicated = perhaps)",
+            "22023",
+        ),
+        (
+            "create table x (id int primary key) with (replicated = on, partition_by = id)",
+            "22023",
+        ),
+        (
+            "create table x (id int primary key, v int unique) with (partition_by = id)",
+            "0A000",
+        ),
+        ("create unique index on w (v)", "0A000"),
+        ("alter table w drop constraint w_pkey", "0A000"),
+        ("alter table w drop column id", "0A000"),
+        ("alter table plain set (replicated = true)", "0A000"),
+    ];
+    for (statement, state) in refused {
+        c.fails(statement, state);
+    }
+    c.ok("create unique index on w (v, id)");
+    c.ok("alter table w rename column id to key");
+    assert_eq!(
+        c.rows("select reloptions from pg_class where relname = 'w'"),
+        "{partition_by=key}"
+    );
+}

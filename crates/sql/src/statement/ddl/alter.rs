@@ -118,7 +118,8 @@ fn alter_one(
         }
         AlterTableOperation::AlterColumn { column_name, op } => alter_column(changes, table, column_name, op),
         // There is only one owner, and storage and logging settings have no effect.
-        AlterTableOperation::OwnerTo { .. } | AlterTableOperation::SetOptionsParens { .. } => Ok(()),
+        AlterTableOperation::OwnerTo { .. } => Ok(()),
+        AlterTableOperation::SetOptionsParens { options } => refuse_distribution(options),
         other => Err(error::unsupported(format!(
             "ALTER TABLE {other} is not supported"
         ))),
@@ -303,4 +304,20 @@ pub(super) fn alter_index(
     let parts = names::parts(index_name);
     let name = names::relation(&parts)?.to_owned();
     changes.push(CatalogOp::RenameIndex { index, name })
+}
+
+/// Which ranks hold a table's rows is said when it is created: rows are not moved.
+fn refuse_distribution(options: &[ast::SqlOption]) -> Result<(), SqlError> {
+    let places = |option: &ast::SqlOption| match option {
+        ast::SqlOption::KeyValue { key, .. } | ast::SqlOption::Ident(key) => {
+            super::table::is_distribution_option(&names::ident(key))
+        }
+        _ => false,
+    };
+    match options.iter().any(places) {
+        true => Err(error::unsupported(
+            "changing the distribution of a table is not supported",
+        )),
+        false => Ok(()),
+    }
 }

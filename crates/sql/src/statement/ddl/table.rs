@@ -8,7 +8,8 @@ use std::collections::HashSet;
 use sqlparser::ast::{self, ColumnOption, CreateTableOptions, GeneratedAs, TableConstraint};
 use weft_base::{IndexId, TableId};
 use weft_store::{
-    Catalog, CatalogOp, ColumnDef, DefaultExpr, Identity, IndexDef, SequenceDef, SequenceId, TableDef,
+    Catalog, CatalogOp, ColumnDef, DefaultExpr, Distribution, Identity, IndexDef, SequenceDef, SequenceId,
+    TableDef,
 };
 use weft_types::{SqlError, SqlState};
 
@@ -38,7 +39,7 @@ pub(super) struct NewColumn {
 
 /// CREATE TABLE.
 pub(super) fn create_table(changes: &mut Changes, create: &ast::CreateTable) -> Result<(), SqlError> {
-    refuse_variants(create)?;
+    let distribution = refuse_variants(create)?;
     let parts = names::parts(&create.name);
     let name = names::cut(names::relation(&parts)?.to_owned());
     if create.if_not_exists && changes.catalog.relation(&name).is_some() {
@@ -62,10 +63,34 @@ pub(super) fn create_table(changes: &mut Changes, create: &ast::CreateTable) -> 
         let index = define_constraint(&changes.catalog, &def, constraint, table.0 + 1 + number as u32)?;
         def = def.with_index(index);
     }
-    changes.push(CatalogOp::CreateTable(def))
+    changes.push(CatalogOp::CreateTable(def))?;
+    place(changes, table, distribution)
 }
 
-fn refuse_variants(create: &ast::CreateTable) -> Result<(), SqlError> {
+/// Adds the operation of `WITH (partition_by = ...)` or `WITH (replicated = true)`.
+fn place(changes: &mut Changes, table: TableId, given: Option<GivenDistribution>) -> Result<(), SqlError> {
+    let distribution = match given {
+        None => return Ok(()),
+        Some(GivenDistribution::Replicated) => Distribution::Replicated,
+        Some(GivenDistribution::By(column)) => {
+            let def = changes.catalog.table_by_id(table);
+            let first = def.and_then(|def| {
+                let key = def.primary_index()?;
+                def.columns.get(*key.columns.first()?)
+            });
+            if first.is_none_or(|first| first.name != column) {
+                let message = format!(
+                    "a table is partitioned by the first column of its primary key, not by \"{column}\""
+                );
+                return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
+            }
+            Distribution::Hash
+        }
+    };
+    changes.push(CatalogOp::SetDistribution { table, distribution })
+}
+
+fn refuse_variants(create: &ast::CreateTable) -> Result<Option<GivenDistribution>, SqlError> {
     let refusal = if create.temporary {
         "temporary tables are not supported"
     } else if create.query.is_some() {
@@ -79,42 +104,109 @@ fn refuse_variants(create: &ast::CreateTable) -> Result<(), SqlError> {
     } else if create.external || create.or_replace || create.on_commit.is_some() {
         "this form of CREATE TABLE is not supported"
     } else {
-        return check_storage_options(&create.table_options);
+        return storage_options(&create.table_options);
     };
     Err(error::unsupported(refusal))
 }
 
-/// WITH (fillfactor = ...) and the like have no effect; unknown names are errors, as in PostgreSQL.
-fn check_storage_options(options: &CreateTableOptions) -> Result<(), SqlError> {
+/// What WITH says about the ranks that hold a table's rows.
+enum GivenDistribution {
+    /// `partition_by = 'column'`
+    By(String),
+    /// `replicated`
+    Replicated,
+}
+
+/// WITH (fillfactor = ...) and the like have no effect; unknown names are errors, as in PostgreSQL. The
+/// distribution is not PostgreSQL's (decision 0044).
+fn storage_options(options: &CreateTableOptions) -> Result<Option<GivenDistribution>, SqlError> {
     let (CreateTableOptions::With(list)
     | CreateTableOptions::Options(list)
     | CreateTableOptions::Plain(list)) = options
     else {
-        return Ok(());
+        return Ok(None);
     };
+    let mut distribution = None;
     for option in list {
-        let name = match option {
-            ast::SqlOption::KeyValue { key, .. } | ast::SqlOption::Ident(key) => names::ident(key),
+        let (name, value) = match option {
+            ast::SqlOption::KeyValue { key, value } => (names::ident(key), Some(value)),
+            ast::SqlOption::Ident(key) => (names::ident(key), None),
             other => {
                 return Err(error::unsupported(format!(
                     "storage option {other} is not supported"
                 )));
             }
         };
-        let known = matches!(
-            name.as_str(),
-            "fillfactor" | "parallel_workers" | "oids" | "user_catalog_table"
-        ) || name.starts_with("autovacuum_")
-            || name.starts_with("toast")
-            || name.starts_with("vacuum_");
-        if !known {
-            return Err(SqlError::new(
-                SqlState::INVALID_PARAMETER_VALUE,
-                format!("unrecognized parameter \"{name}\""),
-            ));
+        let given = match name.as_str() {
+            "partition_by" => Some(GivenDistribution::By(partition_column(value)?)),
+            "replicated" => is_on(&name, value)?.then_some(GivenDistribution::Replicated),
+            known if is_storage_option(known) => continue,
+            _ => {
+                return Err(SqlError::new(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    format!("unrecognized parameter \"{name}\""),
+                ));
+            }
+        };
+        if given.is_some() && distribution.is_some() {
+            let message = "a table has one distribution: partition_by or replicated, once";
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
         }
+        distribution = given.or(distribution);
     }
-    Ok(())
+    Ok(distribution)
+}
+
+/// Whether ALTER TABLE would change which ranks hold the rows.
+pub(super) fn is_distribution_option(name: &str) -> bool {
+    matches!(name, "partition_by" | "replicated")
+}
+
+fn is_storage_option(name: &str) -> bool {
+    matches!(
+        name,
+        "fillfactor" | "parallel_workers" | "oids" | "user_catalog_table"
+    ) || ["autovacuum_", "toast", "vacuum_"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+}
+
+/// The text of an option's value, quoted or not.
+fn option_text(value: &ast::Expr) -> String {
+    match value {
+        ast::Expr::Value(value) => match value.value.clone().into_string() {
+            Some(text) => text,
+            None => value.to_string(),
+        },
+        ast::Expr::Identifier(name) => names::ident(name),
+        other => other.to_string(),
+    }
+}
+
+fn partition_column(value: Option<&ast::Expr>) -> Result<String, SqlError> {
+    let text = value.map(option_text).unwrap_or_default();
+    if text.contains('(') {
+        let message = format!("partition_by = '{text}' is not supported: tables are partitioned by hash");
+        return Err(error::unsupported(message).hint("Name the first column of the primary key."));
+    }
+    if text.is_empty() {
+        let message = "partition_by needs the name of a column";
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    Ok(text)
+}
+
+/// A boolean option, true without a value.
+fn is_on(name: &str, value: Option<&ast::Expr>) -> Result<bool, SqlError> {
+    let text = value.map_or_else(|| "true".to_owned(), option_text);
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "on" | "yes" | "1" => Ok(true),
+        "false" | "off" | "no" | "0" => Ok(false),
+        _ => Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("invalid value for boolean option \"{name}\": {text}"),
+        )),
+    }
 }
 
 /// Reads a column definition. Defaults are not bound yet: they may name sequences that do not exist yet.
