@@ -159,6 +159,7 @@ impl<'a> Binder<'a> {
         let parameters = self.parameters.known.finish()?;
         let tables = self.tables.clone();
         let (session_bound, moves_sequence) = (self.session_bound, self.moves_sequence);
+        let is_volatile = self.volatile_count > 0;
         let (relation, shared) = self.prune(relation);
         Ok(Query {
             parameters,
@@ -168,6 +169,7 @@ impl<'a> Binder<'a> {
             tables,
             session_bound,
             moves_sequence,
+            is_volatile,
         })
     }
 }

@@ -148,5 +148,6 @@ impl<'a> Binder<'a> {
         }
         self.session_bound |= inner.session_bound;
         self.moves_sequence |= inner.moves_sequence;
+        self.volatile_count += inner.volatile_count;
     }
 }

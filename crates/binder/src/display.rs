@@ -434,35 +434,18 @@ fn limit_text(count: Option<&Expr>, offset: Option<&Expr>, ties: Option<&[SortKe
     text
 }
 
-fn inputs(relation: &Relation) -> Vec<&Relation> {
-    match relation {
-        Relation::One
-        | Relation::Values { .. }
-        | Relation::Scan(_)
-        | Relation::Given { .. }
-        | Relation::System { .. }
-        | Relation::Shared { .. }
-        | Relation::Working { .. } => Vec::new(),
-        Relation::Functions { input, .. }
-        | Relation::Project { input, .. }
-        | Relation::Filter { input, .. }
-        | Relation::Aggregate { input, .. }
-        | Relation::Window { input, .. }
-        | Relation::Distinct { input, .. }
-        | Relation::Sort { input, .. }
-        | Relation::Limit { input, .. } => vec![input],
-        Relation::Join { left, right, .. } => vec![left, right],
-        Relation::Apply { input, subquery, .. } => vec![input, subquery],
-        Relation::Set { inputs, .. } => inputs.iter().collect(),
-    }
-}
-
 /// Writes a relation and its inputs; iterative.
 fn write_tree(f: &mut Formatter<'_>, relation: &Relation, depth: usize) -> fmt::Result {
     let mut stack = vec![(relation, depth)];
     while let Some((relation, depth)) = stack.pop() {
         writeln!(f, "{:indent$}{}", "", head(relation), indent = 2 * depth)?;
-        stack.extend(inputs(relation).into_iter().rev().map(|input| (input, depth + 1)));
+        stack.extend(
+            relation
+                .inputs()
+                .into_iter()
+                .rev()
+                .map(|input| (input, depth + 1)),
+        );
     }
     Ok(())
 }

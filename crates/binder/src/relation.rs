@@ -29,6 +29,8 @@ pub struct Query {
     pub session_bound: bool,
     /// Whether it draws from a sequence or sets one.
     pub moves_sequence: bool,
+    /// Whether it calls a volatile function, so that the same rows may give another result.
+    pub is_volatile: bool,
 }
 
 /// One column of a result.
@@ -223,6 +225,50 @@ pub enum Relation {
         /// The columns: id, type, and the source column in each input, already of that type.
         columns: Vec<(ColumnId, SqlType, Vec<ColumnId>)>,
     },
+}
+
+impl Relation {
+    /// The relations that it is computed from, subqueries included.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<&Relation> {
+        match self {
+            Relation::One
+            | Relation::Values { .. }
+            | Relation::Scan(_)
+            | Relation::Given { .. }
+            | Relation::System { .. }
+            | Relation::Shared { .. }
+            | Relation::Working { .. } => Vec::new(),
+            Relation::Functions { input, .. }
+            | Relation::Project { input, .. }
+            | Relation::Filter { input, .. }
+            | Relation::Aggregate { input, .. }
+            | Relation::Window { input, .. }
+            | Relation::Distinct { input, .. }
+            | Relation::Sort { input, .. }
+            | Relation::Limit { input, .. } => vec![input],
+            Relation::Join { left, right, .. } => vec![left, right],
+            Relation::Apply { input, subquery, .. } => vec![input, subquery],
+            Relation::Set { inputs, .. } => inputs.iter().collect(),
+        }
+    }
+}
+
+impl Query {
+    /// Calls `see` for every relation that it is computed from, in no particular order.
+    pub fn for_each_relation<'q>(&'q self, mut see: impl FnMut(&'q Relation)) {
+        let mut stack = vec![&self.relation];
+        for shared in &self.shared {
+            match &shared.body {
+                SharedBody::Plain(relation) => stack.push(relation),
+                SharedBody::Recursive { start, term, .. } => stack.extend([start, term]),
+            }
+        }
+        while let Some(relation) = stack.pop() {
+            see(relation);
+            stack.extend(relation.inputs());
+        }
+    }
 }
 
 /// A scan of a user's table.

@@ -368,6 +368,7 @@ impl QueryEngine {
             operators,
             context,
             tables: sizes(query, source.as_ref()),
+            reads_in_order: source.reads_in_order(),
         };
         Ok((kept.instance().map_err(sql_error)?, Some(taken(kept))))
     }

@@ -41,6 +41,8 @@ pub(crate) struct KeptPlan {
     pub(crate) context: Arc<ExecutionContext>,
     /// Row counts of the tables that the query reads.
     pub(crate) tables: Vec<(TableId, usize)>,
+    /// Whether they may ask the source for rows in an index's order.
+    pub(crate) reads_in_order: bool,
 }
 
 impl KeptPlan {
@@ -53,11 +55,13 @@ impl KeptPlan {
         })
     }
 
-    /// Whether the tables are still of about the same size.
+    /// Whether the tables are still of about the same size, and the source can be read as it was.
     fn suits(&self, source: &dyn ReadSource) -> bool {
-        self.tables
-            .iter()
-            .all(|(table, rows)| source.row_count_estimate(*table) <= rows + (*rows).max(GROWTH_MIN))
+        self.reads_in_order == source.reads_in_order()
+            && self
+                .tables
+                .iter()
+                .all(|(table, rows)| source.row_count_estimate(*table) <= rows + (*rows).max(GROWTH_MIN))
     }
 }
 

@@ -23,7 +23,7 @@
 //!
 //! Chapters: `database` (open, statistics), `session` (statements and transactions), `sink` and `rows`
 //! (results), `gate` (durability of replies), `plan_cache`, `sequences`, `source` (what the query engine
-//! reads).
+//! reads), `spread` (the same, of tables whose rows are on several ranks).
 //!
 //! This crate knows about SQL sessions, which those below do not. It does not know the wire protocol.
 
@@ -36,12 +36,18 @@ mod sequences;
 mod session;
 pub mod sink;
 mod source;
+mod spread;
 
 pub use database::{Database, DatabaseStats, Options};
 pub use error::Error;
 pub use gate::DurabilityGate;
 pub use rows::{Collected, Rows};
-pub use session::{BlockRole, CancelHandle, Prepared, Session, too_much_held};
+pub use session::{
+    BlockRole, BoundProgram, BranchStart, CancelHandle, Change, Footprint, KeyRange, ModifyUse, Prepared,
+    Session, TableUse, TransactionStep, too_much_held,
+};
 pub use sink::{OutputColumn, ResultSink};
+pub use spread::{RankView, TableView};
+pub use weft_program::ProgramHash;
 pub use weft_txn::{EngineConfig, EngineStats, Isolation, UnitStats, Units, is_parked};
 pub use weft_types::{SqlError, SqlType, Value};

@@ -347,6 +347,11 @@ pub fn query_plan(text: &str, ctx: &PlanContext<'_>) -> Result<QueryPlan, SqlErr
     })
 }
 
+/// The plan of an INSERT, UPDATE or DELETE for the query engine, even if its text could become a program.
+pub fn modify_plan(text: &str, ctx: &PlanContext<'_>) -> Result<ModifyPlan, SqlError> {
+    weft_syntax::with_statement(text, |statement| general::modify(statement, ctx))
+}
+
 fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
     let tables = |names: &[Vec<String>]| {
         names

@@ -278,8 +278,9 @@ impl Session {
     pub(crate) fn apply_settings(&mut self) {
         self.zone.set(self.settings.zone);
         self.gate.set_waits(self.settings.synchronous_commit);
+        let lock_timeout = self.lock_timeout();
         if let Some(open) = &mut self.open {
-            open.txn.set_lock_timeout(self.settings.lock_timeout);
+            open.txn.set_lock_timeout(lock_timeout);
         }
     }
 

@@ -270,4 +270,9 @@ impl Prepared {
     pub fn sql(&self) -> &str {
         &self.sql
     }
+
+    /// The types that the client declared for parameters; those of others are inferred.
+    pub fn declared_types(&self) -> &[Option<SqlType>] {
+        &self.param_types
+    }
 }

@@ -20,6 +20,7 @@
 //! only against the catalog version it was made for; otherwise the statement is planned again.
 
 mod block;
+mod branch;
 mod conflict;
 mod control;
 mod copy;
@@ -27,6 +28,7 @@ mod cursor;
 mod ddl;
 mod dispatch;
 mod explain;
+mod footprint;
 mod inputs;
 mod modify;
 mod prepared;
@@ -59,7 +61,9 @@ use crate::gate::DurabilityGate;
 use crate::rows::{Collected, Rows};
 use crate::sink::{OutputColumn, PipelinePosition, ResultSink, SharedZone, TxnStatus};
 pub use block::BlockRole;
+pub use branch::BranchStart;
 pub(crate) use cursor::Cursor;
+pub use footprint::{BoundProgram, Change, Footprint, KeyRange, ModifyUse, TableUse, TransactionStep};
 pub(crate) use settings::Settings;
 
 /// How often a statement is planned again when the catalog keeps changing.
@@ -227,6 +231,9 @@ pub struct Session {
     /// The parked statement: its program, and its inputs, which are not computed again. It continues when it
     /// is executed again.
     pub(crate) parked: Option<(Arc<Program>, Vec<u8>)>,
+    /// The longest wait for a lock, whatever the settings say; zero: no such bound. For transactions of
+    /// several ranks, whose deadlocks no rank sees.
+    pub(crate) lock_wait_max: Duration,
 }
 
 impl std::fmt::Debug for Session {
@@ -272,6 +279,7 @@ impl Session {
             deadline: None,
             waker: None,
             parked: None,
+            lock_wait_max: Duration::ZERO,
         }
     }
 
@@ -481,22 +489,7 @@ impl Session {
         let mut planned = prepared.planned.read().clone();
         for _ in 0..PLANNING_ATTEMPTS {
             match self.run_plan(&planned, params, position, sink) {
-                Err(error) if weft_txn::is_stale(&error) => {
-                    planned = self.plan(&prepared.sql, &prepared.param_types)?;
-                    let (params, columns) = self.describe(&planned.plan)?;
-                    let same = columns
-                        .iter()
-                        .map(|c| &c.ty)
-                        .eq(prepared.columns.iter().map(|c| &c.ty));
-                    if !same || params != prepared.params {
-                        return Err(SqlError::new(
-                            SqlState::FEATURE_NOT_SUPPORTED,
-                            "cached plan must not change result type",
-                        ));
-                    }
-                    planned.memory = None;
-                    *prepared.planned.write() = planned.clone();
-                }
+                Err(error) if weft_txn::is_stale(&error) => planned = self.plan_again(prepared)?,
                 result => return result,
             }
         }
@@ -504,6 +497,25 @@ impl Session {
             SqlState::SERIALIZATION_FAILURE,
             "the catalog changed too often under this statement",
         ))
+    }
+
+    /// Plans a prepared statement for the present definitions.
+    fn plan_again(&mut self, prepared: &Arc<Prepared>) -> Result<VersionedPlan, SqlError> {
+        let mut planned = self.plan(&prepared.sql, &prepared.param_types)?;
+        let (params, columns) = self.describe(&planned.plan)?;
+        let same = columns
+            .iter()
+            .map(|c| &c.ty)
+            .eq(prepared.columns.iter().map(|c| &c.ty));
+        if !same || params != prepared.params {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "cached plan must not change result type",
+            ));
+        }
+        planned.memory = None;
+        *prepared.planned.write() = planned.clone();
+        Ok(planned)
     }
 
     /// Ends a parked statement that was given up or has succeeded.
@@ -566,7 +578,7 @@ impl Session {
             isolation: self.settings.default_isolation,
             read_only: self.settings.default_read_only,
             cancel: self.cancel.token.clone(),
-            lock_timeout: self.settings.lock_timeout,
+            lock_timeout: self.lock_timeout(),
         }
     }
 

@@ -30,9 +30,9 @@ pub(super) const LOCKING_ROUNDS: usize = 64;
 
 /// What a statement's expressions are evaluated with.
 pub(super) struct ModifyContext<'a> {
-    params: &'a [Value],
-    settings: QuerySettings,
-    environment: Arc<dyn Environment>,
+    pub(super) params: &'a [Value],
+    pub(super) settings: QuerySettings,
+    pub(super) environment: Arc<dyn Environment>,
 }
 
 impl ModifyContext<'_> {

@@ -115,7 +115,7 @@ impl Session {
             let answer = if plan.program.read_only {
                 engine.execute(&plan.program, inputs)
             } else {
-                let lock_timeout = self.settings.lock_timeout;
+                let lock_timeout = self.lock_timeout();
                 engine
                     .submit(&plan.program, inputs)
                     .and_then(|ticket| ticket.wait_under(engine, &self.cancel.token, lock_timeout))
