@@ -34,6 +34,9 @@ pub enum Command {
     Demo(DemoArguments),
     /// Serve a database directory to PostgreSQL clients on a loopback address.
     Serve(ServeArguments),
+    /// Serve tables that are spread over several ranks.
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Benchmark the embedded database, its parts, other protocols, and the machine's memory.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -74,6 +77,27 @@ pub enum BenchCommand {
     /// The key-value engine by itself, second by second: fills, overwrites and reads, with different
     /// compaction executors or without compaction.
     Lsm(LsmArguments),
+}
+
+/// `weft cluster`
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Serve a cluster of ranks, each a whole database with an address of its own, any of which takes any
+    /// statement. Under mpirun each process is a rank (if built with the feature `mpi`).
+    Serve(ClusterServeArguments),
+}
+
+/// `weft cluster serve`
+#[derive(Debug, Clone, Args)]
+pub struct ClusterServeArguments {
+    /// How many ranks. A cluster keeps its number of ranks for ever. Under mpirun its number of processes
+    /// counts.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub ranks: u32,
+    /// As for `weft serve`. Rank r listens on the port of --listen plus r, and has its database in the folder
+    /// `rank-r` of --data.
+    #[command(flatten)]
+    pub serve: ServeArguments,
 }
 
 /// `weft demo`

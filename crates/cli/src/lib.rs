@@ -5,6 +5,7 @@
 //! arguments        the command line's arguments
 //! allocator        what the allocator is asked to do
 //! serve            the server in the foreground, until a signal
+//! cluster          ranks that serve together
 //! server_process   a `weft serve` child: start, wait until it is ready, kill
 //! bank_client      the bank of `weft_workload::bank` over a PostgreSQL connection
 //! demo             the tour: load, run, kill, recover, check
@@ -18,6 +19,7 @@ mod allocator;
 pub mod arguments;
 pub mod bank_client;
 mod bench;
+mod cluster;
 mod demo;
 pub mod failure;
 mod opening;
@@ -26,7 +28,7 @@ mod serve;
 pub mod server_process;
 mod verify;
 
-use arguments::{BenchCommand, Command, WeftArguments};
+use arguments::{BenchCommand, ClusterCommand, Command, WeftArguments};
 use failure::Failure;
 
 /// Runs the command given by the arguments.
@@ -34,6 +36,7 @@ pub fn run(arguments: WeftArguments) -> Result<(), Failure> {
     match arguments.command {
         Command::Demo(demo) => demo::run(&demo),
         Command::Serve(serve) => serve::run(&serve),
+        Command::Cluster(ClusterCommand::Serve(serve)) => cluster::run(&serve),
         Command::Bench(BenchCommand::Ycsb(ycsb)) => bench::ycsb::run(&ycsb),
         Command::Bench(BenchCommand::Tpcb(tpcb)) => bench::tpcb::run(&tpcb),
         Command::Bench(BenchCommand::Smallbank(smallbank)) => bench::smallbank::run(&smallbank),

@@ -6,6 +6,7 @@
 //! again, it ends at once.
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -14,7 +15,9 @@ use std::time::{Duration, Instant};
 use weft::{Database, Options, Units};
 use weft_base::{Progress, RealDisk, SystemClock};
 use weft_column::units::ScanEngine;
+use weft_fabric::Rank;
 use weft_offload::model::ModelParams;
+use weft_ranks::{Config as NodeConfig, Node};
 use weft_server::{Server, ServerConfig};
 
 use crate::allocator::{GIVE_BACK_EVERY, Rest, give_back};
@@ -29,26 +32,61 @@ const SIGNALLED_TWICE: i32 = 130;
 /// The text before the address on stdout.
 pub(crate) const LISTENING: &str = "listening on ";
 
+/// What a server waits for to stop.
+pub(crate) struct Stop(mpsc::Receiver<()>);
+
+impl Stop {
+    /// Ctrl-C or SIGTERM; a second one ends the process at once.
+    pub(crate) fn on_signal() -> Result<Stop, Failure> {
+        let (signal, signalled) = mpsc::channel();
+        let signals = AtomicU32::new(0);
+        let on_signal = move || {
+            if signals.fetch_add(1, Ordering::Relaxed) > 0 {
+                eprintln!("stopping at once; the next start recovers from the log");
+                std::process::exit(SIGNALLED_TWICE);
+            }
+            signal.send(()).unwrap_or(());
+        };
+        ctrlc::set_handler(on_signal).map_err(|e| Failure::doing("handling signals", e))?;
+        Ok(Stop(signalled))
+    }
+
+    /// The end of standard input. Signals are ignored: whoever started this process decides.
+    pub(crate) fn when_input_ends() -> Result<Stop, Failure> {
+        let (end, ended) = mpsc::channel();
+        ctrlc::set_handler(|| {}).map_err(|e| Failure::doing("handling signals", e))?;
+        crate::cluster::watch_input(end);
+        Ok(Stop(ended))
+    }
+
+    /// Waits at most so long; true: stop.
+    pub(crate) fn wait(&self, limit: Duration) -> bool {
+        // Another error would mean that the sender is gone, which never happens; stopping is then safe.
+        self.0.recv_timeout(limit) != Err(mpsc::RecvTimeoutError::Timeout)
+    }
+}
+
+/// Refuses an address that others than this machine can reach.
+pub(crate) fn check_address(listen: SocketAddr) -> Result<(), Failure> {
+    if listen.ip().is_loopback() {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "refusing to listen on {listen}: Weft has no authentication yet, so it serves loopback addresses only \
+         (127.0.0.1 or ::1)"
+    )))
+}
+
 /// Opens the database, serves it, and returns after a signal.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
+    check_address(arguments.listen)?;
+    run_as(arguments, None, Stop::on_signal()?)
+}
+
+/// Opens the database, serves it, alone or as a rank of a cluster, and returns when it is to stop.
+pub(crate) fn run_as(arguments: &ServeArguments, rank: Option<Rank>, stop: Stop) -> Result<(), Failure> {
     // Checked before the database is opened: a wrong address should not cost a recovery.
-    if !arguments.listen.ip().is_loopback() {
-        return Err(Failure::Usage(format!(
-            "refusing to listen on {}: Weft has no authentication yet, so it serves loopback addresses only \
-             (127.0.0.1 or ::1)",
-            arguments.listen
-        )));
-    }
-    let (signal, signalled) = mpsc::channel();
-    let signals = AtomicU32::new(0);
-    let on_signal = move || {
-        if signals.fetch_add(1, Ordering::Relaxed) > 0 {
-            eprintln!("stopping at once; the next start recovers from the log");
-            std::process::exit(SIGNALLED_TWICE);
-        }
-        signal.send(()).unwrap_or(());
-    };
-    ctrlc::set_handler(on_signal).map_err(|e| Failure::doing("handling signals", e))?;
+    check_address(arguments.listen)?;
     let began = Instant::now();
     let options = options(arguments)?;
     let progress = Progress::default();
@@ -69,19 +107,28 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
     if let Some(seconds) = arguments.bounds.write_timeout {
         config.write_timeout = Some(Duration::from_secs(seconds)).filter(|limit| !limit.is_zero());
     }
-    let server =
-        Server::start(Arc::new(database.clone()), config).map_err(|e| Failure::Environment(e.to_string()))?;
+    let node = rank
+        .map(|rank| Node::start(&rank, database.clone(), NodeConfig::default()))
+        .transpose()
+        .map_err(|error| Failure::Environment(error.to_string()))?;
+    let server = match &node {
+        Some(node) => Server::start(node.backend(), config),
+        None => Server::start(Arc::new(database.clone()), config),
+    };
+    let server = server.map_err(|e| Failure::Environment(e.to_string()))?;
     announce(arguments, &server, &database, began)?;
     weft_base::idle::set_hook(give_back);
     let mut rest = Rest::default();
-    // Another error would mean that the handler is gone, which never happens; stopping is then safe.
-    while signalled.recv_timeout(GIVE_BACK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+    while !stop.wait(GIVE_BACK_EVERY) {
         rest.tick(&server, &database);
     }
     eprintln!("stopping");
     let closed = server.stop(STOP_GRACE);
     if closed > 0 {
         eprintln!("{closed} connection(s) closed");
+    }
+    if let Some(node) = node {
+        node.stop();
     }
     let began = Instant::now();
     match database.checkpoint_for_stop() {

@@ -11,7 +11,7 @@ use super::Finding;
 use super::tree::SourceFile;
 
 /// Floor of every crate, by package name.
-const FLOORS: [(&str, u8); 30] = [
+const FLOORS: [(&str, u8); 31] = [
     ("weft-base", 0),
     ("weft-types", 1),
     ("weft-ops", 1),
@@ -39,9 +39,10 @@ const FLOORS: [(&str, u8); 30] = [
     ("weft-cluster", 9),
     ("weft-workload", 9),
     ("weft-protocols", 9),
-    ("weft-cli", 10),
-    ("weft-sql-compare", 10),
-    ("xtask", 11),
+    ("weft-ranks", 10),
+    ("weft-cli", 11),
+    ("weft-sql-compare", 11),
+    ("xtask", 12),
 ];
 
 /// Who may use a fenced foreign crate.

@@ -1,0 +1,12 @@
+//! Ranks that are threads of this process, each with a database on a simulated disk.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a failed step fails the test"
+)]
+
+mod fixture;
+mod statements;
+mod transactions;
