@@ -9,6 +9,7 @@
 //! - `table`: the hash table, a cache line a bucket.
 //! - `partition`: histogram, and partitioning through one cache line a partition.
 //! - `hash`: the unpartitioned join and the radix join.
+//! - [`HashTable`]: the unpartitioned join for callers with threads and a pipeline of their own.
 //! - `sort`: splitters, sorted runs, their merge, and the sort-merge join.
 //! - `spill`: partitions on disk, for joins that are larger than their budget.
 //! - [`calibrate`]: the models, with rates of this machine.
@@ -36,6 +37,7 @@ mod tuple;
 mod workers;
 
 pub use error::JoinError;
+pub use hash::piecewise::{HashTable, TableWriter};
 pub use join::join;
 pub use model::{Rates, Shape, calibrate};
 pub use options::{Algorithm, Compression, Options, Phases, Report, Spill, Tuning};

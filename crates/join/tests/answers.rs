@@ -10,7 +10,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use reference::{Results, expected};
 use weft_base::{Budget, Prng};
-use weft_join::{Algorithm, Compression, Emit, Options, Ranges, Source, Tuning, Tuple, join};
+use weft_join::{
+    Algorithm, Compression, Emit, HashTable, JoinError, Options, Ranges, Source, TableWriter, Tuning, Tuple,
+    join,
+};
 
 const ALGORITHMS: [Algorithm; 3] = [Algorithm::Unpartitioned, Algorithm::Radix, Algorithm::SortMerge];
 const COMPRESSIONS: [Compression; 3] = [Compression::WhereKnown, Compression::Always, Compression::Never];
@@ -332,4 +335,75 @@ fn no_consumer_an_interrupt_and_a_consumer_that_has_enough() {
         assert_eq!(error.to_string(), "a consumer ended the join");
         assert_eq!(budget.held(), 0);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 100 }))]
+
+    /// A table that several threads fill at once and that is probed in pieces gives every pair, in the order
+    /// of the probe tuples, in whichever form.
+    #[test]
+    fn a_table_filled_and_probed_in_pieces_gives_all_pairs_in_order(
+        keys in keys(), seed in any::<u64>(), build in 0_usize..1500, probe in 0_usize..1000,
+        writers in 1_usize..5, piece in 1_usize..300, is_bounded in any::<bool>(),
+    ) {
+        let mut prng = Prng::new(seed);
+        let build = tuples(&keys, build, 0, &mut prng);
+        let probe = tuples(&keys, probe, 7, &mut prng);
+        let budget = Budget::new(HashTable::bytes(build.len(), 4 * build.len() + 4096).unwrap());
+        let ranges = bounds(&build).filter(|_| is_bounded);
+        let filling = TableWriter::all(build.len(), ranges, writers, &budget).unwrap();
+        let filled = std::thread::scope(|scope| {
+            let fill = |mut writer: TableWriter| {
+                build.chunks(piece).for_each(|piece| writer.insert(piece).unwrap());
+                writer
+            };
+            let threads: Vec<_> = filling.into_iter().map(|writer| scope.spawn(move || fill(writer))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let table = HashTable::new(filled).unwrap();
+        let (mut pairs, mut matched) = (Results::default(), Results::default());
+        for piece in probe.chunks(piece) {
+            table.pairs(piece, &mut pairs).unwrap();
+            table.matched(piece, &mut matched).unwrap();
+        }
+        prop_assert!(pairs.pairs.is_sorted_by_key(|pair| pair.probe));
+        prop_assert!(matched.probe_matched.is_sorted());
+        let all = Emit { probe_matched: true, ..Emit::INNER };
+        pairs.probe_matched = matched.probe_matched;
+        prop_assert_eq!(Results::of(vec![pairs]), expected(&build, &probe, all));
+        drop(table);
+        prop_assert_eq!(budget.held(), 0);
+    }
+}
+
+#[test]
+fn a_table_needs_all_of_its_writers_and_tuples_within_its_bounds() {
+    let budget = Budget::new(1 << 20);
+    let writers = |count| TableWriter::all(100, None, count, &budget).unwrap();
+    assert!(matches!(HashTable::new(Vec::new()), Err(JoinError::NoConsumer)));
+    assert!(matches!(
+        HashTable::new(writers(3).split_off(1)),
+        Err(JoinError::Source)
+    ));
+    let mixed = writers(1).into_iter().chain(writers(1)).collect();
+    assert!(matches!(HashTable::new(mixed), Err(JoinError::Source)));
+    let ranges = Ranges {
+        keys: (10, 20),
+        rows: (0, 1),
+    };
+    for count in [1, 2] {
+        let mut bounded = TableWriter::all(100, Some(ranges), count, &budget).unwrap();
+        let outside = Tuple { key: 21, row: 0 };
+        assert!(
+            bounded
+                .iter_mut()
+                .all(|writer| matches!(writer.insert(&[outside]), Err(JoinError::Source)))
+        );
+    }
+    let too_small = Budget::new(1 << 10);
+    assert!(matches!(
+        TableWriter::all(1 << 16, None, 2, &too_small),
+        Err(JoinError::Budget { .. })
+    ));
 }

@@ -27,6 +27,7 @@ mod lookup;
 mod overflow;
 mod probe;
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -114,6 +115,13 @@ impl<'a, F: Form> Slots<'a, F> {
             named,
             skip,
         }
+    }
+
+    /// What did not fit into the lines, as a [`Table`] has it, and its reservation.
+    pub(crate) fn sorted(&self, overflow: Overflow<F::Item>) -> (Vec<F::Item>, Option<Reservation>) {
+        let (mut items, room) = overflow.into_items();
+        items.sort_unstable_by_key(|item| self.form.key(*item));
+        (items, room)
     }
 
     /// The line that a key names.
@@ -306,7 +314,8 @@ impl<'a, F: Form> Slots<'a, F> {
 /// A table that is filled.
 pub(crate) struct Table<'a, F: Form> {
     slots: Slots<'a, F>,
-    overflow: Vec<F::Item>,
+    /// Sorted by key.
+    overflow: Cow<'a, [F::Item]>,
     /// A bit for each lane, a byte for each line: has a partner. Empty if nobody asks.
     marks: &'a [AtomicU8],
     overflow_marks: Vec<AtomicU8>,
@@ -321,9 +330,7 @@ impl<'a, F: Form> Table<'a, F> {
         overflow: Overflow<F::Item>,
         marks: &'a [AtomicU8],
     ) -> Result<Table<'a, F>, JoinError> {
-        let form = slots.form;
-        let (mut overflow, room) = overflow.into_items();
-        overflow.sort_unstable_by_key(|item| form.key(*item));
+        let (overflow, room) = slots.sorted(overflow);
         let mut overflow_marks = Vec::new();
         if !marks.is_empty() {
             let bytes = overflow.len();
@@ -334,11 +341,22 @@ impl<'a, F: Form> Table<'a, F> {
         }
         Ok(Table {
             slots,
-            overflow,
+            overflow: Cow::Owned(overflow),
             marks,
             overflow_marks,
             _overflow_room: room,
         })
+    }
+
+    /// The table of these lines and the items that [`Slots::sorted`] gave, without marks.
+    pub(crate) fn of_sorted(slots: Slots<'a, F>, overflow: &'a [F::Item]) -> Table<'a, F> {
+        Table {
+            slots,
+            overflow: Cow::Borrowed(overflow),
+            marks: &[],
+            overflow_marks: Vec::new(),
+            _overflow_room: None,
+        }
     }
 
     /// The row in a lane.
