@@ -50,7 +50,7 @@ use crate::lower::{Environment, Lowering, final_projection, walk};
 use crate::planner;
 use crate::scan::SourceExtension;
 use crate::session::{Execution, ExecutionContext};
-use crate::settings::{PlanningTurn, QueryPriority, QuerySettings};
+use crate::settings::{JoinChoice, PlanningTurn, QueryPriority, QuerySettings};
 use crate::slice::{self, StopSignal, sliced};
 use crate::source::ReadSource;
 use crate::spool::Spool;
@@ -101,14 +101,15 @@ pub struct QueryEngine {
     /// Of threads that give way.
     yielding: tokio::runtime::Handle,
     environment: Arc<RuntimeEnv>,
-    states: States,
+    /// By the session's choice of join algorithms.
+    states: HashMap<JoinChoice, States>,
     kept: Arc<KeptPlans>,
     units: Units,
     /// One permit for every thread that plans a large query.
     planning: Arc<Semaphore>,
 }
 
-/// The planner states of an engine.
+/// The planner states of an engine, for one choice of join algorithms.
 #[derive(Clone)]
 struct States {
     /// For plans that use all threads.
@@ -196,26 +197,27 @@ impl QueryEngine {
             .with_memory_pool(Arc::new(pool))
             .build_arc()
             .map_err(sql_error)?;
-        let state = |threads: usize| {
+        let state = |threads: usize, join: JoinChoice| {
             let builder = SessionStateBuilder::new()
                 .with_config(configuration(&options, threads))
                 .with_runtime_env(Arc::clone(&environment))
-                .with_physical_optimizer_rules(crate::rules::rules());
+                .with_physical_optimizer_rules(crate::rules::rules(join));
             Arc::new(PlanState {
                 session: builder.build(),
                 last_rules: crate::rules::last_rules(threads <= 1),
             })
         };
-        let states = States {
-            parallel: state(options.threads),
-            serial: state(1),
+        let states = |join: JoinChoice| States {
+            parallel: state(options.threads, join),
+            serial: state(1, join),
         };
+        let states = JoinChoice::ALL.map(|join| (join, states(join)));
         Ok(QueryEngine {
             handle: ordinary.handle().clone(),
             yielding: yielding.handle().clone(),
             runtimes: vec![ordinary, yielding],
             environment,
-            states,
+            states: states.into(),
             kept: Arc::default(),
             units: options.units,
             planning: Arc::new(Semaphore::new(PLANNING_MAX)),
@@ -341,7 +343,9 @@ impl QueryEngine {
             query: Arc::clone(query),
             to: Arc::clone(&self.kept),
         };
-        let plain = reading.target.is_none() && reading.given.is_none();
+        // A session that names an algorithm gets a plan of its own.
+        let plain =
+            reading.target.is_none() && reading.given.is_none() && settings.join == JoinChoice::default();
         let source = Arc::clone(&reading.source);
         if plain && let Some(kept) = self.kept.take(query, source.as_ref()) {
             stop.ensure_running(Instant::now())?;
@@ -421,6 +425,9 @@ impl QueryEngine {
             && size.nodes <= SMALL_NODES
             && size.expression <= SMALL_EXPRESSION_NODES;
         let repeats = is_small && !omits_parts && is_better_kept(query, reading.source.as_ref());
+        let Some(states) = self.states.get(&settings.join) else {
+            return Err(SqlError::internal("an algorithm without planner states"));
+        };
         let context = Arc::new(if repeats {
             ExecutionContext::repeating(execution)
         } else {
@@ -432,7 +439,7 @@ impl QueryEngine {
             reading,
             context,
             stop: Arc::clone(stop),
-            states: self.states.clone(),
+            states: states.clone(),
             handle: self.handle.clone(),
         };
         if is_small {

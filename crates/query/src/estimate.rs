@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::joins::{CrossJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
+use crate::join::hash_join;
 use crate::operator::OperatorExec;
 use crate::scan::RelationScan;
 
@@ -37,7 +38,7 @@ fn expected(plan: &Arc<dyn ExecutionPlan>, keys: Option<u64>) -> Expected {
         let rows = scan.expected(keys);
         return Expected { rows, read: rows };
     }
-    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+    if let Some(join) = hash_join(plan.as_ref()) {
         let build = expected(join.left(), keys);
         let probe = expected(join.right(), Some(build.rows));
         return Expected {
@@ -86,7 +87,7 @@ pub(crate) fn rows_expected(plan: &Arc<dyn ExecutionPlan>, inputs: &[u64]) -> u6
     }
     let rows = match inputs {
         [] => leaf_rows(plan),
-        [left, right] if plan.is::<HashJoinExec>() => *left.max(right),
+        [left, right] if hash_join(plan.as_ref()).is_some() => *left.max(right),
         [left, right] if plan.is::<NestedLoopJoinExec>() || plan.is::<CrossJoinExec>() => {
             left.saturating_mul(*right)
         }

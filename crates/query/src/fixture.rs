@@ -10,7 +10,7 @@ use weft_types::{SqlError, SqlType, TimeZone, Value};
 
 use crate::engine::{QueryEngine, Reading};
 use crate::lower::Environment;
-use crate::settings::{CancelSignal, PlanningTurn, QueryPriority, QuerySettings};
+use crate::settings::{CancelSignal, JoinChoice, PlanningTurn, QueryPriority, QuerySettings};
 use crate::source::{ReadSource, RowVisitor};
 
 /// No system catalogs.
@@ -199,6 +199,7 @@ pub fn settings() -> QuerySettings {
         cancel: CancelSignal::default(),
         planning: PlanningTurn::default(),
         priority: QueryPriority::default(),
+        join: JoinChoice::default(),
     }
 }
 

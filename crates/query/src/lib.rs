@@ -14,6 +14,7 @@ mod first_rows;
 mod fold;
 pub mod functions;
 mod in_order;
+pub mod join;
 mod kept;
 pub mod key_range;
 pub mod lower;
@@ -42,7 +43,7 @@ pub mod window;
 pub use engine::{EngineOptions, QueryEngine, Reading};
 pub use lower::Environment;
 pub use modify::{Evaluation, NewRow, RowChange, RowsToLock};
-pub use settings::{CancelSignal, PlanningTurn, QueryPriority, QuerySettings};
+pub use settings::{CancelSignal, JoinChoice, PlanningTurn, QueryPriority, QuerySettings};
 pub use source::{GivenRows, ReadSource, RowHandle, RowVisitor};
 pub use stream::{RowStream, canceled_by_user, timed_out};
 

@@ -4,6 +4,7 @@
 //! DataFusion's own aggregates) and for sources that can sort or count: every rule walks every plan, and most
 //! plans are small.
 
+use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::Result;
@@ -26,15 +27,21 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use crate::build_sides::choose_build_sides;
 use crate::first_rows::read_in_order;
 use crate::in_order::gather_in_order;
+use crate::settings::JoinChoice;
 
 /// The function of a rule: transforms a plan.
-type Apply = fn(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>;
+type Apply = Box<dyn Fn(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync>;
 
 /// A rule of our own.
-#[derive(Debug)]
 struct Rule {
     name: &'static str,
     apply: Apply,
+}
+
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
 }
 
 impl PhysicalOptimizerRule for Rule {
@@ -56,18 +63,22 @@ impl PhysicalOptimizerRule for Rule {
 }
 
 /// Makes a rule of a function.
-fn rule(name: &'static str, apply: Apply) -> Arc<dyn PhysicalOptimizerRule + Send + Sync> {
+fn rule(
+    name: &'static str,
+    apply: impl Fn(Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> + Send + Sync + 'static,
+) -> Arc<dyn PhysicalOptimizerRule + Send + Sync> {
+    let apply = Box::new(apply);
     Arc::new(Rule { name, apply })
 }
 
-/// The rules that make a plan, in order.
+/// The rules that make a plan, in order; joins by one integer-like key as `join` says.
 #[must_use]
-pub fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+pub fn rules(join: JoinChoice) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     vec![
         Arc::new(OutputRequirements::new_add_mode()),
         // Filters reduce the row estimates of scans, which determine the build sides of joins.
         Arc::new(FilterPushdown::new()),
-        rule("BuildSides", choose_build_sides),
+        rule("BuildSides", move |plan| choose_build_sides(plan, join)),
         rule("FirstRows", read_in_order),
         Arc::new(EnsureRequirements::new()),
         Arc::new(CombinePartialFinalAggregate::new()),

@@ -24,6 +24,8 @@ pub struct QuerySettings {
     pub planning: PlanningTurn,
     /// Which threads run it.
     pub priority: QueryPriority,
+    /// Which algorithm joins by one integer-like key.
+    pub join: JoinChoice,
 }
 
 impl QuerySettings {
@@ -48,6 +50,45 @@ pub enum QueryPriority {
     Normal,
     /// Always.
     Low,
+}
+
+/// Which algorithm joins by one integer-like key. Other joins are not concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum JoinChoice {
+    /// By the expected rows: see [`crate::join`].
+    #[default]
+    Auto,
+    /// DataFusion's hash join.
+    Hash,
+    /// One hash table for all threads.
+    Unpartitioned,
+    /// The radix join.
+    Radix,
+    /// The sort-merge join.
+    SortMerge,
+}
+
+impl JoinChoice {
+    /// All.
+    pub const ALL: [JoinChoice; 5] = [
+        JoinChoice::Auto,
+        JoinChoice::Hash,
+        JoinChoice::Unpartitioned,
+        JoinChoice::Radix,
+        JoinChoice::SortMerge,
+    ];
+
+    /// Its name in SQL.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            JoinChoice::Auto => "auto",
+            JoinChoice::Hash => "hash",
+            JoinChoice::Unpartitioned => "unpartitioned",
+            JoinChoice::Radix => "radix",
+            JoinChoice::SortMerge => "sort_merge",
+        }
+    }
 }
 
 /// A session plans one large query at a time, counting one that was stopped and whose plan nobody waits for

@@ -198,6 +198,20 @@ pub fn yield_due(context: &Context<'_>) -> bool {
     yield_due_at(Instant::now(), context)
 }
 
+/// Yields if the running task has used up its slice, and fails when the execution must end. For long work
+/// between batches.
+pub async fn breathe(stop: Option<&Arc<dyn Interrupt>>) -> Result<()> {
+    std::future::poll_fn(|context| match yield_due(context) {
+        true => Poll::Pending,
+        false => Poll::Ready(()),
+    })
+    .await;
+    match stop {
+        Some(stop) => stop.check().map_err(external),
+        None => Ok(()),
+    }
+}
+
 fn yield_due_at(now: Instant, context: &Context<'_>) -> bool {
     give_way_at(now);
     let due = slice_start(now).is_some_and(|start| now.duration_since(start) >= SLICE);

@@ -10,8 +10,8 @@ use weft_binder::{Locking, bind_locking, bind_modify, bind_query};
 use weft_expression::Session;
 use weft_pg_catalog::SessionView;
 use weft_query::{
-    CancelSignal, EngineOptions, Environment, PlanningTurn, QueryEngine, QueryPriority, QuerySettings,
-    ReadSource, Reading, RowStream,
+    CancelSignal, EngineOptions, Environment, JoinChoice, PlanningTurn, QueryEngine, QueryPriority,
+    QuerySettings, ReadSource, Reading, RowStream,
 };
 use weft_store::{Catalog, CatalogOp, ColumnDef, DefaultExpr, IndexDef, IndexMethod, Store, TableDef};
 use weft_types::{NumericSpec, SqlError, SqlState, SqlType, TimeZone, Value, format_text, parse_text};
@@ -119,6 +119,7 @@ impl Db {
             cancel: CancelSignal::default(),
             planning: PlanningTurn::default(),
             priority: QueryPriority::default(),
+            join: JoinChoice::default(),
         };
         Db {
             store: Store::new(),

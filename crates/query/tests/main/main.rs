@@ -6,6 +6,7 @@ mod arithmetic;
 mod catalog;
 mod clients;
 mod fixture;
+mod joins;
 mod kept;
 mod modify;
 mod repeated;

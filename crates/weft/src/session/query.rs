@@ -32,6 +32,7 @@ impl Session {
             cancel: self.cancel.signal.clone(),
             planning: self.planning.clone(),
             priority: self.query_priority(),
+            join: self.settings.join,
         }
     }
 

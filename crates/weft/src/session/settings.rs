@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::time::Duration;
-use weft_query::QueryPriority;
+use weft_query::{JoinChoice, QueryPriority};
 use weft_txn::Isolation;
 use weft_types::{SqlError, SqlState, TimeZone};
 
@@ -85,6 +85,8 @@ pub(crate) struct Settings {
     pub idle_in_transaction_timeout: Duration,
     /// `weft.query_priority`: whether long queries give way.
     pub query_priority: QueryPriority,
+    /// `weft.join`: which algorithm joins by one integer-like key.
+    pub join: JoinChoice,
     /// `TimeZone`: in which timestamptz is read and shown.
     pub zone: TimeZone,
     version: u64,
@@ -304,6 +306,7 @@ impl Settings {
             lock_timeout: Duration::ZERO,
             idle_in_transaction_timeout: Duration::ZERO,
             query_priority: QueryPriority::default(),
+            join: JoinChoice::default(),
             zone: TimeZone::UTC,
             version: 0,
         }
@@ -344,6 +347,14 @@ impl Settings {
                 let (_, priority) =
                     found.ok_or_else(|| invalid(name, value).hint("Available values: auto, normal, low."))?;
                 self.query_priority = *priority;
+            }
+            "weft.join" => {
+                let mut choices = JoinChoice::ALL.into_iter();
+                let found = choices.find(|choice| value.eq_ignore_ascii_case(choice.name()));
+                self.join = found.ok_or_else(|| {
+                    let names = JoinChoice::ALL.map(JoinChoice::name).join(", ");
+                    invalid(name, value).hint(format!("Available values: {names}."))
+                })?;
             }
             "standard_conforming_strings" => {
                 if !parse_bool(name, value)? {
@@ -435,6 +446,7 @@ impl Settings {
                 .iter()
                 .find(|(_, priority)| *priority == self.query_priority)
                 .map_or_else(String::new, |(word, _)| (*word).to_owned()),
+            "weft.join" => self.join.name().to_owned(),
             _ => match self.plain.get(&key) {
                 Some((_, value)) => value.clone(),
                 None => FIXED.iter().find(|(fixed, _)| *fixed == key)?.1.to_string(),
@@ -453,6 +465,7 @@ impl Settings {
             "standard_conforming_strings",
             "statement_timeout",
             "synchronous_commit",
+            "weft.join",
             "weft.query_priority",
         ];
         let mut all: Vec<(String, String)> = self.plain.values().cloned().collect();

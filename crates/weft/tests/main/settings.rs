@@ -49,6 +49,18 @@ fn settings_of_weft_are_known_ones() {
     c.ok("begin; set local weft.query_priority = low; commit");
     assert_eq!(c.rows("show weft.query_priority"), "auto");
     c.fails("set weft.query_priority = 'high'", "22023");
+    assert_eq!(c.rows("show weft.join"), "auto");
+    for join in ["hash", "unpartitioned", "radix", "sort_merge"] {
+        c.ok(&format!("set weft.join = {join}"));
+        assert_eq!(c.rows("show weft.join"), join);
+        let pairs = "select count(*) from generate_series(1, 3000) a join generate_series(2, 4000) b on a = b";
+        assert_eq!(c.rows(pairs), "2999", "{join}");
+    }
+    c.ok("begin; set local weft.join = hash; rollback");
+    assert_eq!(c.rows("show weft.join"), "sort_merge");
+    c.ok("reset weft.join");
+    assert_eq!(c.rows("show weft.join"), "auto");
+    c.fails("set weft.join = 'merge'", "22023");
     c.fails("set weft.no_such = 1", "42704");
     c.fails("set weft.column_bytes = 1", "42704");
     c.fails("show weft.no_such", "42704");
