@@ -358,7 +358,8 @@ proptest! {
                 build.chunks(piece).for_each(|piece| writer.insert(piece).unwrap());
                 writer
             };
-            let threads: Vec<_> = filling.into_iter().map(|writer| scope.spawn(move || fill(writer))).collect();
+            let start = |writer| scope.spawn(move || fill(writer));
+            let threads: Vec<_> = filling.into_iter().map(start).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         let table = HashTable::new(filled).unwrap();

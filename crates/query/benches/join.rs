@@ -8,8 +8,9 @@
 //! Sizes are millions (2^20) of build and probe rows. Each side has an int8 key and `--columns` int8 columns
 //! beside it; with one, a row is a 16-byte tuple. Keys are all different on the build side, in random order,
 //! and drawn from them on the probe side: either all numbers below the count, or numbers far from each other.
-//! Every result has the columns of both sides; they are added up. Contenders take turns; rates are millions of
-//! rows of both sides a second, medians of the rounds.
+//! Every result has the columns of both sides; they are added up. Contenders take turns; rates are millions
+//! of rows of both sides a second, medians of the rounds; beside them the time of all processors together,
+//! which says more on a machine that others use, too.
 //!
 //! DataFusion's operator runs in both of its modes: `collected` is one table that one thread builds,
 //! `distributed` hashes both sides into as many partitions as there are threads.
@@ -49,7 +50,7 @@ fn arguments() -> Configuration {
     let mut found = Configuration {
         threads: 2,
         rounds: 5,
-        sizes: vec![(16, 16), (4, 32)],
+        sizes: vec![(16 << 20, 16 << 20), (4 << 20, 32 << 20)],
         columns: 1,
         is_dense: true,
         only: None,
@@ -69,7 +70,7 @@ fn arguments() -> Configuration {
             "--sizes" => {
                 let size = |text: &str| {
                     let (build, probe) = text.split_once('x').expect("a size like 16x16");
-                    (build.parse().expect("a number"), probe.parse().expect("a number"))
+                    (millions(build), millions(probe))
                 };
                 found.sizes = value.split(',').map(size).collect();
             }
@@ -77,6 +78,12 @@ fn arguments() -> Configuration {
         }
     }
     found
+}
+
+/// So many millions, which may be a fraction.
+fn millions(text: &str) -> usize {
+    let millions: f64 = text.parse().expect("a number");
+    (millions * f64::from(1 << 20)) as usize
 }
 
 /// A side of so many columns, in as many partitions as there are threads.
@@ -195,6 +202,15 @@ fn run(runtime: &tokio::runtime::Runtime, plan: &Arc<dyn ExecutionPlan>) -> (Dur
     (start.elapsed(), rows, sum)
 }
 
+/// Processor time of this process so far, in hundredths of a second.
+fn processor_ticks() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // After the name, which may have blanks: user time and system time are the 12th and the 13th.
+    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let times = fields.split_whitespace().skip(11).take(2);
+    times.filter_map(|time| time.parse::<u64>().ok()).sum()
+}
+
 fn main() {
     let configuration = arguments();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -210,30 +226,32 @@ fn main() {
         None => names.to_vec(),
     };
     for &(build, probe) in &configuration.sizes {
-        let (build, probe) = (build << 20, probe << 20);
         let sides = sides(build, probe, &configuration);
         let mut times = vec![Vec::new(); names.len()];
+        let mut ticks = vec![Vec::new(); names.len()];
         let mut answer = None;
         for _ in 0..configuration.rounds {
-            for (name, times) in names.iter().zip(&mut times) {
+            for ((name, times), ticks) in names.iter().zip(&mut times).zip(&mut ticks) {
+                let before = processor_ticks();
                 let (time, rows, sum) = run(&runtime, &plan(name, &sides, configuration.threads));
                 assert_eq!(*answer.get_or_insert((rows, sum)), (rows, sum), "{name}");
                 times.push(time);
+                ticks.push(processor_ticks() - before);
             }
         }
         println!(
-            "{}M x {}M rows, {} columns beside the key, {} keys, {} threads",
-            build >> 20,
-            probe >> 20,
+            "{build} x {probe} rows, {} columns beside the key, {} keys, {} threads",
             configuration.columns,
             if configuration.is_dense { "dense" } else { "sparse" },
             configuration.threads,
         );
-        for (name, times) in names.iter().zip(&mut times) {
+        for ((name, times), ticks) in names.iter().zip(&mut times).zip(&mut ticks) {
             times.sort();
+            ticks.sort();
+            let processors = ticks[ticks.len() / 2] as f64 / 100.0;
             let median = times[times.len() / 2];
             let rate = (build + probe) as f64 / median.as_secs_f64() / 1e6;
-            println!("  {name:14} {rate:7.1} M rows/s   {median:.2?}");
+            println!("  {name:14} {rate:7.1} M rows/s   {median:.2?}   processors {processors:.2} s");
         }
     }
 }

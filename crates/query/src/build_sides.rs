@@ -16,7 +16,7 @@ use crate::join::{self, Expected};
 use crate::settings::JoinChoice;
 
 /// A build side of at most this many rows is built by one thread; a larger one is partitioned among all.
-const TOGETHER_ROWS_MAX: u64 = 128 * 1024;
+pub(crate) const TOGETHER_ROWS_MAX: u64 = 128 * 1024;
 
 /// Chooses which side of a hash join is built, and by how many threads.
 pub(crate) fn choose_build_sides(

@@ -1,5 +1,5 @@
-//! The hash join without partitioning for a caller with threads and a pipeline of its own: the caller's threads
-//! fill a table, a morsel at a time each, and probe it with whatever rows have arrived.
+//! The hash join without partitioning for a caller with threads and a pipeline of its own: the caller's
+//! threads fill a table, a morsel at a time each, and probe it with whatever rows have arrived.
 //!
 //! ```text
 //! all build tuples --> writer 0: its region of lines --+

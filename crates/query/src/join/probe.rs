@@ -4,8 +4,8 @@
 //! batch --> tuples --> pairs (bounded) --> condition --> rows gathered --> batches of the usual size
 //! ```
 //!
-//! A probe row may have millions of partners, so pairs are looked for up to a limit, and from there again when
-//! these have been handed on. The rows of the probe side keep their order.
+//! A probe row may have millions of partners, so pairs are looked for up to a limit, and from there again
+//! when these have been handed on. The rows of the probe side keep their order.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

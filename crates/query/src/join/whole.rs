@@ -4,9 +4,9 @@
 //! build side, probe side --> tuples --> threads of the join --> pairs, a queue a partition --> rows gathered
 //! ```
 //!
-//! The threads of the join are its own; they inherit the priority of the thread that starts them, and end when
-//! the statement is stopped or nobody waits for the pairs any more. A queue holds a few chunks of pairs; a
-//! thread that meets a full one waits.
+//! The threads of the join are its own; they inherit the priority of the thread that starts them, and end
+//! when the statement is stopped or nobody waits for the pairs any more. A queue holds a few chunks of pairs;
+//! a thread that meets a full one waits.
 //!
 //! Pairs come in the order of partitions or of keys, so both sides are gathered from random places. That is
 //! what makes this slower than a probe side that streams by as soon as rows have columns beside their keys

@@ -57,9 +57,7 @@ fn key_of(ty: &SqlType, number: i64) -> Value {
             let text = format!("{}-02-03 04:05:{seconds:02}.5", 3000 + number.div_euclid(60));
             parse_text(&text, ty).unwrap()
         }
-        SqlType::Uuid => {
-            parse_text(&format!("{number:032x}").replace('-', "f")[..32].to_string(), ty).unwrap()
-        }
+        SqlType::Uuid => parse_text(&format!("{number:032x}"), ty).unwrap(),
         other => panic!("{other:?}"),
     }
 }
@@ -75,7 +73,7 @@ fn fill(db: &Db, name: &str, ty: &SqlType, rows: &[Row]) -> TableId {
     let layout = Arc::clone(&db.store.catalog().table(name).unwrap().layout);
     let encoded = rows.iter().map(|row| {
         let key = row.key.map_or(Value::Null, |key| key_of(ty, key));
-        let text = Value::Text(format!("{name} {}", row.id).into());
+        let text = Value::Text(format!("{name} {}", row.id));
         layout
             .encode(&[Value::Int4(row.id), key, Value::Int4(row.other), text])
             .unwrap()
@@ -168,14 +166,16 @@ const CASES: [Case; 13] = [
         of_b: None,
     },
     Case {
-        sql: "SELECT a.id, NULL, a.t, NULL FROM a WHERE EXISTS (SELECT FROM b WHERE a.k = b.k AND a.other < b.other)",
+        sql: "SELECT a.id, NULL, a.t, NULL FROM a \
+              WHERE EXISTS (SELECT FROM b WHERE a.k = b.k AND a.other < b.other)",
         also: less,
         pairs: false,
         of_a: Some(true),
         of_b: None,
     },
     Case {
-        sql: "SELECT a.id, NULL, a.t, NULL FROM a WHERE NOT EXISTS (SELECT FROM b WHERE a.k = b.k AND a.other < b.other)",
+        sql: "SELECT a.id, NULL, a.t, NULL FROM a \
+              WHERE NOT EXISTS (SELECT FROM b WHERE a.k = b.k AND a.other < b.other)",
         also: less,
         pairs: false,
         of_a: Some(false),
@@ -189,7 +189,8 @@ const CASES: [Case; 13] = [
         of_b: Some(true),
     },
     Case {
-        sql: "SELECT NULL, b.id, NULL, b.t FROM b WHERE NOT EXISTS (SELECT FROM a WHERE a.k = b.k AND a.other < b.other)",
+        sql: "SELECT NULL, b.id, NULL, b.t FROM b \
+              WHERE NOT EXISTS (SELECT FROM a WHERE a.k = b.k AND a.other < b.other)",
         also: less,
         pairs: false,
         of_a: None,
@@ -345,6 +346,18 @@ fn explain_names_the_algorithm_that_runs() {
         let plan = db.explain(sql);
         assert!(plan.contains(name), "{join:?}\n{plan}");
     }
+    // By the expected rows, and with what they were.
+    db.settings.join = JoinChoice::Auto;
+    let many = rows(150_000, Kind::Spread, &mut prng);
+    fill(&db, "many", &SqlType::Int8, &many);
+    let plan = db.explain("SELECT a.id, b.id FROM many a JOIN many b ON a.k = b.k");
+    assert!(plan.contains("UnpartitionedJoinExec: join_type=Inner"), "{plan}");
+    assert!(
+        plan.contains("build_rows=150000, probe_rows=150000, memory="),
+        "{plan}"
+    );
+    let plan = db.explain("SELECT a.id, b.id FROM a JOIN many b ON a.id = b.id");
+    assert!(plan.contains("HashJoinExec"), "{plan}");
     // Two keys, or a key that is no number inside.
     for sql in [
         "SELECT a.id FROM a JOIN b ON a.k = b.k AND a.other = b.other",
@@ -391,7 +404,10 @@ fn a_join_over_its_memory_is_refused_and_gives_it_back() {
         memory_bytes: 1_500_000,
         ..EngineOptions::default()
     });
-    let (many, few) = (rows(30_000, Kind::Spread, &mut prng), rows(1_000, Kind::Spread, &mut prng));
+    let (many, few) = (
+        rows(30_000, Kind::Spread, &mut prng),
+        rows(1_000, Kind::Spread, &mut prng),
+    );
     fill(&db, "many", &SqlType::Int8, &many);
     fill(&db, "few", &SqlType::Int8, &few);
     let wide = "SELECT count(a.t), count(b.t) FROM many a JOIN many b ON a.k = b.k";

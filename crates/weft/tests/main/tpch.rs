@@ -1,5 +1,5 @@
 //! TPC-H's 22 queries at scale 0.01: the answers are PostgreSQL 15's, text by text. Rows in slots and
-//! rows in columns.
+//! rows in columns, joined by each algorithm.
 //!
 //! `tpch_answers.txt` is written by `experiments/tpch/run.py --scale 0.01 --answers FILE`.
 
@@ -121,5 +121,9 @@ fn answers_are_those_of_postgresql() {
             break;
         }
         assert!(begin.elapsed() < SOON, "{slots} rows still come from their slots");
+    }
+    for join in ["hash", "unpartitioned", "radix", "sort_merge"] {
+        c.ok(&format!("set weft.join = {join}"));
+        compare(c);
     }
 }
