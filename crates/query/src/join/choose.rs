@@ -1,8 +1,8 @@
 //! Which joins are run by number, and how.
 //!
-//! If nobody chooses, a join whose build side is expected to be so large that DataFusion would distribute both
-//! sides by hash runs unpartitioned instead. Measured with rows of an int8 key and one int8 column on either
-//! side (`cargo bench -p weft-query --bench join`, two threads on a machine that others used as well; seconds
+//! If nobody chooses, a join whose build side is expected to be so large that DataFusion would distribute
+//! both sides by hash runs unpartitioned instead. Measured with rows of an int8 key and one int8 column on
+//! either side (`cargo bench -p weft-query --bench join`, two threads on a machine that others used as well; seconds
 //! of all processors together, so that waiting does not count; medians of 3):
 //!
 //! ```text
@@ -14,8 +14,8 @@
 //!     1 Mi x 4 Mi, dense, 4 columns       0.41       0.30           0.29   0.57        0.64
 //! ```
 //!
-//! *Collected* is DataFusion's other form, one table built by one thread. For dense keys that is an array, and
-//! no hash table is faster while it is in the cache: it stays with the smaller build sides. Radix and
+//! *Collected* is DataFusion's other form, one table built by one thread. For dense keys that is an array,
+//! and no hash table is faster while it is in the cache: it stays with the smaller build sides. Radix and
 //! sort-merge never won for rows with columns, because they gather both sides from random places; they run
 //! only where a session asks for them.
 
