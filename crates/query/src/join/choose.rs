@@ -2,8 +2,8 @@
 //!
 //! If nobody chooses, a join whose build side is expected to be so large that DataFusion would distribute
 //! both sides by hash runs unpartitioned instead. Measured with rows of an int8 key and one int8 column on
-//! either side (`cargo bench -p weft-query --bench join`, two threads on a machine that others used as well; seconds
-//! of all processors together, so that waiting does not count; medians of 3):
+//! either side (`cargo bench -p weft-query --bench join`, two threads on a machine that others used as well;
+//! seconds of all processors together, so that waiting does not count; medians of 3):
 //!
 //! ```text
 //!   build x probe rows             distributed  collected  unpartitioned  radix  sort-merge
