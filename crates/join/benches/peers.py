@@ -4,11 +4,11 @@
     cargo bench -p weft-join --bench join --no-run          prints the path of the bench
     crates/join/benches/peers.py --bench PATH [--rounds 5] [--threads 2] [--sizes 16x16,4x32]
 
-Needs the Python packages duckdb, polars and numpy (pip install duckdb polars numpy); a missing one is left out and
-named. Sizes are millions (2^20) of build and probe tuples of 16 bytes: an int8 key and an int8 row. Keys are all
-numbers below the build count, in random order, and drawn from them on the probe side. Every contender adds up the
-rows of both sides of all pairs, and the sums must be equal. Rates are millions of tuples of both sides a second,
-medians of the rounds; the bench prints its own.
+Needs the Python packages duckdb, polars and numpy (pip install duckdb polars numpy); a missing one is left
+out and named. Sizes are millions (2^20) of build and probe tuples of 16 bytes: an int8 key and an int8 row.
+Keys are all numbers below the build count, in random order, and drawn from them on the probe side. Every
+contender adds up the rows of both sides of all pairs, and the sums must be equal. Rates are millions of tuples
+of both sides a second, medians of the rounds; the bench prints its own.
 """
 
 import argparse
@@ -68,12 +68,14 @@ def main():
                 answers.add(run())
                 times[name].append(time.perf_counter() - begin)
             if asked.bench:
-                words = [asked.bench, "--bench", "--rounds", "1", "--threads", str(asked.threads), "--sizes", size]
+                words = [asked.bench, "--bench", "--rounds", "1", "--sizes", size]
+                words += ["--threads", str(asked.threads)]
                 print(subprocess.run(words, check=True, capture_output=True, text=True).stdout, flush=True)
         assert len(answers) <= 1, answers
         for name, seconds in times.items():
             median = statistics.median(seconds)
-            print(f"{size} {name:18} {(build + probe) / median / 1e6:7.1f} M tuples/s  {median:.3f} s", flush=True)
+            rate = (build + probe) / median / 1e6
+            print(f"{size} {name:18} {rate:7.1f} M tuples/s  {median:.3f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,8 @@ fn settings_of_weft_are_known_ones() {
     for join in ["hash", "unpartitioned", "radix", "sort_merge"] {
         c.ok(&format!("set weft.join = {join}"));
         assert_eq!(c.rows("show weft.join"), join);
-        let pairs = "select count(*) from generate_series(1, 3000) a join generate_series(2, 4000) b on a = b";
+        let pairs =
+            "select count(*) from generate_series(1, 3000) a join generate_series(2, 4000) b on a = b";
         assert_eq!(c.rows(pairs), "2999", "{join}");
     }
     c.ok("begin; set local weft.join = hash; rollback");
