@@ -7,8 +7,8 @@
 Needs the Python packages duckdb, polars and numpy (pip install duckdb polars numpy); a missing one is left
 out and named. Sizes are millions (2^20) of build and probe tuples of 16 bytes: an int8 key and an int8 row.
 Keys are all numbers below the build count, in random order, and drawn from them on the probe side. Every
-contender adds up the rows of both sides of all pairs, and the sums must be equal. Rates are millions of tuples
-of both sides a second, medians of the rounds; the bench prints its own.
+contender adds up the rows of both sides of all pairs, and the sums must be equal. Rates are millions of
+tuples of both sides a second, medians of the rounds; the bench prints its own.
 """
 
 import argparse
