@@ -392,6 +392,9 @@ pub struct ScanArguments {
     /// Use small sizes, to check that the benchmark works, not to measure the machine.
     #[arg(long)]
     pub quick: bool,
+    /// Only the simulated engines, whose cycles do not depend on this machine: nothing is measured.
+    #[arg(long)]
+    pub simulated_only: bool,
     /// Print one JSON object per line instead of a table.
     #[arg(long)]
     pub json: bool,

@@ -1,6 +1,7 @@
 //! `weft bench scan`: how fast bit-packed codes are scanned, beside how fast memory is read.
 //!
-//! The same scans on DBA's engines are simulated, one on each engine of a device.
+//! The same scans on DBA's engines are simulated, one on each engine of a device; with --simulated-only
+//! nothing else is done.
 //!
 //! For every width, number of threads and kind of scan the forms of the scan that this processor has take
 //! turns with a loop that only adds the same bytes. The column is larger than the caches, except with
@@ -32,7 +33,11 @@ const READING: &str = "reading";
 pub(crate) fn run(arguments: &ScanArguments) -> Result<(), Failure> {
     let values = arguments
         .values
-        .unwrap_or(if arguments.quick { QUICK_VALUES } else { VALUES });
+        .unwrap_or(match (arguments.quick, arguments.simulated_only) {
+            (true, _) => QUICK_VALUES,
+            (false, true) => SIMULATED_VALUES as u64,
+            (false, false) => VALUES,
+        });
     if arguments
         .threads
         .iter()
@@ -43,7 +48,11 @@ pub(crate) fn run(arguments: &ScanArguments) -> Result<(), Failure> {
     let mut records = Vec::new();
     for &bits in &arguments.bits {
         let column = PackedColumn::random(bits, usize::try_from(values).unwrap_or(usize::MAX))?;
-        for &threads in &arguments.threads {
+        let threads = match arguments.simulated_only {
+            true => &[],
+            false => arguments.threads.as_slice(),
+        };
+        for &threads in threads {
             let config = format!(
                 "values={values} bits={bits} threads={threads} rounds={} version={}",
                 arguments.rounds,
@@ -56,11 +65,9 @@ pub(crate) fn run(arguments: &ScanArguments) -> Result<(), Failure> {
             let start = format!("{bits} bits, 1 thread(s), {}, ", kind.name());
             let values = records.iter().filter(|record| record.metric == "value");
             let ours = values.filter(|record| record.case.starts_with(&start));
-            ours.map(|record| record.value)
-                .min_by(f64::total_cmp)
-                .map(|value| (kind, value))
+            ours.map(|record| record.value).min_by(f64::total_cmp)
         };
-        let measured: Vec<(ScanKind, f64)> = ScanKind::ALL.into_iter().filter_map(best).collect();
+        let measured = ScanKind::ALL.map(|kind| (kind, best(kind)));
         records.extend(simulated(&column, bits, &measured)?);
     }
     print(arguments.json, "scans of packed codes", &records)
@@ -73,8 +80,13 @@ const ENGINES: [usize; 7] = [1, 2, 3, 4, 6, 8, 16];
 /// The rates of several engines are of scans of so many codes, as beside TPC-C (`weft bench htap`).
 const RATE_VALUES: f64 = 20e6;
 
-/// DBA's engines. One scan is compared with `measured`, nanoseconds a value of the fastest form in this run.
-fn simulated(column: &PackedColumn, bits: u32, measured: &[(ScanKind, f64)]) -> Result<Vec<Record>, Failure> {
+/// DBA's engines. One scan is compared with `measured`, nanoseconds a value of the fastest form in this run,
+/// if it measured any.
+fn simulated(
+    column: &PackedColumn,
+    bits: u32,
+    measured: &[(ScanKind, Option<f64>)],
+) -> Result<Vec<Record>, Failure> {
     let params = ScanEngineParams::default();
     let config = format!(
         "values={SIMULATED_VALUES} bits={bits} clock_mhz={} channels={} channel_bytes_per_us={} \
@@ -97,7 +109,7 @@ fn simulated(column: &PackedColumn, bits: u32, measured: &[(ScanKind, f64)]) -> 
             let case = format!("{bits} bits, 1 thread(s), {}, {case}", kind.name());
             let record = Record::new("scan", &case, &config, metric, value, unit);
             records.push(match unit {
-                "ns" => record.versus(Some(("the fastest form here", *measured))),
+                "ns" => record.versus(measured.map(|measured| ("the fastest form here", measured))),
                 _ => record,
             });
         };
