@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use bench::{
-    ColdArguments, HotArguments, HtapArguments, IndexArguments, LimitsArguments, LoadArguments,
-    LocksArguments, ScanArguments, SmallbankArguments, StallArguments, TpcbArguments, TpccArguments,
-    TpccMixArgument, YcsbArguments, YcsbPreset, YcsbRead,
+    AssignmentArgument, ColdArguments, FormArgument, HotArguments, HtapArguments, IndexArguments,
+    JoinArguments, LimitsArguments, LoadArguments, LocksArguments, ScanArguments, SimulationArguments,
+    SmallbankArguments, StallArguments, TpcbArguments, TpccArguments, TpccMixArgument, YcsbArguments,
+    YcsbPreset, YcsbRead,
 };
 pub use lsm::{
     BlockCompression, CompactionArguments, CompactionUnit, FileIo, LsmArguments, LsmCase, LsmUnit,
@@ -67,6 +68,8 @@ pub enum BenchCommand {
     Limits(LimitsArguments),
     /// Scans of bit-packed codes, with every form of instructions, as a share of the memory's bandwidth.
     Scan(ScanArguments),
+    /// Joins of 16-byte tuples on one machine or over ranks, phase by phase beside the document's models.
+    Join(JoinArguments),
     /// Locks and two-phase commits over one-sided messages between ranks, beside what messages and disks
     /// cost.
     Locks(LocksArguments),

@@ -9,6 +9,8 @@ mod cold_peer;
 pub(crate) mod compaction;
 pub(crate) mod htap;
 pub(crate) mod index;
+pub(crate) mod join;
+mod join_simulation;
 pub(crate) mod limits;
 mod lock_ranks;
 mod lock_trace;

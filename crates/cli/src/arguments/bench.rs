@@ -316,6 +316,114 @@ pub struct LimitsArguments {
     pub json: bool,
 }
 
+/// What ranks are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FormArgument {
+    /// Threads of this process.
+    Threads,
+    /// Processes that share memory.
+    Processes,
+}
+
+/// Which rank gets which partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AssignmentArgument {
+    /// Sized, and heavy partitions are shared between ranks.
+    Shared,
+    /// The largest partition first, to the rank that has least.
+    Sized,
+    /// One after the other.
+    RoundRobin,
+}
+
+/// What `weft bench join` simulates.
+#[derive(Debug, Clone, Args)]
+pub struct SimulationArguments {
+    /// Instead of joining, simulate joins over so many ranks, with rates measured here.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=65_536))]
+    pub simulate_ranks: Option<u32>,
+    /// Tuples of either side on each simulated rank.
+    #[arg(long, default_value_t = 40_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub rank_tuples: u64,
+    /// Simulated ranks that share a link.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub ranks_per_node: u32,
+    /// Gigabytes a second of a simulated link, each way [default: what puts reach on this machine].
+    #[arg(long)]
+    pub link_gb: Option<f64>,
+    /// Nanoseconds of a simulated message beside its bytes.
+    #[arg(long, default_value_t = 1_500)]
+    pub latency_ns: u64,
+    /// Nanoseconds that a simulated message keeps a link busy beside its bytes.
+    #[arg(long, default_value_t = 200)]
+    pub request_ns: u64,
+    /// Open requests of a simulated node.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub requests_max: u32,
+    /// Bytes of a simulated message.
+    #[arg(long, default_value_t = 65_536, value_parser = clap::value_parser!(u64).range(16..=1 << 30))]
+    pub message_bytes: u64,
+    /// Of a thousand simulated ranks so many are slow.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub stragglers_per_mille: u32,
+    /// How much longer a slow rank takes.
+    #[arg(long, default_value_t = 1.5)]
+    pub straggler_factor: f64,
+    /// Simulated ranks come or go until there are so many.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub resize_to: Option<u32>,
+    /// After which share of the exchange.
+    #[arg(long, default_value_t = 0.5)]
+    pub resize_after: f64,
+}
+
+/// `weft bench join`
+#[derive(Debug, Clone, Args)]
+pub struct JoinArguments {
+    /// Ranks, of one thread each; 1: the joins of one machine, with several threads.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub ranks: u32,
+    /// Threads of the joins of one machine [default: one for each processor].
+    #[arg(long, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=256))]
+    pub threads: Option<usize>,
+    /// What ranks are.
+    #[arg(long, value_enum, default_value = "threads")]
+    pub form: FormArgument,
+    /// Build tuples of all ranks [default: 16 Mi].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub build: Option<u64>,
+    /// Probe tuples of all ranks [default: 16 Mi].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub probe: Option<u64>,
+    /// Of a hundred probe tuples so many have the same key.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
+    pub hot_percent: u64,
+    /// Simulation.
+    #[command(flatten)]
+    pub simulation: SimulationArguments,
+    /// Send 16 bytes of each tuple instead of 8.
+    #[arg(long)]
+    pub wide: bool,
+    /// Bytes of a buffer on its way to another rank [default: 8192].
+    #[arg(long, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(16..=1 << 24))]
+    pub buffer_bytes: Option<usize>,
+    /// Which rank gets which partition.
+    #[arg(long, value_enum, default_value = "shared")]
+    pub assignment: AssignmentArgument,
+    /// A network schedule: rounds of so many tuples, in which each rank sends to one rank at a time.
+    #[arg(long, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1 << 32))]
+    pub schedule_rounds_of: Option<usize>,
+    /// Rounds; the algorithms take turns and medians are reported.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: u64,
+    /// Check that the benchmark works, not what it measures.
+    #[arg(long)]
+    pub quick: bool,
+    /// Print one JSON object per line instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `weft bench locks`
 #[derive(Debug, Clone, Args)]
 pub struct LocksArguments {

@@ -171,6 +171,22 @@ fn invalid_arguments_are_refused() {
 }
 
 #[test]
+fn joins_run_on_one_machine_and_over_ranks() {
+    for words in [
+        "--ranks 1",
+        "--ranks 1 --wide --threads 3",
+        "--ranks 2",
+        "--ranks 3 --wide --hot-percent 40 --buffer-bytes 100",
+        "--ranks 2 --assignment round-robin --schedule-rounds-of 5000",
+        "--simulate-ranks 64 --rank-tuples 100000 --stragglers-per-mille 20 --resize-to 96",
+    ] {
+        let line = format!("weft bench join --quick --rounds 1 --json {words}");
+        let line = line.split_whitespace();
+        crate::run(WeftArguments::try_parse_from(line).unwrap()).unwrap();
+    }
+}
+
+#[test]
 fn locks_and_commits_run() {
     let line = ["weft", "bench", "locks", "--quick", "--rounds", "1", "--json"];
     crate::run(WeftArguments::try_parse_from(line).unwrap()).unwrap();
