@@ -21,6 +21,7 @@
 //! stopped.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -105,6 +106,7 @@ pub struct QueryEngine {
     states: HashMap<JoinChoice, States>,
     kept: Arc<KeptPlans>,
     units: Units,
+    rows_on_codes: Arc<AtomicU64>,
     /// One permit for every thread that plans a large query.
     planning: Arc<Semaphore>,
 }
@@ -197,19 +199,19 @@ impl QueryEngine {
             .with_memory_pool(Arc::new(pool))
             .build_arc()
             .map_err(sql_error)?;
-        let state = |threads: usize, join: JoinChoice| {
+        let state = |threads: usize, is_serial: bool, join: JoinChoice| {
             let builder = SessionStateBuilder::new()
                 .with_config(configuration(&options, threads))
                 .with_runtime_env(Arc::clone(&environment))
-                .with_physical_optimizer_rules(crate::rules::rules(join));
+                .with_physical_optimizer_rules(crate::rules::rules(join, is_serial));
             Arc::new(PlanState {
                 session: builder.build(),
                 last_rules: crate::rules::last_rules(threads <= 1),
             })
         };
         let states = |join: JoinChoice| States {
-            parallel: state(options.threads, join),
-            serial: state(1, join),
+            parallel: state(options.threads, false, join),
+            serial: state(1, true, join),
         };
         let states = JoinChoice::ALL.map(|join| (join, states(join)));
         Ok(QueryEngine {
@@ -220,6 +222,7 @@ impl QueryEngine {
             states: states.into(),
             kept: Arc::default(),
             units: options.units,
+            rows_on_codes: Arc::default(),
             planning: Arc::new(Semaphore::new(PLANNING_MAX)),
         })
     }
@@ -228,6 +231,12 @@ impl QueryEngine {
     #[must_use]
     pub fn units(&self) -> &Units {
         &self.units
+    }
+
+    /// How many rows were aggregated on packed codes since the engine was started.
+    #[must_use]
+    pub fn rows_aggregated_on_codes(&self) -> u64 {
+        self.rows_on_codes.load(Ordering::Relaxed)
     }
 
     /// Wakes every thread for a moment, so that it sees that the process rests
@@ -279,12 +288,10 @@ impl QueryEngine {
         let target = reading.target.clone();
         let (operators, taken) = self.ready(query, reading, parameters, settings, &stop)?;
         let plan = sliced(operators.plan, &stop).map_err(sql_error)?;
-        let config = operators
-            .state
-            .session
-            .config()
-            .clone()
-            .with_extension(Arc::new(SourceExtension::new(source, target, self.units.clone())));
+        let rows_on_codes = Arc::clone(&self.rows_on_codes);
+        let extension = SourceExtension::new(source, target, self.units.clone(), rows_on_codes);
+        let config = operators.state.session.config().clone();
+        let config = config.with_extension(Arc::new(extension));
         let context = TaskContext::new(
             None,
             String::new(),

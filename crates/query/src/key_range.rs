@@ -31,7 +31,7 @@ use weft_store::{IndexDef, TableDef};
 use weft_types::{SqlType, Value, encode_key_value, prefix_successor};
 
 use crate::arrays::decimal;
-pub(crate) use packed::{PackedFilter, packed_filters};
+pub(crate) use packed::{PackedFilter, exact_filters, packed_filters};
 
 /// Maximum number of ranges that one scan reads; more are replaced by the smallest range that covers them.
 pub(crate) const RANGES_MAX: usize = 4096;

@@ -5,6 +5,7 @@
 
 pub mod arrays;
 mod build_sides;
+mod code_aggregate;
 pub mod columns;
 pub mod engine;
 pub mod errors;

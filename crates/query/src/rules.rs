@@ -25,6 +25,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 
 use crate::build_sides::choose_build_sides;
+use crate::code_aggregate::aggregate_on_codes;
 use crate::first_rows::read_in_order;
 use crate::in_order::gather_in_order;
 use crate::settings::JoinChoice;
@@ -71,22 +72,28 @@ fn rule(
     Arc::new(Rule { name, apply })
 }
 
-/// The rules that make a plan, in order; joins by one integer-like key as `join` says.
+/// The rules that make a plan, in order, for few rows or for many; joins by one integer-like key as `join`
+/// says.
 #[must_use]
-pub fn rules(join: JoinChoice) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    vec![
+pub fn rules(join: JoinChoice, serial: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![
         Arc::new(OutputRequirements::new_add_mode()),
         // Filters reduce the row estimates of scans, which determine the build sides of joins.
         Arc::new(FilterPushdown::new()),
         rule("BuildSides", move |plan| choose_build_sides(plan, join)),
         rule("FirstRows", read_in_order),
         Arc::new(EnsureRequirements::new()),
-        Arc::new(CombinePartialFinalAggregate::new()),
         Arc::new(OutputRequirements::new_remove_mode()),
         Arc::new(LimitPushdown::new()),
         rule("WholeSorts", sort_whole),
         rule("PlainProjections", push_plain_projections),
-    ]
+    ];
+    if !serial {
+        // Needs partial aggregations, also where the final one is next to them.
+        rules.push(rule("AggregateOnCodes", aggregate_on_codes));
+    }
+    rules.push(Arc::new(CombinePartialFinalAggregate::new()));
+    rules
 }
 
 /// The rules for a plan that is about to run, in order, for one thread or for all. They connect operators

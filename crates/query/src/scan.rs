@@ -41,6 +41,7 @@ use weft_offload::Units;
 use weft_store::{IndexDef, TableDef};
 use weft_types::interrupt;
 
+use crate::code_aggregate::CodeGroups;
 use crate::columns::CellSource;
 use crate::errors::external;
 use crate::key_range::{self, KeyRanges, ScannedColumn};
@@ -60,16 +61,27 @@ pub struct SourceExtension {
     /// Who compares packed codes.
     units: Units,
     decisions: Mutex<HashMap<u64, Arc<Mutex<Option<Access>>>>>,
+    /// What partitions of scans that have not begun are to aggregate on codes.
+    groups: Mutex<HashMap<ScanPartition, Arc<Mutex<CodeGroups>>>>,
+    /// Counts rows that were.
+    rows_on_codes: Arc<AtomicU64>,
 }
 
 impl SourceExtension {
     /// For one execution over `source`; scans with hidden columns read `target` if it is given.
-    pub fn new(source: Arc<dyn ReadSource>, target: Option<Arc<dyn ReadSource>>, units: Units) -> Self {
+    pub fn new(
+        source: Arc<dyn ReadSource>,
+        target: Option<Arc<dyn ReadSource>>,
+        units: Units,
+        rows_on_codes: Arc<AtomicU64>,
+    ) -> Self {
         SourceExtension {
             source,
             target,
             units,
             decisions: Mutex::new(HashMap::new()),
+            groups: Mutex::new(HashMap::new()),
+            rows_on_codes,
         }
     }
 
@@ -84,6 +96,9 @@ impl SourceExtension {
         Arc::clone(self.decisions.lock().entry(scan).or_default())
     }
 }
+
+/// A scan's id, and the number of a partition.
+type ScanPartition = (u64, usize);
 
 /// The access path of a scan in one execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -342,8 +357,29 @@ impl RelationScan {
         keys.peek().is_none().then_some(reverse?)
     }
 
-    /// The table's columns that are read.
-    fn table_columns(&self) -> Vec<ScannedColumn> {
+    /// The scanned table.
+    pub(crate) fn table(&self) -> &Arc<TableDef> {
+        &self.table
+    }
+
+    /// Whether it returns all rows of the table, in any order.
+    pub(crate) fn reads_all_chunks(&self) -> bool {
+        self.fetch.is_none() && self.in_order.is_none()
+    }
+
+    /// Has a partition, before it is executed, aggregate into these groups what they take.
+    pub(crate) fn fill_groups(
+        &self,
+        extension: &SourceExtension,
+        partition: usize,
+        groups: &Arc<Mutex<CodeGroups>>,
+    ) {
+        let groups = Arc::clone(groups);
+        extension.groups.lock().insert((self.id, partition), groups);
+    }
+
+    /// The table's columns that are read; none for the hidden ones.
+    pub(crate) fn table_columns(&self) -> Vec<ScannedColumn> {
         let columns = self.columns.iter();
         columns.map(|column| column.table_column()).collect()
     }

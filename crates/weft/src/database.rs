@@ -64,6 +64,8 @@ pub struct DatabaseStats {
     pub engine: EngineStats,
     /// What units did to scan packed columns for queries.
     pub scan_units: UnitStats,
+    /// Rows that queries aggregated on packed codes, without decoding them.
+    pub rows_aggregated_on_codes: u64,
     /// Statements that ran as programs.
     pub program_statements: u64,
     /// Statements that the query engine ran, the changes among them included.
@@ -105,6 +107,7 @@ impl DatabaseStats {
             "column_bytes" => engine.columns.bytes.to_string(),
             "column_regions" => engine.columns.regions.to_string(),
             "rows_from_columns" => engine.columns.rows_from_columns.to_string(),
+            "rows_aggregated_on_codes" => self.rows_aggregated_on_codes.to_string(),
             "rows_from_slots" => engine.columns.rows_from_slots.to_string(),
             "cold_rows" => engine.rows.cold_rows.to_string(),
             "thawed_rows" => engine.rows.thawed_rows.to_string(),
@@ -187,6 +190,7 @@ impl Shared {
         DatabaseStats {
             engine: self.engine.stats(),
             scan_units: self.options.scan_units.stats(),
+            rows_aggregated_on_codes: self.queries.rows_aggregated_on_codes(),
             program_statements: self.program_statements.load(Ordering::Relaxed),
             query_statements: self.query_statements.load(Ordering::Relaxed),
         }

@@ -54,6 +54,13 @@ pub fn sums(kind: SumKind) -> Arc<AggregateUDF> {
     }))
 }
 
+/// Whether an aggregate is one of these that are exact: its state is a stored numeric, NULL over no value,
+/// and the number of values.
+pub(crate) fn is_exact_sum(aggregate: &AggregateUDF) -> bool {
+    let sum = aggregate.inner().downcast_ref::<Sum>();
+    sum.is_some_and(|sum| !matches!(sum.kind, SumKind::FloatSum | SumKind::FloatAverage))
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Sum {
     kind: SumKind,

@@ -2,35 +2,30 @@
 //!
 //! The intervals of a column's bytes in a key become bounds on its values where these bytes are a value's; a
 //! bound that is not one, and a column whose packed order is not its key's, are left out. So a filter may
-//! accept more than the predicates do, never less: they are evaluated again above the scan.
+//! accept more than the predicates do, never less: they are evaluated again above the scan. Where nothing was
+//! left out, filters are exact ([`exact_filters`]).
 
 use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use weft_base::ByteReader;
 use weft_column::packed::Form;
-use weft_column::segment::{self as packed, CodePredicate, Kind, SegmentError, ValuePredicate};
+use weft_column::segment::{self as packed, CodePredicate, Prepared, SegmentError, ValuePredicate};
 use weft_column::units::{ScanPart, ScanPredicate, ScannedCodes};
 use weft_store::TableDef;
 use weft_store::columns::{ChunkColumns, NAN, SlotMask, integer_scale, kind_of};
 use weft_types::{ColumnKind, Numeric, SqlType, Value, decode_key_value, encode_key_value};
 
-use super::{Intervals, NULL, Reader, ScannedColumn};
+use super::{Intervals, NULL, Reader, ScannedColumn, VALUE, flattened};
 
 /// The values of one column that the predicates of a scan can accept.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PackedFilter {
     column: usize,
-    kind: Kind,
-    accepted: Accepted,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Accepted {
-    Range(Bound<packed::Value<'static>>, Bound<packed::Value<'static>>),
-    List(Vec<packed::Value<'static>>),
+    accepted: Prepared<'static>,
 }
 
 /// The filters that the conjunction of `predicates` implies; `columns` maps their columns to the table's.
@@ -40,37 +35,110 @@ pub(crate) fn packed_filters(
     predicates: &[Arc<dyn PhysicalExpr>],
 ) -> Vec<PackedFilter> {
     let known = Reader { table, columns }.all(predicates, 0);
-    let filter = |(column, intervals): (usize, Intervals)| {
-        let ty = table.columns.get(column)?.ty;
-        Some(PackedFilter {
-            column,
-            kind: kind_of(&ty),
-            accepted: accepted(&intervals, &ty)?,
-        })
-    };
-    known.into_iter().filter_map(filter).collect()
+    let filters = known
+        .into_iter()
+        .filter_map(|(column, intervals)| filter(table, column, &intervals));
+    filters.map(|(filter, _)| filter).collect()
 }
 
-fn accepted(intervals: &Intervals, ty: &SqlType) -> Option<Accepted> {
+/// Filters that accept the rows for which all `predicates` hold, and no others. `None` if there are no such.
+pub(crate) fn exact_filters(
+    table: &TableDef,
+    columns: &[ScannedColumn],
+    predicates: &[Arc<dyn PhysicalExpr>],
+) -> Option<Vec<PackedFilter>> {
+    let reader = Reader { table, columns };
+    for predicate in predicates {
+        for conjunct in flattened(predicate, Operator::And) {
+            reader.only_column(&conjunct)?;
+        }
+    }
+    let mut filters = Vec::new();
+    for (column, intervals) in reader.all(predicates, 0) {
+        match filter(table, column, &intervals)? {
+            (filter, true) => filters.push(filter),
+            _ => return None,
+        }
+    }
+    Some(filters)
+}
+
+impl Reader<'_> {
+    /// The column on whose value alone the predicate depends, if its intervals are exactly where it holds.
+    fn only_column(&self, predicate: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+        let branches = flattened(predicate, Operator::Or);
+        let mut columns = branches.iter().map(|branch| Some(self.atom(branch)?.0));
+        let column = columns.next()??;
+        columns.all(|other| other == Some(column)).then_some(column)
+    }
+}
+
+/// The filter of a column, and whether it accepts no more than the intervals.
+fn filter(table: &TableDef, column: usize, intervals: &Intervals) -> Option<(PackedFilter, bool)> {
+    let ty = table.columns.get(column)?.ty;
     let has_null = intervals.0.iter().any(|interval| {
         interval.low.as_slice() <= &[NULL][..]
             && (interval.high.is_empty() || interval.high.as_slice() > &[NULL][..])
     });
     // No packed predicate holds for NULL.
-    if has_null || !has_order_of_keys(ty) {
+    if has_null || !has_order_of_keys(&ty) {
         return None;
     }
+    let accepted = |predicate: ValuePredicate<'_>, is_exact| {
+        let accepted = predicate.prepare(kind_of(&ty)).ok()?.into_owned();
+        Some((PackedFilter { column, accepted }, is_exact))
+    };
     if intervals.only_points() {
-        let points = intervals.0.iter().map(|point| value_of(&point.low, ty));
-        return points.collect::<Option<Vec<_>>>().map(Accepted::List);
+        let points = intervals.0.iter().map(|point| value_of(&point.low, &ty));
+        return accepted(ValuePredicate::In(&points.collect::<Option<Vec<_>>>()?), true);
     }
     let (first, last) = (intervals.0.first()?, intervals.0.last()?);
-    let low = value_of(&first.low, ty).map_or(Bound::Unbounded, Bound::Included);
-    let high = value_of(&last.high, ty).map_or(Bound::Unbounded, Bound::Excluded);
-    match (&low, &high) {
-        (Bound::Unbounded, Bound::Unbounded) => None,
-        _ => Some(Accepted::Range(low, high)),
+    let low = match end_of(&first.low, &ty) {
+        Some(End::Before(value)) => Bound::Included(value),
+        Some(End::Behind(value)) => Bound::Excluded(value),
+        None => Bound::Unbounded,
+    };
+    let high = match end_of(&last.high, &ty) {
+        Some(End::Before(value)) => Bound::Excluded(value),
+        Some(End::Behind(value)) => Bound::Included(value),
+        None => Bound::Unbounded,
+    };
+    // All values, and nothing else, lie between the first bytes of values and of NULL.
+    let is_low_exact = low != Bound::Unbounded || first.low == [VALUE];
+    let is_high_exact = high != Bound::Unbounded || last.high == [NULL];
+    let is_exact = is_low_exact && is_high_exact && intervals.0.len() == 1;
+    if !is_exact && low == Bound::Unbounded && high == Bound::Unbounded {
+        return None;
     }
+    accepted(ValuePredicate::Range(low, high), is_exact)
+}
+
+/// Bytes of a value in a key end in at most so many that cannot be higher; if not, its end is not found.
+const HIGHEST_BYTES_MAX: usize = 8;
+
+/// An end of an interval, as bytes in a key, among values.
+enum End {
+    /// Just before a value.
+    Before(packed::Value<'static>),
+    /// Just behind it.
+    Behind(packed::Value<'static>),
+}
+
+fn end_of(key: &[u8], ty: &SqlType) -> Option<End> {
+    if let Some(value) = value_of(key, ty) {
+        return Some(End::Before(value));
+    }
+    // What begins with a value's bytes ends before the next higher bytes: these without what cannot be
+    // higher at their end, and one more.
+    let (last, before) = key.split_last()?;
+    let mut within = [before, &[last.checked_sub(1)?]].concat();
+    for _ in 0..=HIGHEST_BYTES_MAX {
+        if let Some(value) = whole_value_of(&within, ty) {
+            return Some(End::Behind(value));
+        }
+        within.push(u8::MAX);
+    }
+    None
 }
 
 /// Whether packed values are ordered, and equal, as their bytes in a key are.
@@ -91,13 +159,18 @@ fn value_of(key: &[u8], ty: &SqlType) -> Option<packed::Value<'static>> {
     {
         key.to_mut().resize(usize::from(bytes) + 1, 0);
     }
-    let mut reader = ByteReader::new(&key);
+    whole_value_of(&key, ty)
+}
+
+/// The value with these bytes in a key.
+fn whole_value_of(key: &[u8], ty: &SqlType) -> Option<packed::Value<'static>> {
+    let mut reader = ByteReader::new(key);
     let value = decode_key_value(&mut reader, ty).ok()?;
     reader.finish().ok()?;
     // Only then are the values before it those with lesser keys.
     let mut again = Vec::new();
     encode_key_value(&mut again, &value);
-    if again != *key {
+    if again != key {
         return None;
     }
     Some(match value {
@@ -136,13 +209,11 @@ impl PackedFilter {
         let Some(segment) = chunk.column(self.column) else {
             return Ok(());
         };
-        let predicate = self.predicate();
-        let prepared = predicate.prepare(self.kind)?;
         let mut matching = Vec::new();
-        if segment.may_match(0, &prepared)? {
+        if segment.may_match(0, &self.accepted)? {
             segment
                 .column(0)?
-                .matching(Form::best(), &prepared, &mut matching)?;
+                .matching(Form::best(), &self.accepted, &mut matching)?;
         }
         mask.retain(&matching);
         Ok(())
@@ -161,13 +232,11 @@ impl PackedFilter {
         let Some(segment) = chunk.column(self.column) else {
             return Ok(None);
         };
-        let predicate = self.predicate();
-        let prepared = predicate.prepare(self.kind)?;
-        if !segment.may_match(0, &prepared)? {
+        if !segment.may_match(0, &self.accepted)? {
             return Ok(None);
         }
         let column = segment.column(0)?;
-        let predicate = match column.code_predicate(&prepared)? {
+        let predicate = match column.code_predicate(&self.accepted)? {
             CodePredicate::Range(low, high) => ScanPredicate::Range(low, high),
             CodePredicate::Set(set) => ScanPredicate::Set(set.into()),
             _ => return Ok(None),
@@ -189,19 +258,11 @@ impl PackedFilter {
             predicate,
         }))
     }
-
-    fn predicate(&self) -> ValuePredicate<'_> {
-        match &self.accepted {
-            Accepted::Range(low, high) => ValuePredicate::Range(low.clone(), high.clone()),
-            Accepted::List(list) => ValuePredicate::In(list),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use datafusion::common::ScalarValue;
-    use datafusion::logical_expr::Operator;
     use datafusion::physical_expr::expressions::{BinaryExpr, Column, IsNullExpr, Literal};
     use proptest::prelude::*;
     use weft_base::TableId;
@@ -225,19 +286,19 @@ mod tests {
         Arc::new(BinaryExpr::new(column, op, Arc::new(Literal::new(value))))
     }
 
-    fn filter(predicates: &[Arc<dyn PhysicalExpr>]) -> Option<Accepted> {
-        let columns = [Some(0), Some(1), Some(2), Some(3)];
-        let mut filters = packed_filters(&table(), &columns, predicates);
+    const COLUMNS: [ScannedColumn; 4] = [Some(0), Some(1), Some(2), Some(3)];
+
+    fn filter(predicates: &[Arc<dyn PhysicalExpr>]) -> Option<Prepared<'static>> {
+        let mut filters = packed_filters(&table(), &COLUMNS, predicates);
         assert!(filters.len() <= 1);
         filters.pop().map(|filter| filter.accepted)
     }
 
-    fn accepts(accepted: &Accepted, kind: Kind, value: &packed::Value<'_>) -> bool {
-        let predicate = match accepted {
-            Accepted::Range(low, high) => ValuePredicate::Range(low.clone(), high.clone()),
-            Accepted::List(list) => ValuePredicate::In(list),
-        };
-        predicate.prepare(kind).unwrap().holds(value)
+    /// Of an exact filter.
+    fn exact(predicates: &[Arc<dyn PhysicalExpr>]) -> Option<Prepared<'static>> {
+        let mut filters = exact_filters(&table(), &COLUMNS, predicates)?;
+        assert!(filters.len() <= 1);
+        filters.pop().map(|filter| filter.accepted)
     }
 
     const OPERATORS: [Operator; 5] = [
@@ -270,11 +331,11 @@ mod tests {
                 .map(|(op, bound)| compared(0, OPERATORS[*op], ScalarValue::Int32(Some(*bound))))
                 .collect();
             let expected = bounds.iter().all(|(op, bound)| holds(OPERATORS[*op], &value, bound));
-            let found = filter(&predicates).map(|all| accepts(&all, Kind::I32, &packed::Value::I32(value)));
-            prop_assert_eq!(found.unwrap_or(true), expected);
+            let found = exact(&predicates).unwrap();
+            prop_assert_eq!(found.holds(&packed::Value::I32(value)), expected);
         }
 
-        /// No value for which a comparison holds is left out.
+        /// No value for which a comparison holds is left out; if the filter is exact, no other is accepted.
         #[test]
         fn no_text_or_numeric_is_lost(
             op in 0..5usize,
@@ -284,17 +345,19 @@ mod tests {
             m in -2000..2000i128,
         ) {
             let op = OPERATORS[op];
-            if holds(op, &value.as_bytes(), &bound.as_bytes())
-                && let Some(all) = filter(&[compared(1, op, ScalarValue::Utf8(Some(bound.clone())))])
-            {
-                prop_assert!(accepts(&all, Kind::Bytes, &packed::Value::from(value.as_bytes())));
-            }
-            // With a digit more than the column has.
-            let literal = ScalarValue::Decimal128(Some(m), 10, 3);
-            if holds(op, &(i128::from(n) * 10), &m)
-                && let Some(all) = filter(&[compared(2, op, literal)])
-            {
-                prop_assert!(accepts(&all, Kind::I64, &packed::Value::I64(n)));
+            let expected = holds(op, &value.as_bytes(), &bound.as_bytes());
+            let predicate = [compared(1, op, ScalarValue::Utf8(Some(bound.clone())))];
+            let accepts = |all: Prepared<'_>| all.holds(&packed::Value::from(value.as_bytes()));
+            prop_assert!(filter(&predicate).is_none_or(accepts) || !expected);
+            prop_assert!(exact(&predicate).is_none_or(|all| accepts(all) == expected));
+            // Most have a digit more than the column has.
+            let expected = holds(op, &(i128::from(n) * 10), &m);
+            let predicate = [compared(2, op, ScalarValue::Decimal128(Some(m), 10, 3))];
+            let accepts = |all: Prepared<'_>| all.holds(&packed::Value::I64(n));
+            prop_assert!(filter(&predicate).is_none_or(accepts) || !expected);
+            prop_assert!(exact(&predicate).is_none_or(|all| accepts(all) == expected));
+            if m % 10 == 0 {
+                prop_assert!(exact(&predicate).is_some(), "{m} has no more digits");
             }
         }
     }
@@ -310,6 +373,31 @@ mod tests {
         ));
         assert_eq!(filter(&[either]), None);
         let none = [Operator::Lt, Operator::Gt].map(|op| compared(3, op, ScalarValue::Int16(Some(5))));
-        assert_eq!(filter(&none), Some(Accepted::List(Vec::new())));
+        let none = exact(&none).unwrap();
+        assert!((0..10).all(|value| !none.holds(&packed::Value::I16(value))));
+    }
+
+    /// A filter that says less than its predicates is not exact.
+    #[test]
+    fn what_depends_on_more_than_intervals_is_not_exact() {
+        let five = |column, op| compared(column, op, ScalarValue::Int32(Some(5)));
+        let or = |a, b| -> Arc<dyn PhysicalExpr> { Arc::new(BinaryExpr::new(a, Operator::Or, b)) };
+        assert!(exact(&[five(0, Operator::NotEq)]).is_none());
+        assert!(exact(&[five(0, Operator::Eq), five(0, Operator::NotEq)]).is_none());
+        let small = compared(3, Operator::Lt, ScalarValue::Int16(Some(5)));
+        assert!(exact(&[or(five(0, Operator::Eq), small)]).is_none());
+        let two = or(
+            five(0, Operator::Lt),
+            compared(0, Operator::Gt, ScalarValue::Int32(Some(7))),
+        );
+        assert!(exact(&[two]).is_none());
+        let seven = compared(0, Operator::Eq, ScalarValue::Int32(Some(7)));
+        let both = exact(&[or(five(0, Operator::Eq), seven)]).unwrap();
+        let accepted = (0..10).filter(|value| both.holds(&packed::Value::I32(*value)));
+        assert_eq!(accepted.collect::<Vec<_>>(), [5, 7]);
+        let not_null =
+            datafusion::physical_expr::expressions::IsNotNullExpr::new(Arc::new(Column::new("c", 1)));
+        let all = exact(&[Arc::new(not_null)]).unwrap();
+        assert!(all.holds(&packed::Value::from(&b""[..])) && all.holds(&packed::Value::from(&b"\xff"[..])));
     }
 }

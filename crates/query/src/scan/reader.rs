@@ -3,17 +3,20 @@
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
+use parking_lot::Mutex;
 use weft_store::columns::{ChunkColumns, SlotMask};
 use weft_types::{SqlError, SqlState, encode_key_from_row, prefix_successor};
 
 use super::offload::{CHUNKS_MIN, UnitFilter};
 use super::{Access, InOrder, RANGES_ALWAYS, ROWS_PER_ROW_FOUND, RelationScan, SourceExtension};
+use crate::code_aggregate::CodeGroups;
 use crate::columns::BatchBuilder;
 use crate::errors::external;
 use crate::key_range::{self, KeyBounds, KeyRanges, PackedFilter};
@@ -53,6 +56,8 @@ pub(super) struct ScanReader {
     filters: Vec<PackedFilter>,
     /// Applies the filters, where units do.
     units: Option<UnitFilter>,
+    /// Aggregate rows of packed columns, if the filters are exact.
+    groups: Option<Arc<Mutex<CodeGroups>>>,
     ready: VecDeque<RecordBatch>,
     done: bool,
 }
@@ -65,9 +70,9 @@ impl ScanReader {
         partition: usize,
         batch_rows: usize,
     ) -> ScanReader {
+        let groups = extension.groups.lock().remove(&(scan.id, partition));
         ScanReader {
             source: Arc::clone(extension.source(scan.hidden)),
-            extension,
             batch_rows,
             remaining: scan.fetch.unwrap_or(usize::MAX),
             started: false,
@@ -76,6 +81,8 @@ impl ScanReader {
             packed_columns: scan.table_columns().into_iter().collect(),
             filters: Vec::new(),
             units: None,
+            groups,
+            extension,
             ready: VecDeque::new(),
             done: false,
             scan: scan.clone(),
@@ -136,8 +143,7 @@ impl ScanReader {
             }
         };
         for of_chunk in filtered {
-            let batch = self.unpacked(&of_chunk.columns, &of_chunk.mask);
-            self.offer_batch(&batch.map_err(|error| self.damaged(of_chunk.chunk, &error))?);
+            self.offer_packed(of_chunk.chunk, &of_chunk.columns, &of_chunk.mask)?;
         }
         Poll::Ready(Ok(true))
     }
@@ -221,8 +227,7 @@ impl ScanReader {
                 self.done = true;
                 return Ok(());
             }
-            let columns = self.scan.table_columns();
-            self.filters = key_range::packed_filters(&self.scan.table, &columns, &self.predicates()?);
+            self.filters = self.packed_filters()?;
             self.units = self.unit_filter();
         }
         if self.next_chunk >= self.source.chunk_count(self.scan.table.id) {
@@ -240,12 +245,8 @@ impl ScanReader {
         match packed.map_err(external)? {
             Some(packed) => {
                 let filtered = self.filtered(chunk, packed);
-                let batch = filtered.and_then(|filtered| match filtered {
-                    Some((columns, mask)) => self.unpacked(&columns, &mask).map(Some),
-                    None => Ok(None),
-                });
-                if let Some(batch) = batch.map_err(|error| self.damaged(chunk, &error))? {
-                    self.offer_batch(&batch);
+                if let Some((columns, mask)) = filtered.map_err(|error| self.damaged(chunk, &error))? {
+                    self.offer_packed(chunk, &columns, &mask)?;
                 }
             }
             None => {
@@ -273,13 +274,36 @@ impl ScanReader {
         Ok(Some((columns, mask)))
     }
 
-    fn unpacked(
-        &self,
-        columns: &ChunkColumns,
-        mask: &SlotMask,
-    ) -> std::result::Result<RecordBatch, UnpackError> {
+    /// The filters on packed columns. If those of the aggregation above are exact, rows may be aggregated on
+    /// codes; dynamic filters then take away more of the rows that nobody needs.
+    fn packed_filters(&mut self) -> Result<Vec<PackedFilter>> {
+        let (table, columns) = (&self.scan.table, self.scan.table_columns());
+        let mut filters = key_range::packed_filters(table, &columns, &self.predicates()?);
+        if let Some(groups) = self.groups.take()
+            && let Some(exact) = key_range::exact_filters(table, &columns, groups.lock().predicates())
+        {
+            filters.retain(|filter| !exact.contains(filter));
+            filters.extend(exact);
+            self.groups = Some(Arc::clone(&groups));
+        }
+        Ok(filters)
+    }
+
+    /// Aggregates the rows of a mask on codes, or queues them.
+    fn offer_packed(&mut self, chunk: usize, columns: &ChunkColumns, mask: &SlotMask) -> Result<()> {
+        let taken = match &self.groups {
+            Some(groups) => groups.lock().take(columns, mask),
+            None => Ok(false),
+        };
+        if taken.map_err(|error| self.damaged(chunk, &error))? {
+            let counter = &self.extension.rows_on_codes;
+            counter.fetch_add(mask.count() as u64, Ordering::Relaxed);
+            return Ok(());
+        }
         let read = self.packed_columns.as_deref().unwrap_or_default();
-        unpacked::batch(columns, mask, &self.scan.schema, read)
+        let batch = unpacked::batch(columns, mask, &self.scan.schema, read);
+        self.offer_batch(&batch.map_err(|error| self.damaged(chunk, &error))?);
+        Ok(())
     }
 
     fn damaged(&self, chunk: usize, error: &UnpackError) -> DataFusionError {

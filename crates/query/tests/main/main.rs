@@ -5,6 +5,7 @@
 mod arithmetic;
 mod catalog;
 mod clients;
+mod code_aggregates;
 mod fixture;
 mod joins;
 mod kept;

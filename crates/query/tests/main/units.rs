@@ -45,7 +45,7 @@ fn values(id: i32) -> [Value; 5] {
 }
 
 /// A table that was read until all its columns were copied, and some rows of which were changed since.
-fn filled() -> Db {
+pub fn filled(rows: i32) -> Db {
     let db = Db::new();
     let columns = [
         ("id", SqlType::Int4),
@@ -56,7 +56,7 @@ fn filled() -> Db {
     ];
     let table = db.table("t", &columns, &[]);
     let layout = Arc::clone(&db.store.catalog().table("t").unwrap().layout);
-    let rows: Vec<Vec<u8>> = (0..ROWS).map(|id| layout.encode(&values(id)).unwrap()).collect();
+    let rows: Vec<Vec<u8>> = (0..rows).map(|id| layout.encode(&values(id)).unwrap()).collect();
     db.insert_encoded(table, &rows);
     let policy = CopyPolicy {
         reads_min: 1,
@@ -71,7 +71,7 @@ fn filled() -> Db {
 }
 
 /// Every thousandth row gets the values of another one.
-fn change(db: &Db, table: TableId) {
+pub fn change(db: &Db, table: TableId) {
     let layout = Arc::clone(&db.store.catalog().table("t").unwrap().layout);
     let batch = BatchId(db.store.boundary().0 + 1);
     let writer = db.store.begin_batch(batch);
@@ -96,7 +96,7 @@ fn change(db: &Db, table: TableId) {
 }
 
 /// The same store with other units.
-fn with(db: &Db, units: Units) -> Db {
+pub fn with(db: &Db, units: Units) -> Db {
     let options = EngineOptions {
         units,
         ..EngineOptions::default()
@@ -145,7 +145,7 @@ fn failing() -> Units {
 }
 
 /// A predicate on one column.
-fn predicate(prng: &mut Prng) -> String {
+pub fn predicate(prng: &mut Prng) -> String {
     let n = prng.below(1100) as i64 - 50;
     match prng.below(9) {
         0 => format!("n < {n}"),
@@ -162,7 +162,7 @@ fn predicate(prng: &mut Prng) -> String {
 
 #[test]
 fn answers_are_those_of_the_scanning_thread() {
-    let here = filled();
+    let here = filled(ROWS);
     let others = [
         with(&here, Units::runtime().unwrap()),
         with(&here, ScanEngine::units(64 << 20).unwrap()),

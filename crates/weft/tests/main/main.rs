@@ -11,6 +11,7 @@
 )]
 
 mod client;
+mod code_aggregates;
 mod columns;
 mod constraints;
 mod copies;
