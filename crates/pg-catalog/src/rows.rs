@@ -97,7 +97,7 @@ fn classes(catalog: &Catalog) -> Vec<Row> {
         let mut row = class(table.id.0, &table.name, "r", 2, table.columns.len());
         set(&mut row, "relhasindex", flag(!table.indexes.is_empty()));
         if let Some(options) = distribution_options(table) {
-            set(&mut row, "reloptions", options);
+            row.push(("reloptions", options));
         }
         rows.push(row);
         for index in &table.indexes {

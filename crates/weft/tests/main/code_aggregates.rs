@@ -327,7 +327,7 @@ fn sums_on_codes_overflow_as_others_do() {
     let before = shown(&mut client, "rows_aggregated_on_codes");
     // The sum of bigint is a numeric: more than 64 bits are no overflow.
     assert_eq!(
-        client.rows("select sum(w), avg(i) from t where d > '1999-01-01'"),
+        client.rows("select sum(w), avg(i) from t"),
         {
             let (rows, most) = (ROWS as i128, i128::from(i64::MAX));
             let ids = rows * (rows + 1) / 2;
