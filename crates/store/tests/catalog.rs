@@ -9,7 +9,7 @@ use weft_store::{
 };
 use weft_types::{NumericSpec, SqlType, Value};
 
-use crate::fixture::{self, ITEMS, ITEMS_PKEY, NOTES};
+use crate::fixture::{self, ITEMS, ITEMS_NAME, ITEMS_PKEY, NOTES};
 
 fn catalog() -> Catalog {
     let catalog = Catalog::new()
@@ -297,6 +297,7 @@ fn ops() -> Vec<CatalogOp> {
         CatalogOp::PutProcedure(procedure(next + 5, "null;")),
         CatalogOp::PutProcedure(procedure(next + 5, "begin end")),
         CatalogOp::DropProcedure(ProcedureId(next + 5)),
+        CatalogOp::DropIndex(ITEMS_NAME),
         CatalogOp::SetDistribution {
             table: ITEMS,
             distribution: Distribution::Hash,
@@ -316,6 +317,8 @@ fn a_partitioned_table_keeps_its_key_and_unique_indexes_contain_its_first_column
         distribution: Distribution::Hash,
     };
     let catalog = catalog();
+    assert_eq!(refused(&catalog, place(ITEMS)).0, "0A000");
+    let catalog = catalog.apply(&CatalogOp::DropIndex(ITEMS_NAME)).unwrap();
     let next = catalog.next_object_id();
     let (state, message) = refused(&catalog, place(NOTES));
     assert_eq!(

@@ -298,7 +298,7 @@ fn the_distribution_of_a_table_is_kept_and_shown() {
             "22023",
         ),
         (
-            "create table x (id int primary key) with (replicated = on, partition_by = id)",
+            "create table x (id int primary key) with (replicated = true, partition_by = id)",
             "22023",
         ),
         (
