@@ -7,6 +7,8 @@
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{CrossJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
@@ -19,6 +21,10 @@ const UNKNOWN_ROWS: u64 = 10_000;
 
 /// Pairs of a join without keys that cost as much as reading one row.
 const PAIRS_PER_ROW: u64 = 16;
+
+/// Of so many rows a filter is expected to keep one: as much as join orders assume of conditions of which
+/// nothing is known.
+const FILTERED_OF: u64 = 3;
 
 /// Estimated rows that a plan returns and reads.
 #[derive(Clone, Copy)]
@@ -91,9 +97,17 @@ pub(crate) fn rows_expected(plan: &Arc<dyn ExecutionPlan>, inputs: &[u64]) -> u6
         [left, right] if plan.is::<NestedLoopJoinExec>() || plan.is::<CrossJoinExec>() => {
             left.saturating_mul(*right)
         }
+        [_] if is_one_row(plan) => 1,
+        [rows] if plan.is::<FilterExec>() => rows.div_ceil(FILTERED_OF),
         _ => inputs.iter().fold(0_u64, |sum, rows| sum.saturating_add(*rows)),
     };
     plan.fetch().map_or(rows, |fetch| rows.min(fetch as u64))
+}
+
+/// Whether it aggregates all rows into one.
+fn is_one_row(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let aggregate = plan.downcast_ref::<AggregateExec>();
+    aggregate.is_some_and(|aggregate| aggregate.group_expr().is_true_no_grouping())
 }
 
 fn leaf_rows(plan: &Arc<dyn ExecutionPlan>) -> u64 {

@@ -368,6 +368,24 @@ fn explain_names_the_algorithm_that_runs() {
     }
 }
 
+/// The rows of a subquery that has a condition, or is one row, are built, and tell the scans of the other side.
+#[test]
+fn the_smaller_side_of_a_subquery_is_built() {
+    let many = rows(150_000, Kind::Spread, &mut Prng::new(25));
+    let db = Db::new();
+    fill(&db, "many", &SqlType::Int8, &many);
+    fill(&db, "more", &SqlType::Int8, &many);
+    let having = "SELECT id FROM many WHERE k IN (SELECT k FROM more GROUP BY k HAVING sum(other) > 300)";
+    let plan = db.explain(having);
+    assert!(plan.contains("join_type=RightSemi"), "{plan}");
+    assert!(plan.contains("table=many") && plan.contains("DynamicFilter"), "{plan}");
+    let above = "SELECT id FROM many WHERE other > (SELECT avg(other) FROM more) \
+                 AND NOT EXISTS (SELECT 1 FROM more WHERE more.k = many.k)";
+    let plan = db.explain(above);
+    assert!(plan.contains("join_type=LeftAnti"), "{plan}");
+    assert!(!plan.contains("rows=22500000000"), "{plan}");
+}
+
 #[test]
 fn a_join_without_end_is_cancelled_at_once() {
     let mut prng = Prng::new(24);
