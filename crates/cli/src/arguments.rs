@@ -11,8 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use bench::{
     AssignmentArgument, ColdArguments, FormArgument, HotArguments, HtapArguments, IndexArguments,
     JoinArguments, LimitsArguments, LoadArguments, LocksArguments, ScanArguments, SimulationArguments,
-    SmallbankArguments, StallArguments, TpcbArguments, TpccArguments, TpccMixArgument, YcsbArguments,
-    YcsbPreset, YcsbRead,
+    SmallbankArguments, StallArguments, TpcbArguments, TpccArguments, TpccMixArgument, TpchArguments,
+    YcsbArguments, YcsbPreset, YcsbRead,
 };
 pub use lsm::{
     BlockCompression, CompactionArguments, CompactionUnit, FileIo, LsmArguments, LsmCase, LsmUnit,
@@ -62,6 +62,8 @@ pub enum BenchCommand {
     Tpcc(Box<TpccArguments>),
     /// TPC-C's transactions alone and beside analytic queries back to back, which give way or do not.
     Htap(Box<HtapArguments>),
+    /// TPC-H's queries, by kind of join.
+    Tpch(TpchArguments),
     /// YCSB over data that is several times larger than memory: rows are read from disk.
     Cold(Box<ColdArguments>),
     /// The limits of this machine's memory: bare probes, serial and interleaved, and sequential reads.

@@ -24,6 +24,7 @@ pub(crate) mod smallbank;
 pub(crate) mod stall;
 pub(crate) mod tpcb;
 pub(crate) mod tpcc;
+pub(crate) mod tpch;
 pub(crate) mod ycsb;
 
 #[cfg(test)]

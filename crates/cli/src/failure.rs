@@ -67,6 +67,12 @@ impl From<EngineError> for Failure {
     }
 }
 
+impl From<weft::SqlError> for Failure {
+    fn from(error: weft::SqlError) -> Self {
+        Failure::Environment(format!("{}: {}", error.state.code(), error.message))
+    }
+}
+
 impl From<weft::Error> for Failure {
     fn from(error: weft::Error) -> Self {
         match error {

@@ -41,6 +41,7 @@ pub fn run(arguments: WeftArguments) -> Result<(), Failure> {
         Command::Bench(BenchCommand::Tpcb(tpcb)) => bench::tpcb::run(&tpcb),
         Command::Bench(BenchCommand::Smallbank(smallbank)) => bench::smallbank::run(&smallbank),
         Command::Bench(BenchCommand::Tpcc(tpcc)) => bench::tpcc::run(&tpcc),
+        Command::Bench(BenchCommand::Tpch(tpch)) => bench::tpch::run(&tpch),
         Command::Bench(BenchCommand::Stall(stall)) => bench::stall::run(&stall),
         Command::Bench(BenchCommand::Htap(htap)) => bench::htap::run(&htap),
         Command::Bench(BenchCommand::Cold(cold)) => bench::cold::run(&cold),

@@ -1,10 +1,14 @@
 //! Results kept in memory, for callers inside the process.
 
+use std::io::{ErrorKind, Read};
 use std::ops::ControlFlow;
 
 use weft_types::{RowLayout, SqlError, SqlState, SqlType, Value, assign};
 
-use crate::sink::{CommandTag, OutputColumn, ResultSink, RowRef};
+use crate::sink::{CommandTag, CopyHeader, OutputColumn, ResultSink, RowRef};
+
+/// Bytes that are read at one time of data to copy.
+const COPY_PIECE_BYTES: usize = 64 * 1024;
 
 /// The rows of one statement, as values.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -95,6 +99,58 @@ impl ResultSink for Collected {
 
     fn complete(&mut self, tag: &CommandTag) {
         self.tags.push(tag.clone());
+    }
+}
+
+/// A sink whose data for COPY FROM STDIN comes from a reader.
+pub(crate) struct Given<'r> {
+    input: &'r mut dyn Read,
+    rows: u64,
+}
+
+impl<'r> Given<'r> {
+    pub(crate) fn new(input: &'r mut dyn Read) -> Given<'r> {
+        Given { input, rows: 0 }
+    }
+
+    /// Rows that the last statement has copied.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+}
+
+impl ResultSink for Given<'_> {
+    fn columns(&mut self, _columns: &[OutputColumn]) {}
+
+    fn row(&mut self, _row: RowRef<'_>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn complete(&mut self, tag: &CommandTag) {
+        self.rows = tag.rows.unwrap_or(0);
+    }
+
+    fn copy_in(
+        &mut self,
+        _header: CopyHeader,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        let mut piece = vec![0; COPY_PIECE_BYTES];
+        loop {
+            let read = match self.input.read(&mut piece) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                read => read.map_err(|error| {
+                    SqlError::new(
+                        SqlState::IO_ERROR,
+                        format!("could not read the data to copy: {error}"),
+                    )
+                })?,
+            };
+            match piece.get(..read) {
+                None | Some([]) => return Ok(()),
+                Some(data) => take(data)?,
+            }
+        }
     }
 }
 

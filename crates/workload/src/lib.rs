@@ -7,6 +7,7 @@
 //!                            bank       transfers with a ledger, checked after crashes
 //! with their programs        smallbank  six short transactions
 //!                            tpcc       order entry: five transactions, twelve conditions
+//!                            tpch       its tables, rows and 22 queries
 //!                            assembly   a readable form for writing such programs
 //!                            stream     the interface of all of them to their drivers
 //! measuring                  driver     clients, windows, contenders taking turns round by round
@@ -36,6 +37,7 @@ pub mod smallbank;
 pub mod stream;
 pub mod tpcb;
 pub mod tpcc;
+pub mod tpch;
 pub mod ycsb;
 pub mod zipf;
 

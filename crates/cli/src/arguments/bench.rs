@@ -215,6 +215,29 @@ pub struct HtapArguments {
     pub load: LoadArguments,
 }
 
+/// `weft bench tpch`
+#[derive(Debug, Clone, Args)]
+pub struct TpchArguments {
+    /// The scale factor: 8.7 million rows at 1. Below 0.01 its formulas give keys twice.
+    #[arg(long, default_value_t = 0.1)]
+    pub scale: f64,
+    /// Queries, such as Q1,Q18; all 22 if none is named.
+    #[arg(long, value_delimiter = ',')]
+    pub query: Vec<String>,
+    /// Values of `weft.join` to compare with `hash`.
+    #[arg(long, value_delimiter = ',', default_value = "auto")]
+    pub join: Vec<String>,
+    /// Rounds; the median counts.
+    #[arg(long, default_value_t = 3)]
+    pub rounds: usize,
+    /// An empty or absent directory for the database, which stays; by default a temporary one.
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// One JSON object per line instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `weft bench cold`
 #[derive(Debug, Clone, Args)]
 pub struct ColdArguments {

@@ -239,6 +239,20 @@ fn transactions_run_beside_queries() {
 }
 
 #[test]
+fn queries_of_tpch_are_timed_by_kind_of_join() {
+    let tpch = |words: &str| {
+        let line = format!("weft bench tpch --json {words}");
+        let line: Vec<&str> = line.split_whitespace().collect();
+        crate::run(WeftArguments::try_parse_from(line).unwrap())
+    };
+    tpch("--scale 0.01 --rounds 2 --query Q3,Q14,Q18 --join auto,unpartitioned").unwrap();
+    for wrong in ["--query Q23", "--scale 0.001", "--rounds 0"] {
+        assert!(matches!(tpch(wrong), Err(Failure::Usage(_))), "{wrong}");
+    }
+    assert!(tpch("--scale 0.01 --rounds 1 --join fastest").is_err());
+}
+
+#[test]
 fn packed_codes_are_scanned() {
     let scan = |words: &str| {
         let line = format!("weft bench scan --quick --json --rounds 1 {words}");

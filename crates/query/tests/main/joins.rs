@@ -378,7 +378,10 @@ fn the_smaller_side_of_a_subquery_is_built() {
     let having = "SELECT id FROM many WHERE k IN (SELECT k FROM more GROUP BY k HAVING sum(other) > 300)";
     let plan = db.explain(having);
     assert!(plan.contains("join_type=RightSemi"), "{plan}");
-    assert!(plan.contains("table=many") && plan.contains("DynamicFilter"), "{plan}");
+    assert!(
+        plan.contains("table=many") && plan.contains("DynamicFilter"),
+        "{plan}"
+    );
     let above = "SELECT id FROM many WHERE other > (SELECT avg(other) FROM more) \
                  AND NOT EXISTS (SELECT 1 FROM more WHERE more.k = many.k)";
     let plan = db.explain(above);

@@ -39,6 +39,7 @@ mod simple;
 mod statement_session;
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
@@ -58,7 +59,7 @@ use weft_types::{SqlError, SqlState, SqlType, Value, interrupt};
 
 use crate::database::Shared;
 use crate::gate::DurabilityGate;
-use crate::rows::{Collected, Rows};
+use crate::rows::{Collected, Given, Rows};
 use crate::sink::{OutputColumn, PipelinePosition, ResultSink, SharedZone, TxnStatus};
 pub use block::BlockRole;
 pub use branch::BranchStart;
@@ -650,6 +651,18 @@ impl Session {
         self.sync()?;
         self.gate.wait()?;
         Ok(sink.affected())
+    }
+
+    /// Runs COPY ... FROM STDIN with the bytes of a reader and returns how many rows it has added, once they are
+    /// durable.
+    ///
+    /// # Errors
+    /// 58030 if the reader fails; as with any error, no row is added then.
+    pub fn copy_in(&mut self, sql: &str, input: &mut dyn Read) -> Result<u64, SqlError> {
+        let mut sink = Given::new(input);
+        self.execute_simple(sql, &mut sink)?;
+        self.gate.wait()?;
+        Ok(sink.rows())
     }
 
     /// Runs one statement with parameters and returns its rows, once what they report is durable.

@@ -92,3 +92,41 @@ fn many_rows() {
     assert_eq!(c.copy_in("copy t from stdin", &input).unwrap(), "COPY 10000");
     assert_eq!(c.rows("select count(*), sum(v) from t"), "10000,29994");
 }
+
+/// Gives some bytes, then fails.
+struct Breaks<'b>(&'b [u8]);
+
+impl std::io::Read for Breaks<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match self.0.is_empty() {
+            true => Err(std::io::Error::other("the tape is torn")),
+            false => self.0.read(into),
+        }
+    }
+}
+
+#[test]
+fn an_embedding_program_copies_from_a_reader() {
+    let db = database();
+    let mut session = db.session();
+    session
+        .run("create table t (id int primary key, v text)")
+        .unwrap();
+    let rows: String = (0..30_000).map(|id| format!("{id}\tvalue {id}\n")).collect();
+    let copied = session.copy_in("copy t from stdin", &mut rows.as_bytes());
+    assert_eq!(copied.unwrap(), 30_000);
+    let error = session
+        .copy_in("copy t from stdin", &mut Breaks(b"40000\tone\n40001\ttwo\n"))
+        .unwrap_err();
+    assert_eq!(error.state.code(), "58030");
+    assert!(error.message.contains("the tape is torn"), "{error}");
+    let duplicate = session.copy_in("copy t from stdin", &mut "7\tagain\n".as_bytes());
+    assert_eq!(duplicate.unwrap_err().state.code(), "23505");
+    let found = session
+        .query("select count(*)::int, max(id) from t", &[])
+        .unwrap();
+    assert_eq!(found.value(0, 0), weft::Value::Int4(30_000));
+    assert_eq!(found.value(0, 1), weft::Value::Int4(29_999));
+    // Not a copy: nothing is read.
+    assert_eq!(session.copy_in("truncate t", &mut Breaks(b"")).unwrap(), 0);
+}
