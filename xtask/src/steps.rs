@@ -4,7 +4,9 @@
 //! 2. `cargo test --workspace`: unit, property and integration tests; the short crash tests among them.
 //! 3. `cargo test -p weft-fabric -p weft-join --features mpi`: the fabric and joins on MPI, with Open MPI
 //!    installed where that can be done; skipped, loudly, where there is none.
-//! 4. The whole-system tests: every `tests/<folder>/run`. It is started in the workspace root with
+//! 4. `cargo test -p weft-device --features fpga`: the units of `hardware/` under Verilator, installed where
+//!    that can be done; skipped, loudly, where there is none.
+//! 5. The whole-system tests: every `tests/<folder>/run`. It is started in the workspace root with
 //!    `WEFT_BIN` (the server's path) and `WEFT_PYTHON` (an interpreter with psycopg) set, prints what it
 //!    tests, and ends with `N passed, N failed`. A line `# needs: psql pgbench postgresql python3 psycopg` in
 //!    it says what the system must have; without that the folder is skipped, loudly.
@@ -45,6 +47,7 @@ pub fn run_all(root: &Path, system: System) -> ExitCode {
         ("cargo test".to_owned(), cargo_tests(root)),
     ];
     all.extend(mpi_tests(root).map(|counts| ("fabric and joins on MPI".to_owned(), counts)));
+    all.extend(hardware_tests(root).map(|counts| ("hardware units".to_owned(), counts)));
     match system {
         System::Run => all.extend(system_tests(root)),
         System::Skip => console::loud("whole-system tests in tests/ SKIPPED on request"),
@@ -143,6 +146,51 @@ fn mpi_tests(root: &Path) -> Option<Counts> {
     Some(counts)
 }
 
+/// Every unit of `hardware/`, simulated against its golden model; its Rust linted with the feature too.
+/// Nothing when there is no Verilator.
+fn hardware_tests(root: &Path) -> Option<Counts> {
+    let arguments = [
+        "test",
+        "-p",
+        "weft-device",
+        "--features",
+        "fpga",
+        "--no-fail-fast",
+    ];
+    console::announce(&format!("cargo {}", arguments.join(" ")));
+    let Some(verilator) = packages::ensure_verilator(&target_folder(root)) else {
+        console::loud(
+            "the hardware units SKIPPED: Verilator or a C++ compiler is missing here and not installable",
+        );
+        return None;
+    };
+    let clippy = [
+        "clippy",
+        "-p",
+        "weft-device",
+        "--features",
+        "fpga",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    let with_verilator = |arguments: &[&str]| {
+        let mut command = cargo(root, arguments);
+        command.env("WEFT_VERILATOR", &verilator);
+        command
+    };
+    let linted = console::run(&mut with_verilator(&clippy)).is_ok_and(|ended| ended.success);
+    let mut counts = Counts::of_check(linted);
+    counts += summed("hardware units", &mut with_verilator(&arguments));
+    Some(counts)
+}
+
+/// Cargo's target folder.
+fn target_folder(root: &Path) -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
+}
+
 /// The counts that a test program printed. One that fails without saying which test failed (it did not
 /// build, it crashed) counts as one failure.
 pub fn summed(name: &str, command: &mut Command) -> Counts {
@@ -173,7 +221,7 @@ fn system_tests(root: &Path) -> Vec<(String, Counts)> {
     if scripts.is_empty() {
         return Vec::new();
     }
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
+    let target = target_folder(root);
     console::announce("cargo build --workspace --bin weft");
     let built = console::run(&mut cargo(root, &["build", "--workspace", "--bin", "weft"]));
     if !built.is_ok_and(|ended| ended.success) {

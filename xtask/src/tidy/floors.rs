@@ -54,7 +54,7 @@ enum Fence {
 }
 
 /// Foreign crates by the first word of their name, so that `arrow-array` is `arrow`.
-const FENCES: [(&str, Fence); 8] = [
+const FENCES: [(&str, Fence); 9] = [
     ("pgwire", Fence::Only("weft-server")),
     ("datafusion", Fence::FromFloor(7)),
     ("arrow", Fence::FromFloor(7)),
@@ -62,8 +62,14 @@ const FENCES: [(&str, Fence); 8] = [
     ("mpi", Fence::Only("weft-fabric")),
     ("ferrompi", Fence::Only("weft-fabric")),
     ("opencl3", Fence::Only("weft-device")),
+    ("marlin", Fence::Only("weft-device")),
     ("rocksdb", Fence::Only("weft-lsm-bench")),
 ];
+
+/// The hardware simulator: only `device` knows it, so no other crate's sources name it. The word is put
+/// together here so that this file may hold it.
+const SIMULATOR: &str = concat!("veril", "at");
+const SIMULATOR_OWNER: &str = "crates/device/";
 
 /// A dependency as a manifest names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,10 +78,28 @@ struct Dependency {
     line: usize,
 }
 
+/// Crates other than its owner that name the hardware simulator.
+fn simulator_fence(files: &[SourceFile]) -> Vec<Finding> {
+    let fenced = files.iter().filter(|file| {
+        let source = file.is_rust() || file.path.ends_with(".toml");
+        source && file.path.starts_with("crates/") && !file.path.starts_with(SIMULATOR_OWNER)
+    });
+    let mut findings = Vec::new();
+    for file in fenced {
+        for (at, line) in file.text.lines().enumerate() {
+            if line.to_ascii_lowercase().contains(SIMULATOR) {
+                let message = "only weft-device may know the hardware simulator";
+                findings.push(Finding::new("floors", &file.path, at + 1, message));
+            }
+        }
+    }
+    findings
+}
+
 /// Checks the manifests among `files`.
 pub fn check(files: &[SourceFile]) -> Vec<Finding> {
     let floors = BTreeMap::from(FLOORS);
-    let mut findings = Vec::new();
+    let mut findings = simulator_fence(files);
     for file in files.iter().filter(|f| f.path.ends_with("/Cargo.toml")) {
         let Some(package) = package_name(&file.text) else {
             findings.push(Finding::new(
@@ -251,6 +275,17 @@ mod tests {
             messages("weft-query", "[dependencies]\ndatafusion.workspace = true\n"),
             [""; 0]
         );
+    }
+
+    #[test]
+    fn only_its_owner_names_the_simulator() {
+        let findings = |path: &str| {
+            let text = format!("//! Runs Veril{}.\n", "ator");
+            let path = path.to_owned();
+            check(&[SourceFile { path, text }]).len()
+        };
+        assert_eq!(findings("crates/device/build.rs"), 0);
+        assert_eq!(findings("crates/cli/src/bench.rs"), 1);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub fn check(file: &SourceFile) -> Vec<Finding> {
 }
 
 fn widths(file: &SourceFile) -> Vec<Finding> {
-    let measured = [".rs", ".py", ".sh"]
+    let measured = [".rs", ".py", ".sh", ".sv"]
         .iter()
         .any(|ending| file.path.ends_with(ending));
     if !measured {

@@ -37,7 +37,7 @@ const SKIPPED_FOLDERS: [&str; 6] = [
     "venv",
     "corpus",
 ];
-const TEXT_ENDINGS: [&str; 13] = [
+const TEXT_ENDINGS: [&str; 16] = [
     "rs",
     "toml",
     "md",
@@ -51,6 +51,9 @@ const TEXT_ENDINGS: [&str; 13] = [
     "yml",
     "csv",
     "svg",
+    "sv",
+    "svh",
+    "cpp",
 ];
 /// Files without an ending that are text all the same.
 const TEXT_NAMES: [&str; 1] = ["run"];
