@@ -6,6 +6,7 @@
 //! ```text
 //! cargo xtask tidy     the rules that a machine can check: floors, sizes, names, paths (module tidy)
 //! cargo xtask test     format, clippy, tidy, every cargo test, MPI, hardware units, then what is in tests/
+//! cargo xtask test --hardware-long   the hardware units alone, a million random operations each
 //! cargo xtask test --slow   fuzzing, kill -9, simulated disks: hours (module slow)
 //! cargo xtask miri     tests of code with `unsafe`, interpreted (module miri; needs a nightly toolchain)
 //! cargo xtask ci       the same as test: CI runs nothing that a developer cannot run with one command
@@ -22,13 +23,14 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask <tidy | test | ci | miri> [--skip-system | --slow]\n\
+const USAGE: &str = "usage: cargo xtask <tidy | test | ci | miri> [--skip-system | --hardware-long | --slow]\n\
   tidy           check floors, sizes, names, file heads and named paths\n\
   test, ci       fmt --check, clippy, tidy, cargo test --workspace, the fabric on MPI,\n\
   \x20              the hardware units under Verilator, then tests/\n\
   miri           tests of code with unsafe under Miri; needs nightly with components miri and rust-src,\n\
   \x20              and tens of minutes, at most 60 for each package\n\
   --skip-system  with test or ci: leave out the whole-system tests in tests/, and say so\n\
+  --hardware-long  with test: the hardware units alone, with a million random operations each\n\
   --slow         with test: what takes hours, and nothing else, with logs in target/slow/: every fuzz target\n\
   \x20              (--fuzz NAME,... only those; --fuzz-seconds 1200, --fuzz-jobs 2 at a time), kill -9\n\
   \x20              (--kill-rounds 300), the simulated disk (--seeds 5000), hostile clients (--inputs 50000);\n\
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         ["tidy"] => report_tidy(&root),
         ["test" | "ci"] => steps::run_all(&root, steps::System::Run),
         ["test" | "ci", "--skip-system"] => steps::run_all(&root, steps::System::Skip),
+        ["test", "--hardware-long"] => steps::run_hardware_long(&root),
         ["test", "--slow", numbers @ ..] => match slow::Settings::from_words(numbers) {
             Some(settings) => slow::run_all(&root, settings),
             None => refuse(),

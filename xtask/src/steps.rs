@@ -47,12 +47,21 @@ pub fn run_all(root: &Path, system: System) -> ExitCode {
         ("cargo test".to_owned(), cargo_tests(root)),
     ];
     all.extend(mpi_tests(root).map(|counts| ("fabric and joins on MPI".to_owned(), counts)));
-    all.extend(hardware_tests(root).map(|counts| ("hardware units".to_owned(), counts)));
+    all.extend(hardware_tests(root, None).map(|counts| ("hardware units".to_owned(), counts)));
     match system {
         System::Run => all.extend(system_tests(root)),
         System::Skip => console::loud("whole-system tests in tests/ SKIPPED on request"),
     }
     sum_up(all)
+}
+
+/// Runs the hardware units alone, with many more operations; a failure if they had to be skipped.
+pub fn run_hardware_long(root: &Path) -> ExitCode {
+    let counts = hardware_tests(root, Some("1000000"));
+    sum_up(vec![(
+        "hardware units".to_owned(),
+        counts.unwrap_or(Counts::of_check(false)),
+    )])
 }
 
 /// Names the steps that failed and prints the sum, on which the exit status depends.
@@ -148,7 +157,8 @@ fn mpi_tests(root: &Path) -> Option<Counts> {
 
 /// Every unit of `hardware/`, simulated against its golden model; its Rust linted with the feature too.
 /// Nothing when there is no Verilator.
-fn hardware_tests(root: &Path) -> Option<Counts> {
+/// `operations` is how many random ones, if not the tests' own number.
+fn hardware_tests(root: &Path, operations: Option<&str>) -> Option<Counts> {
     let arguments = [
         "test",
         "-p",
@@ -178,6 +188,9 @@ fn hardware_tests(root: &Path) -> Option<Counts> {
     let with_verilator = |arguments: &[&str]| {
         let mut command = cargo(root, arguments);
         command.env("WEFT_VERILATOR", &verilator);
+        if let Some(operations) = operations {
+            command.env("WEFT_HARDWARE_OPS", operations);
+        }
         command
     };
     let linted = console::run(&mut with_verilator(&clippy)).is_ok_and(|ended| ended.success);

@@ -416,6 +416,70 @@ fn a_reset_loses_what_is_in_flight_and_not_the_unit() {
     }
 }
 
+/// The cycles, counted from the one in which an operation is taken, in which its requests leave and its result comes.
+fn timing(kind: OpKind, latency: u64) -> Vec<u64> {
+    let mut bench = Bench::new(
+        Model::Whole,
+        MemoryParams::ideal(latency),
+        1,
+        vec![b"key 0001".to_vec()],
+        1,
+    );
+    let mut random = Prng::new(1);
+    if kind != OpKind::Insert {
+        let insert = vec![bench.op(OpKind::Insert, false, 0, 1, 0)];
+        bench.check(&insert, &mut random, (0, 0)).unwrap();
+        bench.end_transactions(&mut Prng::new(0));
+        bench.unit.memory.set_word(TUPLES + 1, 1);
+    }
+    let op = bench.op(kind, false, 0, 2, 0);
+    let mut times = Vec::new();
+    let (mut taken_at, mut words) = (None, bench.unit.memory.words_moved());
+    loop {
+        let (taken, result) = bench.unit.step(taken_at.is_none().then_some(&op), true).unwrap();
+        let now = bench.unit.cycle();
+        let start = *taken_at.get_or_insert(if taken { now } else { u64::MAX });
+        if bench.unit.memory.words_moved() > words {
+            words = bench.unit.memory.words_moved();
+            times.push(now - start);
+        }
+        if result.is_some() {
+            times.push(now - start);
+            return times;
+        }
+    }
+}
+
+#[test]
+fn one_operation_alone_takes_the_cycles_of_its_page() {
+    for latency in [10, 63] {
+        let l = latency;
+        let (bucket, tuple, read) = (l + 11, 2 * l + 16, 3 * l + 24);
+        let search = [
+            2,
+            bucket,
+            tuple,
+            tuple + 1,
+            tuple + 2,
+            tuple + 3,
+            read,
+            4 * l + 27,
+        ];
+        assert_eq!(timing(OpKind::Search, l), search);
+        let insert = [
+            2,
+            bucket,
+            tuple,
+            tuple + 1,
+            tuple + 2,
+            tuple + 3,
+            tuple + 4,
+            3 * l + 23,
+        ];
+        assert_eq!(timing(OpKind::Insert, l), insert);
+    }
+}
+
 fn rate(preset: &str, kind: OpKind, in_flight: u8) -> weft_device::hash_index::throughput::Measured {
     let params = MemoryPreset::named(preset).unwrap().at_clock(125.0);
     let workload = Workload {
