@@ -416,7 +416,8 @@ fn a_reset_loses_what_is_in_flight_and_not_the_unit() {
     }
 }
 
-/// The cycles, counted from the one in which an operation is taken, in which its requests leave and its result comes.
+/// The cycles in which an operation's requests leave and its result comes, counted from the one in which it is
+/// taken.
 fn timing(kind: OpKind, latency: u64) -> Vec<u64> {
     let mut bench = Bench::new(
         Model::Whole,
