@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use model::*;
 use proptest::prelude::*;
-use weft_column::segment::{Encoding, Kind, SegmentBuilder, SegmentError, Value};
+use weft_column::segment::{Column, Encoding, Kind, SegmentBuilder, SegmentError, Value};
 
 fn check(kind: Kind, cells: &Cells, ranges: &[(usize, usize)]) -> Result<Encoding, TestCaseError> {
     let bytes = build(&[(kind, cells.clone())]);
@@ -72,8 +72,29 @@ fn check(kind: Kind, cells: &Cells, ranges: &[(usize, usize)]) -> Result<Encodin
             prop_assert!(values.iter().any(|value| order(&extremes.max, value).is_eq()));
         }
     }
+    check_distinct(&column, &values)?;
     segment.check().unwrap();
     Ok(column.encoding())
+}
+
+/// Keys are listed for all values, different ones for different values, and not more than asked for.
+fn check_distinct(column: &Column<'_>, values: &[&Value<'_>]) -> Result<(), TestCaseError> {
+    let mut shown: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
+    shown.sort_unstable();
+    shown.dedup();
+    for most in [0, 1, 3, 300, 100_000] {
+        if let Some(keys) = column.distinct_keys(most) {
+            let distinct: BTreeSet<u64> = keys.iter().copied().collect();
+            prop_assert!(keys.len() <= most && distinct.len() == keys.len());
+            prop_assert!(
+                distinct.len() >= shown.len(),
+                "{} of {}",
+                distinct.len(),
+                shown.len()
+            );
+        }
+    }
+    Ok(())
 }
 
 proptest! {

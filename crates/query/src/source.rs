@@ -89,6 +89,13 @@ pub trait ReadSource: Send + Sync + 'static {
 
     /// An estimate of the number of visible rows, for join ordering only.
     fn row_count_estimate(&self, table: TableId) -> usize;
+
+    /// An estimate of how many distinct values a column has, if they are few and something is known, for join
+    /// ordering only.
+    fn few_values(&self, table: TableId, column: usize) -> Option<u64> {
+        let _ = (table, column);
+        None
+    }
 }
 
 /// A source in which one table consists of exactly the given rows: used to evaluate a predicate again for one
@@ -168,6 +175,10 @@ impl ReadSource for GivenRows {
             self.inner.row_count_estimate(table)
         }
     }
+
+    fn few_values(&self, table: TableId, column: usize) -> Option<u64> {
+        self.inner.few_values(table, column)
+    }
 }
 
 /// A range with more rows than this is declined: a scan, which several threads share, is then faster.
@@ -242,5 +253,9 @@ impl ReadSource for weft_store::Snapshot {
 
     fn row_count_estimate(&self, table: TableId) -> usize {
         usize::try_from(weft_store::Snapshot::row_count_estimate(self, table)).unwrap_or(usize::MAX)
+    }
+
+    fn few_values(&self, table: TableId, column: usize) -> Option<u64> {
+        weft_store::Snapshot::few_values(self, table, column)
     }
 }

@@ -5,6 +5,7 @@
 //! is shown (`index/mod.rs` says why).
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,6 +27,11 @@ use crate::table::{Schema, TableData, TableIndex, row_id_hash};
 /// Entries of a range that are read beyond its limit, for entries that lead to no row: recently removed rows
 /// are at the beginning of a queue.
 const SPARE_ENTRIES: usize = 3;
+
+/// Copies of columns that are asked how many values they have.
+const SAMPLED_COPIES: u64 = 4;
+/// Distinct values that are few.
+const FEW_VALUES: usize = 256;
 
 /// Entries of a batch whose rows are removed for good.
 #[derive(Default)]
@@ -409,6 +415,25 @@ impl<'s> ReadView<'s> {
         }
         core.asked.note_miss();
         read
+    }
+
+    /// How many distinct values a column has, if these are few: an estimate from the columns that are copied,
+    /// for join orders. `None`: many, or unknown. Costs microseconds.
+    ///
+    /// A sample of the copies is asked for the values that each has. If together they have many more than any of
+    /// them alone, values go with the place in the table, and nothing is said of all.
+    pub fn few_values(&self, table: TableId, column: usize) -> Option<u64> {
+        let core = &self.schema.tables.get(&table)?.core;
+        let chunks = core.slots.region_count();
+        let (mut all, mut largest) = (HashSet::new(), 0);
+        for sample in 0..SAMPLED_COPIES.min(chunks) {
+            let copy = core.slots.columns(sample * chunks / SAMPLED_COPIES.min(chunks))?;
+            let keys = copy.distinct_keys(column, FEW_VALUES)?;
+            largest = largest.max(keys.len());
+            all.extend(keys);
+        }
+        let is_known = largest > 0 && all.len() <= 2 * largest;
+        is_known.then_some(all.len() as u64)
     }
 
     /// Shows every row of one morsel that is not in the mask of its copied columns, in slot order. Errors: as

@@ -184,6 +184,11 @@ impl TxnView {
         self.layers().row_count_estimate(table)
     }
 
+    /// A guess at the number of distinct values of a column, if they are few: [`Snapshot::few_values`].
+    pub fn few_values(&self, table: TableId, column: usize) -> Option<u64> {
+        self.snapshot.few_values(table, column)
+    }
+
     /// All rows whose key in `index` is `key`.
     pub fn find<'a>(
         &'a self,

@@ -89,4 +89,8 @@ impl ReadSource for ViewSource {
     fn row_count_estimate(&self, table: TableId) -> usize {
         self.0.row_count_estimate(table)
     }
+
+    fn few_values(&self, table: TableId, column: usize) -> Option<u64> {
+        self.0.few_values(table, column)
+    }
 }

@@ -139,4 +139,9 @@ impl ReadSource for SpreadSource {
             .map(|part| part.row_count_estimate(table));
         self.local.row_count_estimate(table) + others.sum::<usize>()
     }
+
+    fn few_values(&self, table: TableId, column: usize) -> Option<u64> {
+        // Rows are spread by a hash, so those of any rank are a sample.
+        self.local.few_values(table, column)
+    }
 }

@@ -1,5 +1,6 @@
 //! One column of a segment: values by position, in sequence, and by predicate.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 use weft_ops::packed::code_max;
@@ -278,6 +279,35 @@ impl<'a> Column<'a> {
             Body::Numbers(Numbers::Plain(array)) => array.codes(),
             Body::Numbers(Numbers::Dictionary(dictionary)) => dictionary.codes.codes(),
             Body::Strings(Strings::Dictionary(dictionary)) => dictionary.codes.codes(),
+            _ => None,
+        }
+    }
+
+    /// Keys of the distinct values that the encoding lists, if these are at most `most`; NULL has none, and
+    /// some may be of no row. Equal values of columns of one kind have the same key. Costs as much as there are
+    /// keys: no row is looked at.
+    #[must_use]
+    pub fn distinct_keys(&self, most: usize) -> Option<Vec<u64>> {
+        match &self.body {
+            Body::Numbers(Numbers::Plain(array)) if array.codes().is_some() => {
+                let code_max = code_max(array.width());
+                let keys = (0..=code_max).map(|code| array.base().wrapping_add(i64::from(code)) as u64);
+                ((code_max as usize) < most).then(|| keys.collect())
+            }
+            Body::Numbers(Numbers::Dictionary(dictionary)) => {
+                let count = dictionary.entries.count();
+                let keys = (0..count).map(|code| dictionary.entries.get(code) as u64);
+                (count <= most).then(|| keys.collect())
+            }
+            Body::Strings(Strings::Dictionary(dictionary)) => {
+                let count = dictionary.entry_count();
+                let key = |code| {
+                    let mut hasher = DefaultHasher::new();
+                    dictionary.entry(code).unwrap_or_default().hash(&mut hasher);
+                    hasher.finish()
+                };
+                (count <= most).then(|| (0..count).map(key).collect())
+            }
             _ => None,
         }
     }

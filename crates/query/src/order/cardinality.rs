@@ -1,7 +1,8 @@
 //! Estimates how many rows a relation has, and which columns are keys.
 //!
-//! There are no statistics of values, only the row counts of tables and their declared keys: a key has as
-//! many distinct values as the table has rows. For a part of a key few distinct values are assumed rather
+//! There are no statistics of values but one: how many values a column has, if they are few and the column is
+//! copied beside the rows ([`crate::ReadSource::few_values`]). The rest follows from the row counts of tables
+//! and their declared keys: a key has as many distinct values as the table has rows. For a part of a key few distinct values are assumed rather
 //! than many, because a join on only that part multiplies rows: j of n key columns have as many values as the
 //! row count to the power of (j/n)². Any other column is assumed to have the square root of the row count.
 
@@ -90,7 +91,10 @@ impl Estimate {
 
     /// Limits the distinct values of a column.
     pub(crate) fn limit(&mut self, column: ColumnId, values: f64) {
-        self.limits.push((column, values));
+        match self.limits.iter_mut().find(|(limited, _)| *limited == column) {
+            Some((_, least)) => *least = least.min(values),
+            None => self.limits.push((column, values)),
+        }
     }
 
     /// Rows that an index reads to find one value of each of `columns`; `None` if no index applies.
@@ -114,6 +118,24 @@ impl Estimate {
         let mut columns = columns.to_vec();
         columns.sort_unstable();
         columns.dedup();
+        let limit = |id: &ColumnId| {
+            let mut limits = self.limits.iter();
+            limits
+                .find(|(limited, _)| limited == id)
+                .map(|(_, values)| *values)
+        };
+        let (limited, others): (Vec<_>, Vec<_>) = columns.iter().copied().partition(|id| limit(id).is_some());
+        let most: f64 = limited.iter().filter_map(limit).product();
+        let of_others = if limited.is_empty() {
+            f64::MAX
+        } else {
+            self.assumed(&others)
+        };
+        self.assumed(&columns).min(most * of_others).max(1.0)
+    }
+
+    /// Distinct combinations of columns, as far as only the row count and keys tell.
+    fn assumed(&self, columns: &[ColumnId]) -> f64 {
         let (mut exponent, mut covered) = (0.0_f64, &[][..]);
         for key in &self.keys {
             let known = key.iter().filter(|id| columns.contains(id)).count();
@@ -125,15 +147,7 @@ impl Estimate {
         for _ in columns.iter().filter(|id| !covered.contains(id)) {
             exponent = (1.0 + exponent) / 2.0;
         }
-        let limit = |id: &ColumnId| {
-            let mut limits = self.limits.iter();
-            limits
-                .find(|(limited, _)| limited == id)
-                .map(|(_, values)| *values)
-        };
-        let limits: Option<Vec<f64>> = columns.iter().map(limit).collect();
-        let most = limits.map_or(self.base, |limits| limits.iter().product());
-        self.base.powf(exponent).min(most).max(1.0)
+        self.base.powf(exponent)
     }
 
     /// Applies a predicate that names only its columns.
@@ -303,6 +317,11 @@ impl Lowering<'_> {
         let ordered = indexes().filter(|index| index.method.is_ordered());
         let leading = ordered.map(|index| index.columns.iter().map_while(named).collect());
         estimate.indexes = leading.collect();
+        for (position, id, _) in &scan.columns {
+            if let Some(values) = self.source.few_values(scan.table.id, *position) {
+                estimate.limit(*id, values as f64);
+            }
+        }
         estimate
     }
 }
@@ -323,8 +342,12 @@ fn renamed(estimate: &Estimate, renames: &[(ColumnId, ColumnId)]) -> Estimate {
             keys.extend(whole(&rest));
         }
     }
+    let limits = estimate.limits.iter();
     Estimate {
         keys,
+        limits: limits
+            .filter_map(|(id, values)| Some((name(id)?, *values)))
+            .collect(),
         indexes: estimate
             .indexes
             .iter()

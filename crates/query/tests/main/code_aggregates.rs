@@ -3,6 +3,7 @@
 
 use weft_base::Prng;
 use weft_column::units::ScanEngine;
+use weft_types::{SqlType, Value};
 
 use crate::units::{change, filled, predicate, with};
 
@@ -64,6 +65,29 @@ fn aggregates_on_codes_are_those_of_decoded_rows() {
         let rows = db.engine.rows_aggregated_on_codes();
         assert!(rows > 5 * ROWS as u64, "{rows} rows on codes");
     }
+}
+
+/// A column of few values is known by its copies, unless values go with the place in the table.
+#[test]
+fn joins_are_ordered_by_what_copies_tell_of_values() {
+    let db = filled(ROWS);
+    let (source, catalog) = (db.source(), db.store.catalog());
+    let table = catalog.table("t").unwrap().id;
+    let few: Vec<Option<u64>> = (0..5).map(|column| source.few_values(table, column)).collect();
+    assert_eq!(few, [None, None, Some(40), None, None]);
+    let layout = weft_types::RowLayout::new(&[SqlType::Int4]);
+    let named = db.table("named", &[("id", SqlType::Int4)], &[0]);
+    let rows = (0..500).map(|id| layout.encode(&[Value::Int4(id * 7)]).unwrap());
+    db.insert_encoded(named, &rows.collect::<Vec<_>>());
+    // 1,500 rows have the word: the other table is built. Without a copy 250 would be expected.
+    let plan = db.explain("SELECT t.n FROM t, named WHERE t.id = named.id AND t.word = 'word 3'");
+    let place = |table: &str| plan.find(table).unwrap_or_else(|| panic!("{plan}"));
+    assert!(place("table=named") < place("table=t,"), "{plan}");
+    // 6 rows are expected to have these.
+    let plan =
+        db.explain("SELECT t.word FROM t, named WHERE t.id = named.id AND t.n = 3 AND t.word = 'word 3'");
+    let place = |table: &str| plan.find(table).unwrap_or_else(|| panic!("{plan}"));
+    assert!(place("table=t,") < place("table=named"), "{plan}");
 }
 
 /// What a predicate makes of each shape of a statement, as EXPLAIN tells.

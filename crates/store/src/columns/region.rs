@@ -224,6 +224,13 @@ impl RegionColumns {
         self.used.swap(false, Ordering::Relaxed)
     }
 
+    /// Keys of a column's distinct values, if it is copied and has at most `most`; see
+    /// [`weft_column::segment::Column::distinct_keys`].
+    pub(crate) fn distinct_keys(&self, column: usize, most: usize) -> Option<Vec<u64>> {
+        let packed = self.columns.get(column)?.get()?.as_ref()?;
+        packed.segment.column(0).ok()?.distinct_keys(most)
+    }
+
     /// The columns as a reader at a boundary sees them; `None` if it is too old, or a column is missing.
     pub(crate) fn read(self: &Arc<Self>, boundary: BatchId, columns: &[usize]) -> Option<ChunkColumns> {
         let is_there = |column: &usize| {

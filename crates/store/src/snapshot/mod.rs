@@ -285,6 +285,11 @@ impl Snapshot {
         self.view().row_count_estimate(table)
     }
 
+    /// See [`ReadView::few_values`].
+    pub fn few_values(&self, table: TableId, column: usize) -> Option<u64> {
+        self.view().few_values(table, column)
+    }
+
     /// Recomputes the state digest over all rows of the snapshot; equals [`Snapshot::digest`] unless memory
     /// is damaged. Errors: a cold row could not be read.
     pub fn verify_digest(&self) -> Result<u64, SqlError> {
