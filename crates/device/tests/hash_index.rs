@@ -416,8 +416,8 @@ fn a_reset_loses_what_is_in_flight_and_not_the_unit() {
     }
 }
 
-/// The cycles in which an operation's requests leave and its result comes, counted from the one in which it is
-/// taken.
+/// The cycles in which an operation's requests leave and its result comes, counted from the one in which it
+/// is taken.
 fn timing(kind: OpKind, latency: u64) -> Vec<u64> {
     let mut bench = Bench::new(
         Model::Whole,

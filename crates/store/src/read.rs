@@ -420,8 +420,8 @@ impl<'s> ReadView<'s> {
     /// How many distinct values a column has, if these are few: an estimate from the columns that are copied,
     /// for join orders. `None`: many, or unknown. Costs microseconds.
     ///
-    /// A sample of the copies is asked for the values that each has. If together they have many more than any of
-    /// them alone, values go with the place in the table, and nothing is said of all.
+    /// A sample of the copies is asked for the values that each has. If together they have many more than any
+    /// of them alone, values go with the place in the table, and nothing is said of all.
     pub fn few_values(&self, table: TableId, column: usize) -> Option<u64> {
         let core = &self.schema.tables.get(&table)?.core;
         let chunks = core.slots.region_count();

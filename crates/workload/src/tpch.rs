@@ -1,8 +1,8 @@
 //! TPC-H: its tables, rows and queries for the embedded database.
 //!
 //! Rows are those of `dbgen`, made by the library `tpchgen`. They enter through COPY, as a user's would, in
-//! parts, because the rows of one transaction are bounded (`docs/limits.md`). Schema and queries are the files
-//! of `experiments/tpch`, which also compares with other systems.
+//! parts, because the rows of one transaction are bounded (`docs/limits.md`). Schema and queries are the
+//! files of `experiments/tpch`, which also compares with other systems.
 //!
 //! Source: TPC-H, revision 3.0.1.
 

@@ -284,8 +284,8 @@ impl<'a> Column<'a> {
     }
 
     /// Keys of the distinct values that the encoding lists, if these are at most `most`; NULL has none, and
-    /// some may be of no row. Equal values of columns of one kind have the same key. Costs as much as there are
-    /// keys: no row is looked at.
+    /// some may be of no row. Equal values of columns of one kind have the same key. Costs as much as there
+    /// are keys: no row is looked at.
     #[must_use]
     pub fn distinct_keys(&self, most: usize) -> Option<Vec<u64>> {
         match &self.body {

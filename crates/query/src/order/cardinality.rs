@@ -1,10 +1,11 @@
 //! Estimates how many rows a relation has, and which columns are keys.
 //!
-//! There are no statistics of values but one: how many values a column has, if they are few and the column is
-//! copied beside the rows ([`crate::ReadSource::few_values`]). The rest follows from the row counts of tables
-//! and their declared keys: a key has as many distinct values as the table has rows. For a part of a key few distinct values are assumed rather
-//! than many, because a join on only that part multiplies rows: j of n key columns have as many values as the
-//! row count to the power of (j/n)². Any other column is assumed to have the square root of the row count.
+//! There is one statistic of values: how many a column has, if they are few and the column is copied beside
+//! the rows ([`crate::ReadSource::few_values`]). The rest follows from the row counts of tables and their
+//! declared keys: a key has as many distinct values as the table has rows. For a part of a key few distinct
+//! values are assumed rather than many, because a join on only that part multiplies rows: j of n key columns
+//! have as many values as the row count to the power of (j/n)². Any other column is assumed to have the
+//! square root of the row count.
 
 use weft_binder::relation::{Relation, Scan, SharedBody};
 use weft_expression::{ColumnId, CompareOp, Expr, Op};

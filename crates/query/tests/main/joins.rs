@@ -368,7 +368,8 @@ fn explain_names_the_algorithm_that_runs() {
     }
 }
 
-/// The rows of a subquery that has a condition, or is one row, are built, and tell the scans of the other side.
+/// The rows of a subquery that has a condition, or is one row, are built, and tell the scans of the other
+/// side which rows are wanted.
 #[test]
 fn the_smaller_side_of_a_subquery_is_built() {
     let many = rows(150_000, Kind::Spread, &mut Prng::new(25));

@@ -653,8 +653,8 @@ impl Session {
         Ok(sink.affected())
     }
 
-    /// Runs COPY ... FROM STDIN with the bytes of a reader and returns how many rows it has added, once they are
-    /// durable.
+    /// Runs COPY ... FROM STDIN with the bytes of a reader and returns how many rows it has added, once they
+    /// are durable.
     ///
     /// # Errors
     /// 58030 if the reader fails; as with any error, no row is added then.
