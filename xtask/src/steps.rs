@@ -200,7 +200,7 @@ fn hardware_tests(root: &Path, operations: Option<&str>) -> Option<Counts> {
 }
 
 /// Cargo's target folder.
-fn target_folder(root: &Path) -> PathBuf {
+pub fn target_folder(root: &Path) -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }
 
