@@ -1,7 +1,7 @@
 // Every FIFO: what comes in goes out once, in order, and never more than Depth entries are inside.
 //
-// One entry is followed: its number among all that come in is any number, which a register without reset holds. The
-// entry that leaves with this number must be it.
+// One entry is followed: its number among all that come in is any number, which a register without reset
+// holds. The entry that leaves with this number must be it.
 
 module fifo_proof #(
   parameter int unsigned Width = 2,

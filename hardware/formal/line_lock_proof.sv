@@ -1,9 +1,9 @@
 // The table of locked lines with the hash stage before it: no two operations hold one line at the same time.
 //
-// An operation holds its line from the grant of its bucket's read until it completes. Everything else is free: which
-// operations come, their keys and tables, when the port grants, when operations complete. What is assumed is
-// what the slot table guarantees: an operation comes in a slot that no other has, and completes once, after its
-// bucket has been read.
+// An operation holds its line from the grant of its bucket's read until it completes. Everything else is
+// free: which operations come, their keys and tables, when the port grants, when operations complete. What is
+// assumed is what the slot table guarantees: an operation comes in a slot that no other has, and completes
+// once, after its bucket has been read.
 
 module line_lock_proof
   import bionic_pkg::*;

@@ -1,5 +1,5 @@
-// The memory port: a request stays as it is until the memory takes it, every granted request leaves once and in
-// order, and no stage is told that its request was granted unless it asked.
+// The memory port: a request stays as it is until the memory takes it, every granted request leaves once and
+// in order, and no stage is told that its request was granted unless it asked.
 
 module memory_port_proof
   import bionic_pkg::*;

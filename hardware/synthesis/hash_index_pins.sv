@@ -1,7 +1,8 @@
 // The hash index behind few pins, for place and route: a chip has fewer pins than the unit has ports.
 //
-// Inputs come from a shift register, outputs are loaded into another one. Both ends of every path that is timed are
-// registers, so the clock found is the unit's own; the shift registers are counted apart in the results.
+// Inputs come from a shift register, outputs are loaded into another one. Both ends of every path that is
+// timed are registers, so the clock found is the unit's own; the shift registers are counted apart in the
+// results.
 
 module hash_index_pins
   import bionic_pkg::*;

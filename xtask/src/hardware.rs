@@ -1,9 +1,10 @@
-//! `cargo xtask prove` and `cargo xtask synth`: bounded proofs about parts of the hardware units, and the clock and
-//! size of whole ones.
+//! `cargo xtask prove` and `cargo xtask synth`: bounded proofs about parts of the hardware units, and the
+//! clock and size of whole ones.
 //!
 //! A proof is a circuit in `hardware/formal` around the part, with assertions, and a file that says how it is
-//! checked. One of them leaves a protection out and must be refuted: it shows that the others can fail. Synthesis is by
-//! Yosys, place and route by nextpnr for an ECP5-85K; a unit has more ports than a chip has pins, so a circuit in
+//! checked. One of them leaves a protection out and must be refuted: it shows that the others can fail.
+//! Synthesis is by Yosys, place and route by nextpnr for an ECP5-85K; a unit has more ports than a chip has
+//! pins, so a circuit in
 //! `hardware/synthesis` puts it between shift registers. All work is done in `hardware` of the target folder.
 //! The tools are Python packages of the same environment as the simulator.
 

@@ -124,7 +124,8 @@ pub fn ensure_verilator(target: &Path) -> Option<PathBuf> {
     has_program("verilator").then(|| PathBuf::from("verilator"))
 }
 
-/// The folder of the programs for proofs and synthesis, installed now if need be, in the simulator's environment.
+/// The folder of the programs for proofs and synthesis, installed now if need be, in the simulator's
+/// environment.
 pub fn ensure_hardware_tools(target: &Path) -> Option<PathBuf> {
     let folder = target.join("venv-hardware");
     let programs = folder.join("bin");
