@@ -1,7 +1,7 @@
 //! `cargo xtask test --slow`: what takes hours. It is no part of `cargo xtask test`, and adds to it.
 //!
 //! 1. Every fuzz target (`fuzz/run.sh list`) for 20 minutes, two at a time.
-//! 2. 300 rounds of kill -9 under load (`tests/recovery`).
+//! 2. 300 rounds of kill -9 under load (`tests/recovery`), and of ranks of a cluster (`tests/ranks`).
 //! 3. 5,000 seeds of the simulated disk: power cuts, errors, disks that fill and empty, for the log, the LSM
 //!    engine and the transactions above them; and of the simulated fabric, with deaths of ranks.
 //! 4. 50,000 malformed, deep, long, oversized and slow inputs to an optimised build, a canary connection
@@ -119,17 +119,28 @@ fn steps(root: &Path, target: &Path, settings: &Settings) -> Vec<Step> {
         let mut command = tests(root, &["weft", "weft-cli"], "recovery", &["--nocapture"]);
         command.env("WEFT_RECOVERY_ROUNDS", settings.kill_rounds.to_string());
         all.push(Step::counted("kill", command));
+        let mut command = tests(root, &["weft", "weft-cli"], "ranks", &["killed", "--nocapture"]);
+        command.env("WEFT_RECOVERY_ROUNDS", settings.kill_rounds.to_string());
+        all.push(Step::counted("kill-ranks", command));
     }
     let simulated = [
         ("weft-wal", &["crash::", "full_disk::"][..]),
         ("weft-lsm", &["crash::", "full_disk::"]),
         ("weft-txn", &["crash::", "full_disk::"]),
         ("weft-cluster", &["simulated::", "circles::"]),
+        // Threads in real time: a seed takes a second.
+        ("weft-ranks", &["equality::", "deaths::"]),
     ];
     for (package, names) in simulated {
         if settings.seeds > 0 {
             let mut command = tests(root, &[package], "main", names);
-            command.env("WEFT_SEEDS", settings.seeds.to_string());
+            let is_slow = package == "weft-ranks";
+            let seeds = if is_slow {
+                settings.seeds.div_ceil(10)
+            } else {
+                settings.seeds
+            };
+            command.env("WEFT_SEEDS", seeds.to_string());
             all.push(Step::counted(&format!("seeds-{package}"), command));
         }
     }

@@ -12,6 +12,7 @@
 //! error returned: anything else before COMMIT        refused
 //! connection lost before COMMIT was sent (steps)     refused: no trace of it may remain
 //! connection lost later, or the log failed           in doubt
+//! the server does not know (40003)                   in doubt
 //! ```
 
 use std::collections::BTreeMap;
@@ -236,7 +237,8 @@ fn after_error(client: &mut Client, error: &Error, commit_sent: bool) -> Attempt
     };
     let code = db.code().code();
     // I/O errors, shutdown, internal errors: the commit may have taken effect before.
-    if ["58", "57", "XX"].iter().any(|class| code.starts_with(class)) && commit_sent {
+    let is_unknown = code == "40003" || ["58", "57", "XX"].iter().any(|class| code.starts_with(class));
+    if is_unknown && commit_sent {
         return Attempt::InDoubt(reason);
     }
     match client.batch_execute("ROLLBACK") {

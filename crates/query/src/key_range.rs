@@ -31,6 +31,7 @@ use weft_store::{IndexDef, TableDef};
 use weft_types::{SqlType, Value, encode_key_value, prefix_successor};
 
 use crate::arrays::decimal;
+use crate::source::ColumnRanges;
 pub(crate) use packed::{PackedFilter, exact_filters, packed_filters};
 
 /// Maximum number of ranges that one scan reads; more are replaced by the smallest range that covers them.
@@ -131,6 +132,25 @@ pub(crate) fn ranges_of(
     let fixed = fixed.map(|(column, _)| *column).collect();
     let ranges = united(ranges(index, &known)).0.into_iter().map(bounds);
     (ranges.collect(), fixed)
+}
+
+/// What the conjunction of `predicates` implies for each of the table's columns, to be checked where rows are
+/// that are read from afar.
+pub(crate) fn column_ranges(
+    table: &TableDef,
+    columns: &[ScannedColumn],
+    predicates: &[Arc<dyn PhysicalExpr>],
+) -> Vec<ColumnRanges> {
+    let known = Reader { table, columns }.all(predicates, 0);
+    let ranges = known.into_iter().map(|(column, intervals)| ColumnRanges {
+        column,
+        ranges: united(intervals.0)
+            .0
+            .into_iter()
+            .map(|i| (i.low, i.high))
+            .collect(),
+    });
+    ranges.collect()
 }
 
 /// Estimates how many of a table's `rows` rows satisfy `predicates` and have one of `keys` values in the

@@ -45,7 +45,7 @@ pub use engine::{EngineOptions, QueryEngine, Reading};
 pub use lower::Environment;
 pub use modify::{Evaluation, NewRow, RowChange, RowsToLock};
 pub use settings::{CancelSignal, JoinChoice, PlanningTurn, QueryPriority, QuerySettings};
-pub use source::{GivenRows, ReadSource, RowHandle, RowVisitor};
+pub use source::{ColumnRanges, GivenRows, ReadSource, RowHandle, RowVisitor, Wanted};
 pub use stream::{RowStream, canceled_by_user, timed_out};
 
 #[cfg(test)]

@@ -138,6 +138,7 @@ pub struct RelationProvider {
     chunk_count: usize,
     row_count: usize,
     reads_in_order: bool,
+    is_spread: bool,
 }
 
 impl RelationProvider {
@@ -170,6 +171,7 @@ impl RelationProvider {
             chunk_count: source.chunk_count(table.id),
             row_count: source.row_count_estimate(table.id),
             reads_in_order: source.reads_in_order() && !scan.target,
+            is_spread: source.is_spread(table.id),
             columns,
             table,
         }
@@ -247,6 +249,7 @@ impl TableProvider for RelationProvider {
             fetch: limit,
             row_count: self.row_count,
             reads_in_order: self.reads_in_order,
+            is_spread: self.is_spread,
             in_order: None,
             properties: Arc::new(properties),
         }))
@@ -265,6 +268,8 @@ pub struct RelationScan {
     fetch: Option<usize>,
     row_count: usize,
     reads_in_order: bool,
+    /// Rows are on other ranks as well.
+    is_spread: bool,
     in_order: Option<InOrder>,
     properties: Arc<PlanProperties>,
 }
@@ -393,6 +398,20 @@ impl RelationScan {
         few.then_some(ranges)
     }
 
+    /// What other ranks do of this scan.
+    fn describe_ranks(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ranges = key_range::column_ranges(&self.table, &self.table_columns(), &self.predicates);
+        let filtered = ranges
+            .iter()
+            .map(|of| self.column_name(CellSource::Column(of.column)));
+        let filtered: Vec<&str> = filtered.collect();
+        write!(f, ", all ranks")?;
+        if !filtered.is_empty() {
+            write!(f, ", each filters by [{}]", filtered.join(", "))?;
+        }
+        Ok(())
+    }
+
     fn column_name(&self, column: CellSource) -> &str {
         match column {
             CellSource::Column(at) => self
@@ -429,6 +448,9 @@ impl DisplayAs for RelationScan {
         if let Some(order) = &self.in_order {
             let direction = if order.reverse { ", downwards" } else { "" };
             return write!(f, ", in order of {}{direction}", order.index.name);
+        }
+        if self.is_spread {
+            self.describe_ranks(f)?;
         }
         if let Some(ranges) = self.ranges(&self.predicates) {
             let count = ranges.ranges.len();

@@ -28,6 +28,36 @@ pub type RowHandle = RowId;
 /// Called once per visible row: the encoded row (layout of its table) and its handle.
 pub type RowVisitor<'a> = &'a mut dyn FnMut(&[u8], RowHandle);
 
+/// Which values of a column a scan can accept, as bytes of a key of this column alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnRanges {
+    /// The position of the column in its table.
+    pub column: usize,
+    /// Disjoint ranges in order: the first bytes are included, the second ones are not.
+    pub ranges: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl ColumnRanges {
+    /// Whether a value is accepted, by its bytes in a key.
+    #[must_use]
+    pub fn contains(&self, key: &[u8]) -> bool {
+        let after = self.ranges.partition_point(|(low, _)| low.as_slice() <= key);
+        let last = after.checked_sub(1).and_then(|last| self.ranges.get(last));
+        last.is_some_and(|(_, high)| key < high.as_slice())
+    }
+}
+
+/// What a scan needs of a table's rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// Positions of the columns that it reads; `None`: whole rows.
+    pub columns: Option<Vec<usize>>,
+    /// All of these hold for the rows that it needs.
+    pub filters: Vec<ColumnRanges>,
+    /// It needs no more rows than this.
+    pub rows_max: usize,
+}
+
 /// Rows and definitions at one instant. Threads can share it.
 pub trait ReadSource: Send + Sync + 'static {
     /// The definitions that describe this source's rows.
@@ -53,6 +83,31 @@ pub trait ReadSource: Send + Sync + 'static {
     ) -> Result<Option<ChunkColumns>, SqlError> {
         let _ = (table, chunk, columns, visit);
         Ok(None)
+    }
+
+    /// Whether a chunk is read from afar, so that it matters what is wanted of it.
+    fn is_elsewhere(&self, table: TableId, chunk: usize) -> bool {
+        let _ = (table, chunk);
+        false
+    }
+
+    /// As [`ReadSource::read_chunk`], for a caller that needs only some columns of some rows: others may be
+    /// NULL, or not visited.
+    fn read_wanted(
+        &self,
+        table: TableId,
+        chunk: usize,
+        wanted: &Wanted,
+        visit: RowVisitor<'_>,
+    ) -> Result<(), SqlError> {
+        let _ = wanted;
+        self.read_chunk(table, chunk, visit)
+    }
+
+    /// Whether rows of the table are on other ranks, for those who describe a plan.
+    fn is_spread(&self, table: TableId) -> bool {
+        let _ = table;
+        false
     }
 
     /// Visits the rows whose encoded key in `index` is within the bounds, and possibly others. `Ok(false)`

@@ -5,22 +5,25 @@
 //! belongs to the database and waits for its home's word.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use weft::sink::{CommandTag, NoticeLevel, OutputColumn, PipelinePosition, ResultSink, RowRef};
-use weft::{Database, DurabilityGate, RankView, Session, SqlError, TableView};
-use weft_base::TableId;
-use weft_types::{RowLayout, SqlState};
+use weft::{Database, DurabilityGate, RankView, Session, SqlError, TableView, Wanted};
+use weft_base::{IndexId, TableId};
+use weft_types::{RowBuilder, RowLayout, SqlState};
 
+use crate::commit::{gid_of_prepare, is_commit_statement};
 use crate::decisions::Decisions;
 use crate::error;
 use crate::identity;
 use crate::message::{Answer, BranchRef, Definitions, Request, Run, outcome};
 use crate::post::{Caller, Pool, Serve};
+use crate::step::{AtStep, Step};
+use crate::view::projected;
 
 /// Bytes of rows in one part of an answer.
 pub(crate) const PAGE_BYTES: usize = 256 << 10;
@@ -28,6 +31,9 @@ pub(crate) const PAGE_BYTES: usize = 256 << 10;
 const STATEMENT_THREADS_MAX: usize = 256;
 /// Threads for branches and everything else, whose waits are bounded.
 const BRANCH_THREADS_MAX: usize = 256;
+
+/// Bounds of keys in an index.
+type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// Rank, life and number.
 type BranchKey = (u32, u32, u64);
@@ -54,6 +60,7 @@ pub(crate) struct Agent {
     views: Mutex<HashMap<u64, Arc<View>>>,
     next_view: AtomicU64,
     pub prepared: Mutex<Vec<Prepared>>,
+    at_step: AtStep,
     statement_pool: Pool,
     branch_pool: Pool,
 }
@@ -85,8 +92,9 @@ impl Serve for Door {
 }
 
 impl Agent {
-    pub fn new(database: Database, rank: u32, cluster: u64) -> Agent {
+    pub fn new(database: Database, rank: u32, cluster: u64, at_step: AtStep) -> Agent {
         Agent {
+            at_step,
             database,
             rank,
             cluster,
@@ -158,7 +166,19 @@ impl Agent {
                 tables,
                 definitions,
             } => self.open_view(caller, branch, &tables, definitions),
-            Request::Chunk { view, table, chunk } => self.chunk(caller, view, table, chunk),
+            Request::Chunks {
+                view,
+                table,
+                first,
+                count,
+                wanted,
+            } => self.chunks(caller, view, table, first..first.saturating_add(count), wanted),
+            Request::Range {
+                view,
+                table,
+                index,
+                bounds,
+            } => self.range(caller, view, table, index, &bounds),
             Request::Close { view } => {
                 self.views.lock().remove(&view);
                 Ok(Answer::Word(0))
@@ -289,15 +309,26 @@ impl Agent {
             sink.finish(wrote)
         };
         let Some(branch) = branch else {
+            if is_commit_statement(sql) {
+                self.at_step.reached(self.rank, Step::Committing);
+                let answer = run(&mut self.database.session());
+                self.at_step.reached(self.rank, Step::Committed);
+                return answer;
+            }
             return run(&mut self.database.session());
         };
+        let Some(gid) = gid_of_prepare(sql) else {
+            return self.in_branch(caller, branch, run);
+        };
+        self.at_step.reached(self.rank, Step::Preparing);
         let answer = self.in_branch(caller, branch, run);
-        if let (Ok(_), Some(gid)) = (&answer, crate::commit::gid_of_prepare(sql)) {
+        if answer.is_ok() {
             self.prepared.lock().push(Prepared {
                 gid: gid.to_owned(),
                 since: Instant::now(),
             });
         }
+        self.at_step.reached(self.rank, Step::Prepared);
         answer
     }
 
@@ -344,23 +375,117 @@ impl Agent {
         })
     }
 
-    fn chunk(&self, caller: &Caller, view: u64, table: TableId, chunk: u64) -> Result<Answer, SqlError> {
+    fn view(&self, caller: &Caller, view: u64) -> Result<Arc<View>, SqlError> {
         let view = self.views.lock().get(&view).cloned();
-        let view = view
-            .filter(|view| view.owner == (caller.rank, caller.incarnation))
-            .ok_or_else(|| error::lost(self.rank, "it does not know this view any more"))?;
+        view.filter(|view| view.owner == (caller.rank, caller.incarnation))
+            .ok_or_else(|| error::lost(self.rank, "it does not know this view any more"))
+    }
+
+    fn chunks(
+        &self,
+        caller: &Caller,
+        view: u64,
+        table: TableId,
+        chunks: Range<u64>,
+        mut wanted: Wanted,
+    ) -> Result<Answer, SqlError> {
+        let view = self.view(caller, view)?;
+        let catalog = view.view.definitions();
+        let columns = wanted.columns.take().unwrap_or_default();
+        let layout = catalog.table_by_id(table).map(|def| Arc::clone(&def.layout));
+        let layout = layout.ok_or_else(|| SqlError::internal("a view has no such table"))?;
+        let known = layout.column_count();
+        let filtered = wanted.filters.iter().map(|filter| filter.column);
+        if columns
+            .iter()
+            .copied()
+            .chain(filtered)
+            .any(|column| column >= known)
+        {
+            return Err(SqlError::internal("a view has no such column"));
+        }
+        let sent = projected(&layout, &columns);
+        let mut builder = RowBuilder::new(&sent);
+        let end = usize::try_from(chunks.end).unwrap_or(usize::MAX);
+        let end = end.min(view.view.chunk_count(table));
+        let first = usize::try_from(chunks.start).unwrap_or(usize::MAX);
+        let mut count = 0;
+        for chunk in first..end {
+            if wanted.rows_max == 0 || caller.is_cancelled() {
+                break;
+            }
+            // A chunk has a bounded number of rows; they are copied first, so that nothing waits while it is
+            // read.
+            let (mut rows, mut failure) = (Vec::new(), None);
+            view.view
+                .read_wanted(table, chunk, &wanted, &mut |row| match projection(
+                    &mut builder,
+                    &layout,
+                    row,
+                    &columns,
+                ) {
+                    Ok(row) => rows.push(row),
+                    Err(error) => failure = Some(error),
+                })?;
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            count += rows.len() as u64;
+            wanted.rows_max -= rows.len().min(wanted.rows_max);
+            for page in pages(rows) {
+                caller.answer(&Answer::Rows(page))?;
+            }
+        }
+        Ok(Answer::Word(count))
+    }
+
+    fn range(
+        &self,
+        caller: &Caller,
+        view: u64,
+        table: TableId,
+        index: IndexId,
+        (low, high): &KeyBounds,
+    ) -> Result<Answer, SqlError> {
+        let view = self.view(caller, view)?;
+        let catalog = view.view.definitions();
+        let index = catalog
+            .table_by_id(table)
+            .and_then(|def| def.indexes.iter().find(|of_table| of_table.id == index));
+        let Some(index) = index else {
+            return Ok(Answer::Word(0));
+        };
+        let (low, high) = (low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice));
         let mut rows: Vec<Vec<u8>> = Vec::new();
-        // A chunk has a bounded number of rows; they are copied first, so that nothing waits while it is
-        // read.
-        let chunk = usize::try_from(chunk).unwrap_or(usize::MAX);
-        view.view
-            .read_chunk(table, chunk, &mut |row| rows.push(row.to_vec()))?;
+        let is_read = view
+            .view
+            .read_range(index, low, high, &mut |row| rows.push(row.to_vec()))?;
+        if !is_read {
+            return Ok(Answer::Word(0));
+        }
         let count = rows.len() as u64;
         for page in pages(rows) {
             caller.answer(&Answer::Rows(page))?;
         }
-        Ok(Answer::Word(count))
+        Ok(Answer::Word(count + 1))
     }
+}
+
+/// Some columns of a row, as a row.
+fn projection(
+    builder: &mut RowBuilder<'_>,
+    layout: &RowLayout,
+    row: &[u8],
+    columns: &[usize],
+) -> Result<Vec<u8>, SqlError> {
+    for (at, column) in columns.iter().enumerate() {
+        if let Some(bytes) = layout.raw(row, *column) {
+            builder.set_raw(at, bytes)?;
+        }
+    }
+    let mut projected = Vec::new();
+    builder.finish_into(&mut projected)?;
+    Ok(projected)
 }
 
 /// Rows in pages of about [`PAGE_BYTES`].

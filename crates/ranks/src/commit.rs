@@ -26,9 +26,11 @@ use crate::message::{Answer, BranchRef, Request};
 use crate::post::Call;
 use crate::session::RanksSession;
 use crate::sinks::Discard;
+use crate::step::Step;
 
 const COMMIT: &str = "COMMIT";
 const PREPARE: &str = "PREPARE TRANSACTION";
+const COMMIT_PREPARED: &str = "commit prepared";
 
 /// The statement by which a branch votes.
 pub(crate) fn prepare_statement(gid: &str) -> String {
@@ -38,6 +40,16 @@ pub(crate) fn prepare_statement(gid: &str) -> String {
 /// The global id in such a statement.
 pub(crate) fn gid_of_prepare(sql: &str) -> Option<&str> {
     sql.strip_prefix("prepare transaction '")?.strip_suffix('\'')
+}
+
+/// The statement by which a rank is told of a commit.
+pub(crate) fn commit_statement(gid: &str) -> String {
+    format!("{COMMIT_PREPARED} '{gid}'")
+}
+
+/// Whether it is one.
+pub(crate) fn is_commit_statement(sql: &str) -> bool {
+    sql.starts_with(COMMIT_PREPARED)
 }
 
 /// Whether a rank has finished a prepared transaction, or had already.
@@ -90,11 +102,22 @@ impl RanksSession {
         let number = node.next_transaction.fetch_add(1, Ordering::Relaxed);
         let gid = identity::gid(&node.identity, number);
         let open = node.agent.decisions.open(&gid);
+        node.reached(Step::Voting);
         let voted = self.in_parallel(&writers, &prepare_statement(&gid), PREPARE);
         let ranks: Vec<u32> = writers.iter().map(|(rank, _)| *rank).collect();
-        let voted = voted.and_then(|()| self.in_parallel(&readers, "commit", COMMIT));
+        if let Err(error) = voted.and_then(|()| self.in_parallel(&readers, "commit", COMMIT)) {
+            // Whatever failed elsewhere, and be it a disk: nothing has been decided.
+            drop(open);
+            self.abort_prepared(&gid, &ranks);
+            return Err(error);
+        }
+        node.reached(Step::Voted);
         let deciding = node.agent.decisions.decide();
-        let decided = voted.and_then(|()| self.commit_home(Some(&identity::note_decision(&gid, &ranks))));
+        let decided = self.commit_home(Some(&identity::note_decision(&gid, &ranks)));
+        if node.config.tells_early && decided.is_ok() {
+            node.deliver(&gid, &ranks);
+        }
+        node.reached(Step::Decided);
         // The decision is on disk before anybody hears of it.
         let durable = decided.and_then(|()| {
             self.home.gate().wait().map_err(|mut error| {
@@ -104,8 +127,10 @@ impl RanksSession {
         });
         match durable {
             Ok(()) => {
+                node.reached(Step::Durable);
                 drop(open);
                 node.deliver(&gid, &ranks);
+                node.reached(Step::Told);
                 drop(deciding);
                 Ok(())
             }
@@ -116,15 +141,20 @@ impl RanksSession {
                 Err(error::unknown_outcome(node.identity.rank).detail(error.to_string()))
             }
             Err(error) => {
-                // Aborted: from now on this is what a rank is told that asks.
                 drop(open);
-                let sql = format!("rollback prepared '{gid}'");
-                for rank in ranks {
-                    let sql = sql.clone();
-                    node.post.tell(rank, &Request::Control { branch: None, sql });
-                }
+                self.abort_prepared(&gid, &ranks);
                 Err(error)
             }
+        }
+    }
+
+    /// Tells ranks that a transaction is aborted, which is what they are also told if they ask.
+    fn abort_prepared(&self, gid: &str, ranks: &[u32]) {
+        for rank in ranks {
+            let sql = format!("rollback prepared '{gid}'");
+            self.node
+                .post
+                .tell(*rank, &Request::Control { branch: None, sql });
         }
     }
 

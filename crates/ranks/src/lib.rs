@@ -27,6 +27,7 @@
 //! | `message` | their bytes |
 //! | `identity` | what a rank keeps of the cluster in its own tables |
 //! | `node` | a rank's start, housekeeping and end |
+//! | `step` | steps of a commit, for tests |
 //! | `error` | what only several ranks can say |
 //!
 //! # Invariants
@@ -62,7 +63,10 @@ mod route;
 mod session;
 mod sinks;
 mod spread;
+mod step;
 mod view;
 
 pub use node::{Config, Node, Ranks};
 pub use session::RanksSession;
+#[doc(hidden)]
+pub use step::{AtStep, Step};

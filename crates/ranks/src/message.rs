@@ -5,12 +5,13 @@
 //!           2 control   branch? | sql                          savepoints, the end of a branch, definitions
 //!           3 insert    branch | table | definitions | rows
 //!           4 view      branch? | tables | definitions         a view is opened, for the chunks below
-//!           5 chunk     view | table | chunk
+//!           5 chunks    view | table | first | count | columns | filters | most rows
 //!           6 close     view
 //!           7 hold    number | milliseconds
 //!           8 release      number
 //!           9 outcome   global transaction id
 //!          10 hello     version | definitions
+//!          11 range     view | table | index | bounds          a number more than the rows, or 0: declined
 //! answer    1 rows      encoded rows
 //!           2 done      tags | wrote                           the last
 //!           3 error     SQLSTATE and texts                     the last
@@ -22,12 +23,14 @@
 //! Numbers are little endian or varints; lists have a leading count. Everything is outside data: a damaged
 //! message is an error that names its sender.
 
-use weft::{BoundProgram, BranchStart, ProgramHash, SqlError, SqlType};
-use weft_base::{ByteReader, ByteWriter, CatalogVersion, CodecError, TableId};
+use std::ops::Bound;
+
+use weft::{BoundProgram, BranchStart, ColumnRanges, ProgramHash, SqlError, SqlType, Wanted};
+use weft_base::{ByteReader, ByteWriter, CatalogVersion, CodecError, IndexId, TableId};
 use weft_types::{NoticeLevel, SqlState};
 
 /// Changes with every message, and with the meaning of any.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 type Decoded<T> = Result<T, CodecError>;
 
@@ -102,14 +105,29 @@ pub enum Request {
         /// What the reader planned for.
         definitions: Definitions,
     },
-    /// Read a chunk of a table.
-    Chunk {
+    /// Read chunks of a table.
+    Chunks {
         /// In which view.
         view: u64,
         /// The table.
         table: TableId,
-        /// The chunk.
-        chunk: u64,
+        /// The first chunk.
+        first: u64,
+        /// How many.
+        count: u64,
+        /// What of their rows. Rows have the wanted columns alone, in this order.
+        wanted: Wanted,
+    },
+    /// Read the rows of a range of an index.
+    Range {
+        /// In which view.
+        view: u64,
+        /// The table.
+        table: TableId,
+        /// Its index.
+        index: IndexId,
+        /// The bounds of keys.
+        bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
     },
     /// A view is not needed any more.
     Close {
@@ -231,11 +249,30 @@ impl Request {
                 tables.iter().for_each(|table| out.put_u32(table.0));
                 put_definitions(&mut out, *definitions);
             }
-            Request::Chunk { view, table, chunk } => {
-                out.put_u8(5);
-                out.put_varint(*view);
+            Request::Chunks {
+                view,
+                table,
+                first,
+                count,
+                wanted,
+            } => {
+                put_word(&mut out, 5, *view);
                 out.put_u32(table.0);
-                out.put_varint(*chunk);
+                out.put_varint(*first);
+                out.put_varint(*count);
+                put_wanted(&mut out, wanted);
+            }
+            Request::Range {
+                view,
+                table,
+                index,
+                bounds,
+            } => {
+                put_word(&mut out, 11, *view);
+                out.put_u32(table.0);
+                out.put_u32(index.0);
+                put_bound(&mut out, &bounds.0);
+                put_bound(&mut out, &bounds.1);
             }
             Request::Close { view } => put_word(&mut out, 6, *view),
             Request::Hold { number, millis } => {
@@ -287,10 +324,12 @@ impl Request {
                     definitions: read_definitions(reader)?,
                 }
             }
-            5 => Request::Chunk {
+            5 => Request::Chunks {
                 view: reader.varint()?,
                 table: TableId(reader.u32()?),
-                chunk: reader.varint()?,
+                first: reader.varint()?,
+                count: reader.varint()?,
+                wanted: read_wanted(reader)?,
             },
             6 => Request::Close {
                 view: reader.varint()?,
@@ -308,6 +347,12 @@ impl Request {
             10 => Request::Hello {
                 cluster: reader.u64()?,
                 definitions: read_definitions(reader)?,
+            },
+            11 => Request::Range {
+                view: reader.varint()?,
+                table: TableId(reader.u32()?),
+                index: IndexId(reader.u32()?),
+                bounds: (read_bound(reader)?, read_bound(reader)?),
             },
             _ => return Err(damaged("a request of no known kind")),
         };
@@ -392,6 +437,68 @@ impl Answer {
         };
         reader.finish()?;
         Ok(answer)
+    }
+}
+
+fn put_wanted(out: &mut Vec<u8>, wanted: &Wanted) {
+    out.put_bool(wanted.columns.is_some());
+    let columns = wanted.columns.as_deref().unwrap_or_default();
+    out.put_varint(columns.len() as u64);
+    columns.iter().for_each(|column| out.put_varint(*column as u64));
+    out.put_varint(wanted.filters.len() as u64);
+    for filter in &wanted.filters {
+        out.put_varint(filter.column as u64);
+        out.put_varint(filter.ranges.len() as u64);
+        for (low, high) in &filter.ranges {
+            out.put_len_prefixed(low);
+            out.put_len_prefixed(high);
+        }
+    }
+    out.put_varint(wanted.rows_max as u64);
+}
+
+fn read_wanted(reader: &mut ByteReader<'_>) -> Decoded<Wanted> {
+    let number = |word: u64| usize::try_from(word).map_err(|_| damaged("a number"));
+    let has_columns = reader.bool()?;
+    let count = reader.count(1)?;
+    let columns = (0..count)
+        .map(|_| number(reader.varint()?))
+        .collect::<Decoded<Vec<_>>>()?;
+    let count = reader.count(2)?;
+    let mut filters = Vec::with_capacity(count);
+    for _ in 0..count {
+        let column = number(reader.varint()?)?;
+        let count = reader.count(2)?;
+        let ranges = (0..count)
+            .map(|_| Ok((reader.len_prefixed()?.to_vec(), reader.len_prefixed()?.to_vec())))
+            .collect::<Decoded<_>>()?;
+        filters.push(ColumnRanges { column, ranges });
+    }
+    Ok(Wanted {
+        columns: has_columns.then_some(columns),
+        filters,
+        rows_max: number(reader.varint()?)?,
+    })
+}
+
+fn put_bound(out: &mut Vec<u8>, bound: &Bound<Vec<u8>>) {
+    let (kind, bytes) = match bound {
+        Bound::Unbounded => (0, [].as_slice()),
+        Bound::Included(key) => (1, key.as_slice()),
+        Bound::Excluded(key) => (2, key.as_slice()),
+    };
+    out.put_u8(kind);
+    out.put_len_prefixed(bytes);
+}
+
+fn read_bound(reader: &mut ByteReader<'_>) -> Decoded<Bound<Vec<u8>>> {
+    let kind = reader.u8()?;
+    let bytes = reader.len_prefixed()?.to_vec();
+    match kind {
+        0 => Ok(Bound::Unbounded),
+        1 => Ok(Bound::Included(bytes)),
+        2 => Ok(Bound::Excluded(bytes)),
+        _ => Err(damaged("a bound of no known kind")),
     }
 }
 
@@ -641,10 +748,25 @@ mod tests {
                 tables: vec![TableId(1), TableId(2)],
                 definitions,
             },
-            Request::Chunk {
+            Request::Chunks {
                 view: 3,
                 table: TableId(5),
-                chunk: 1 << 40,
+                first: 1 << 40,
+                count: 7,
+                wanted: Wanted {
+                    columns: Some(vec![2, 0]),
+                    filters: vec![ColumnRanges {
+                        column: 1,
+                        ranges: vec![(vec![1, 2], vec![1, 3]), (vec![], vec![9])],
+                    }],
+                    rows_max: 10,
+                },
+            },
+            Request::Range {
+                view: 3,
+                table: TableId(5),
+                index: IndexId(8),
+                bounds: (Bound::Included(vec![1]), Bound::Unbounded),
             },
             Request::Close { view: 3 },
             Request::Hold {

@@ -17,13 +17,14 @@ use weft_fabric::Rank;
 use weft_server::backend::{Backend, SessionStart};
 use weft_types::SqlState;
 
-use crate::agent::{Agent, Door};
-use crate::commit::{is_finished, last_answer};
+use crate::agent::{Agent, Door, Prepared};
+use crate::commit::{commit_statement, is_finished, last_answer};
 use crate::error;
 use crate::identity::{self, Identity};
 use crate::message::{Answer, Request, VERSION, outcome};
 use crate::post::{Call, Post};
 use crate::session::RanksSession;
+use crate::step::{AtStep, Step};
 
 /// How often the house is kept.
 const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
@@ -31,6 +32,9 @@ const HOUSEKEEPING_EVERY: Duration = Duration::from_millis(100);
 const DOUBT_AFTER: Duration = Duration::from_millis(500);
 /// How long a starting rank waits for the homes of its prepared transactions.
 const START_WAIT: Duration = Duration::from_secs(5);
+
+/// How long a starting rank waits for the others to start.
+const OPENING_MAX: Duration = Duration::from_secs(600);
 
 /// Settings of a rank; all ranks have the same.
 #[derive(Debug, Clone)]
@@ -44,6 +48,15 @@ pub struct Config {
     /// For tests of the tests: queries read each rank whenever it suits.
     #[doc(hidden)]
     pub ignores_vector: bool,
+    /// For measurements: queries read whole rows of all parts.
+    #[doc(hidden)]
+    pub ships_whole_rows: bool,
+    /// For tests of the tests: ranks are told of a decision before it is on disk.
+    #[doc(hidden)]
+    pub tells_early: bool,
+    /// For tests.
+    #[doc(hidden)]
+    pub at_step: AtStep,
 }
 
 impl Default for Config {
@@ -53,6 +66,9 @@ impl Default for Config {
             silence_max: Duration::from_secs(5),
             hold_max: Duration::from_secs(1),
             ignores_vector: false,
+            ships_whole_rows: false,
+            tells_early: false,
+            at_step: AtStep::default(),
         }
     }
 }
@@ -124,8 +140,17 @@ impl Node {
     pub fn start(rank: &Rank, database: Database, config: Config) -> Result<Node, SqlError> {
         let identity = identity::join(&database, rank.number(), rank.count())?;
         let cluster = fingerprint(rank.count(), &config);
-        let agent = Arc::new(Agent::new(database, identity.rank, cluster));
+        let agent = Arc::new(Agent::new(
+            database,
+            identity.rank,
+            cluster,
+            config.at_step.clone(),
+        ));
+        // Others may have more to recover than this one.
+        rank.set_timeout(OPENING_MAX);
         let post = Post::open(rank, cluster, config.silence_max).map_err(|error| of_fabric(&error))?;
+        // From here on: for how long a message may wait for room at a rank that takes none.
+        rank.set_timeout(config.silence_max);
         let shared = Arc::new(Shared {
             identity,
             config,
@@ -236,6 +261,11 @@ impl Drop for Hold<'_> {
 }
 
 impl Shared {
+    /// Marks a step of a commit of which this rank is the home.
+    pub fn reached(&self, step: Step) {
+        self.config.at_step.reached(self.identity.rank, step);
+    }
+
     fn others(&self) -> impl Iterator<Item = u32> + use<> {
         let own = self.identity.rank;
         (0..self.identity.rank_count).filter(move |rank| *rank != own)
@@ -286,7 +316,7 @@ impl Shared {
     pub fn deliver(&self, gid: &str, ranks: &[u32]) {
         let request = Request::Control {
             branch: None,
-            sql: format!("commit prepared '{gid}'"),
+            sql: commit_statement(gid),
         };
         let calls = self.call_all(ranks, &request);
         let mut missing = Vec::new();
@@ -305,18 +335,18 @@ impl Shared {
     fn settle(&self) -> Result<(), SqlError> {
         let mut session = self.agent.database.session();
         let until = Instant::now() + START_WAIT;
+        let mut unresolved = prepared(&mut session)?;
         loop {
-            let in_doubt = prepared(&mut session)?;
-            let mut waits = false;
-            for gid in in_doubt {
-                // A home that is dead tells when it returns.
-                waits |= !self.resolve(&mut session, &gid) && self.home_lives(&gid);
-            }
-            if !waits || Instant::now() > until {
+            unresolved.retain(|gid| !self.resolve(&mut session, gid));
+            if !unresolved.iter().any(|gid| self.home_lives(gid)) || Instant::now() > until {
                 break;
             }
             std::thread::sleep(HOUSEKEEPING_EVERY);
         }
+        // Their homes are asked again: one that returns tells only of what it has decided to commit.
+        let since = Instant::now();
+        let in_doubt = unresolved.into_iter().map(|gid| Prepared { gid, since });
+        self.agent.prepared.lock().extend(in_doubt);
         *self.undelivered.lock() = identity::decisions(&mut session)?;
         self.deliver_again();
         Ok(())
@@ -383,6 +413,7 @@ impl Shared {
         let mut session = self.agent.database.session();
         while !self.stopping.load(Ordering::Acquire) {
             std::thread::sleep(HOUSEKEEPING_EVERY);
+            self.others().for_each(|other| self.post.watch(other));
             self.agent.bury(|other, life| self.post.is_there(other, life));
             self.deliver_again();
             let delivered = std::mem::take(&mut *self.delivered.lock());

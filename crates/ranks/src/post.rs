@@ -11,7 +11,8 @@
 //! answers to the threads that wait for them; it never waits itself.
 //!
 //! A caller waits as long as the statement takes. Meanwhile it looks whether the rank lives, and asks its
-//! postman for a sign when it has heard nothing for a while: a rank that hangs is given up.
+//! postman for a sign when it has heard nothing for a while: a rank that hangs is given up. Housekeeping asks
+//! every rank for signs, so that once one is known to hang nobody begins to wait for it.
 //!
 //! An answer of many rows is sent in pages, of which a few may be on their way: then the answering thread
 //! waits until one has been taken. So a slow reader costs a bounded amount of memory on both sides.
@@ -65,6 +66,8 @@ pub struct Post {
     next_call: AtomicU64,
     /// When something of each rank was received last, nanoseconds since `start`.
     heard_ns: Vec<AtomicU64>,
+    /// When each rank was first asked for a sign that has not come; 0: it owes none.
+    owes_since_ns: Vec<AtomicU64>,
     start: Instant,
     /// Requests that are being served, by sender and call.
     serving: Mutex<HashMap<(u32, u64), Weak<Serving>>>,
@@ -125,6 +128,7 @@ impl Post {
             calls: Mutex::default(),
             next_call: AtomicU64::new(1),
             heard_ns: (0..rank.count()).map(|_| AtomicU64::new(0)).collect(),
+            owes_since_ns: (0..rank.count()).map(|_| AtomicU64::new(0)).collect(),
             start: Instant::now(),
             serving: Mutex::default(),
             stopping: AtomicBool::new(false),
@@ -161,6 +165,7 @@ impl Post {
                     if let Some(heard) = self.heard_ns.get(received.sender as usize) {
                         heard.store(self.now_ns(), Ordering::Relaxed);
                     }
+                    self.owes(received.sender, false);
                     self.take(received.sender, received.incarnation, &payload, &mut parts, serve);
                 }
                 Ok(None) => {
@@ -274,6 +279,40 @@ impl Post {
         }
     }
 
+    /// Notes whether a rank owes a sign.
+    fn owes(&self, rank: u32, owes: bool) {
+        let Some(since) = self.owes_since_ns.get(rank as usize) else {
+            return;
+        };
+        if !owes {
+            since.store(0, Ordering::Relaxed);
+        } else {
+            // The first time counts.
+            let _ = since.compare_exchange(0, self.now_ns().max(1), Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Asks a rank for a sign if it has given none for a while. To be called again and again.
+    pub fn watch(&self, rank: u32) {
+        if !self.rank.probe(rank).is_ok_and(|now| now.alive) {
+            return self.owes(rank, false);
+        }
+        let heard = self.heard_ns.get(rank as usize);
+        let heard_ns = heard.map_or(0, |heard| heard.load(Ordering::Relaxed));
+        if Duration::from_nanos(self.now_ns().saturating_sub(heard_ns)) >= ASK_AFTER {
+            self.owes(rank, true);
+            // Without room there are messages on the way to it that it does not take.
+            let _ = self.mailbox.try_send(rank, &head_of(ASK, true, 0));
+        }
+    }
+
+    /// For how long a rank has owed a sign, if that is too long.
+    fn silence(&self, rank: u32) -> Option<Duration> {
+        let since_ns = self.owes_since_ns.get(rank as usize)?.load(Ordering::Relaxed);
+        let silent = Duration::from_nanos(self.now_ns().saturating_sub(since_ns));
+        (since_ns > 0 && silent >= self.silence_max).then_some(silent)
+    }
+
     /// Whether a rank lives in this life, and gives signs. To be asked again and again: a rank that has
     /// nothing to say is asked for a sign.
     pub fn is_there(&self, rank: u32, incarnation: u32) -> bool {
@@ -302,6 +341,9 @@ impl Post {
             .map_err(|error| error::lost(rank, &error.to_string()))?;
         if !presence.alive {
             return Err(error::lost(rank, "it is dead"));
+        }
+        if let Some(silent) = self.silence(rank) {
+            return Err(no_sign(rank, silent));
         }
         let (answered, answers) = mpsc::channel();
         let number = self.next_call.fetch_add(1, Ordering::Relaxed);
@@ -340,6 +382,13 @@ impl Post {
             }
         }
     }
+}
+
+fn no_sign(rank: u32, silent: Duration) -> SqlError {
+    error::lost(
+        rank,
+        &format!("it has given no sign for {:.1} s", silent.as_secs_f64()),
+    )
 }
 
 fn head_of(kind: u8, is_last: bool, call: u64) -> [u8; HEAD_BYTES] {
@@ -496,10 +545,7 @@ impl Call {
         let now_ns = self.post.now_ns();
         let silent = Duration::from_nanos(now_ns.saturating_sub(heard_ns));
         if silent >= self.post.silence_max {
-            return Err(error::lost(
-                self.rank,
-                &format!("it has given no sign for {:.1} s", silent.as_secs_f64()),
-            ));
+            return Err(no_sign(self.rank, silent));
         }
         if silent >= ASK_AFTER && now_ns.saturating_sub(*asked_ns) >= ASK_AFTER.as_nanos() as u64 {
             *asked_ns = now_ns;

@@ -71,7 +71,10 @@ impl Ended {
 }
 
 impl RanksSession {
-    pub(crate) fn new(node: Arc<Shared>, home: Session) -> RanksSession {
+    pub(crate) fn new(node: Arc<Shared>, mut home: Session) -> RanksSession {
+        if node.identity.rank_count > 1 {
+            home.explain_ranks();
+        }
         RanksSession {
             node,
             home,
@@ -112,6 +115,7 @@ impl RanksSession {
         loop {
             self.cancelled.store(false, Ordering::Release);
             let footprint = self.home.footprint(prepared, params)?;
+            let position = self.position_of(&footprint, position);
             let result = self.run_once(prepared, params, &footprint, position, waker, sink);
             match result {
                 Err(error)
@@ -124,6 +128,20 @@ impl RanksSession {
                 result => return result.map_err(|error| self.explain(error)),
             }
         }
+    }
+
+    /// A SERIALIZABLE statement by itself takes its locks like one in a transaction: what it read on one rank
+    /// would otherwise say nothing of what the client's next statement finds on another.
+    fn position_of(&mut self, footprint: &Footprint, position: PipelinePosition) -> PipelinePosition {
+        let reads = matches!(
+            footprint,
+            Footprint::Program { .. } | Footprint::Query { .. } | Footprint::Modify(_)
+        );
+        if reads && self.node.identity.rank_count > 1 && self.home.isolation() == Isolation::Serializable {
+            self.home.branch_start();
+            return PipelinePosition::Pipelined;
+        }
+        position
     }
 
     fn run_once(

@@ -75,6 +75,7 @@ impl RanksSession {
         in_branches: bool,
     ) -> Result<(TableView, Vec<Arc<dyn RankView>>), SqlError> {
         let catalog = self.home.definitions();
+        let whole = self.node.config.ships_whole_rows;
         let mut local = None;
         let mut parts: Vec<Arc<dyn RankView>> = Vec::with_capacity(others.len());
         for &rank in others {
@@ -91,7 +92,7 @@ impl RanksSession {
                 definitions: definitions_of(&self.home),
             };
             let answer = self.node.post.ask(rank, &request)?;
-            let view = RemoteView::new(&self.node.post, rank, tables, &catalog, &answer)?;
+            let view = RemoteView::new(&self.node.post, rank, tables, &catalog, &answer, whole)?;
             parts.push(Arc::new(view));
         }
         let local = match local {

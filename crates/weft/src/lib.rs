@@ -47,7 +47,7 @@ pub use session::{
     Session, TableUse, TransactionStep, too_much_held,
 };
 pub use sink::{OutputColumn, ResultSink};
-pub use spread::{RankView, TableView};
+pub use spread::{ColumnRanges, RankView, TableView, Wanted};
 pub use weft_program::ProgramHash;
 pub use weft_txn::{EngineConfig, EngineStats, Isolation, UnitStats, Units, is_parked};
 pub use weft_types::{SqlError, SqlType, Value};

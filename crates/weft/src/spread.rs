@@ -7,10 +7,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use weft_base::{BatchId, TableId};
+pub use weft_query::{ColumnRanges, Wanted};
 use weft_query::{ReadSource, RowVisitor};
 use weft_store::columns::ChunkColumns;
 use weft_store::{Catalog, Distribution, IndexDef};
-use weft_types::SqlError;
+use weft_types::{SqlError, encode_key_from_row};
 
 /// A view of the rows that one rank has. Of another rank it is read from afar; [`TableView`] is this rank's.
 pub trait RankView: Send + Sync {
@@ -23,6 +24,33 @@ pub trait RankView: Send + Sync {
     ///
     /// The rank does not answer, or the rows cannot be read.
     fn read_chunk(&self, table: TableId, chunk: usize, visit: &mut dyn FnMut(&[u8])) -> Result<(), SqlError>;
+
+    /// As [`RankView::read_chunk`], less the columns and rows that are not wanted; columns may be NULL.
+    ///
+    /// # Errors
+    ///
+    /// As for [`RankView::read_chunk`].
+    fn read_wanted(
+        &self,
+        table: TableId,
+        chunk: usize,
+        wanted: &Wanted,
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), SqlError>;
+
+    /// Visits the rows whose key in an index is within bounds, and possibly others. False: the rank declines,
+    /// and what was visited does not count.
+    ///
+    /// # Errors
+    ///
+    /// As for [`RankView::read_chunk`].
+    fn read_range(
+        &self,
+        index: &IndexDef,
+        low: Bound<&[u8]>,
+        high: Bound<&[u8]>,
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, SqlError>;
 
     /// About how many rows it has there.
     fn row_count_estimate(&self, table: TableId) -> usize;
@@ -41,8 +69,52 @@ impl RankView for TableView {
         self.0.read_chunk(table, chunk, &mut |row, _| visit(row))
     }
 
+    /// Visits whole rows.
+    fn read_wanted(
+        &self,
+        table: TableId,
+        chunk: usize,
+        wanted: &Wanted,
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), SqlError> {
+        let catalog = self.0.catalog();
+        let Some(def) = catalog.table_by_id(table) else {
+            return Ok(());
+        };
+        let (mut key, mut count) = (Vec::new(), 0);
+        self.0.read_chunk(table, chunk, &mut |row, _| {
+            let is_wanted = |filter: &ColumnRanges| {
+                key.clear();
+                encode_key_from_row(&mut key, &def.layout, row, &[filter.column]);
+                filter.contains(&key)
+            };
+            if count < wanted.rows_max && wanted.filters.iter().all(is_wanted) {
+                count += 1;
+                visit(row);
+            }
+        })
+    }
+
+    fn read_range(
+        &self,
+        index: &IndexDef,
+        low: Bound<&[u8]>,
+        high: Bound<&[u8]>,
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, SqlError> {
+        self.0.read_range(index, low, high, &mut |row, _| visit(row))
+    }
+
     fn row_count_estimate(&self, table: TableId) -> usize {
         self.0.row_count_estimate(table)
+    }
+}
+
+impl TableView {
+    /// The definitions of its rows.
+    #[must_use]
+    pub fn definitions(&self) -> Arc<Catalog> {
+        self.0.catalog()
     }
 }
 
@@ -65,6 +137,18 @@ impl SpreadSource {
             Some(Distribution::Hash | Distribution::Single) => &self.parts,
             Some(Distribution::Replicated) | None => &[],
         }
+    }
+
+    /// The part that has a chunk, counted from this rank's own, and its number there.
+    fn remote(&self, table: TableId, mut chunk: usize) -> Option<(&Arc<dyn RankView>, usize)> {
+        for part in self.parts_of(table) {
+            let chunks = part.chunk_count(table);
+            if chunk < chunks {
+                return Some((part, chunk));
+            }
+            chunk -= chunks;
+        }
+        None
     }
 }
 
@@ -94,16 +178,42 @@ impl ReadSource for SpreadSource {
         if chunk < own {
             return self.local.read_chunk(table, chunk, visit);
         }
-        let mut chunk = chunk - own;
-        for part in self.parts_of(table) {
-            let chunks = part.chunk_count(table);
-            if chunk < chunks {
-                let read = || part.read_chunk(table, chunk, &mut |row| visit(row, NO_HANDLE));
-                return weft_base::blocking::section(read);
-            }
-            chunk -= chunks;
+        let Some((part, chunk)) = self.remote(table, chunk - own) else {
+            return Ok(());
+        };
+        let read = || part.read_chunk(table, chunk, &mut |row| visit(row, NO_HANDLE));
+        weft_base::blocking::section(read)
+    }
+
+    fn is_elsewhere(&self, table: TableId, chunk: usize) -> bool {
+        chunk >= self.local.chunk_count(table)
+    }
+
+    fn read_wanted(
+        &self,
+        table: TableId,
+        chunk: usize,
+        wanted: &Wanted,
+        visit: RowVisitor<'_>,
+    ) -> Result<(), SqlError> {
+        let own = self.local.chunk_count(table);
+        if chunk < own {
+            return self.local.read_chunk(table, chunk, visit);
         }
-        Ok(())
+        let Some((part, chunk)) = self.remote(table, chunk - own) else {
+            return Ok(());
+        };
+        let read = || part.read_wanted(table, chunk, wanted, &mut |row| visit(row, NO_HANDLE));
+        weft_base::blocking::section(read)
+    }
+
+    fn is_spread(&self, table: TableId) -> bool {
+        let def = self
+            .local
+            .catalog()
+            .table_by_id(table)
+            .map(|def| def.distribution);
+        def == Some(Distribution::Hash)
     }
 
     fn read_chunk_columns(
@@ -126,10 +236,16 @@ impl ReadSource for SpreadSource {
         high: Bound<&[u8]>,
         visit: RowVisitor<'_>,
     ) -> Result<bool, SqlError> {
-        if self.parts_of(index.table).is_empty() {
-            return self.local.read_range(index, low, high, visit);
+        if !self.local.read_range(index, low, high, visit)? {
+            return Ok(false);
         }
-        Ok(false)
+        for part in self.parts_of(index.table) {
+            let read = || part.read_range(index, low, high, &mut |row| visit(row, NO_HANDLE));
+            if !weft_base::blocking::section(read)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn row_count_estimate(&self, table: TableId) -> usize {

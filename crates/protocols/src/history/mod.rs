@@ -18,7 +18,7 @@ mod recorder;
 
 use std::collections::HashMap;
 
-pub use graph::{Dependency, Edge, Violation, check};
+pub use graph::{Dependency, Edge, Interval, Violation, check, check_strict};
 pub use recorder::Recorder;
 
 /// A version of a row.

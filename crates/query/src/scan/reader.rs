@@ -21,7 +21,7 @@ use crate::columns::BatchBuilder;
 use crate::errors::external;
 use crate::key_range::{self, KeyBounds, KeyRanges, PackedFilter};
 use crate::slice::yield_due;
-use crate::source::ReadSource;
+use crate::source::{ReadSource, Wanted};
 use crate::unpacked::{self, UnpackError};
 
 /// Rows of the first page that is read in order; each further page is larger, up to a maximum.
@@ -237,6 +237,16 @@ impl ScanReader {
         let (table, chunk) = (self.scan.table.id, self.next_chunk);
         self.next_chunk += self.scan.properties.partitioning.partition_count();
         let mut builder = self.builder()?;
+        if self.source.is_elsewhere(table, chunk) {
+            let wanted = self.wanted()?;
+            let read = self
+                .source
+                .read_wanted(table, chunk, &wanted, &mut |row, handle| {
+                    builder.push(row, handle)
+                });
+            read.map_err(external)?;
+            return self.offer(builder);
+        }
         let mut visit = |row: &[u8], handle| builder.push(row, handle);
         let packed = match &self.packed_columns {
             Some(columns) => self.source.read_chunk_columns(table, chunk, columns, &mut visit),
@@ -255,6 +265,16 @@ impl ScanReader {
             }
         }
         self.offer(builder)
+    }
+
+    /// What is needed of a chunk that another rank reads. Dynamic filters count as they are now.
+    fn wanted(&self) -> Result<Wanted> {
+        let columns = self.scan.table_columns();
+        Ok(Wanted {
+            filters: key_range::column_ranges(&self.scan.table, &columns, &self.predicates()?),
+            columns: self.packed_columns.clone(),
+            rows_max: self.remaining,
+        })
     }
 
     /// A chunk's columns and the rows that the predicates may accept; `None` if units are to find these.

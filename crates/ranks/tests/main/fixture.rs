@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weft::sink::{CommandTag, OutputColumn, ResultSink, RowRef};
-use weft::{Database, EngineConfig, Options, SqlError, Value};
+use weft::{Database, EngineConfig, Options, Prepared, Session, SqlError, Value};
 use weft_base::{Progress, SimDisk, SystemClock};
 use weft_fabric::Threads;
 use weft_ranks::{Config, Node, RanksSession};
@@ -19,6 +19,11 @@ pub struct Cluster {
 }
 
 pub fn database() -> Database {
+    database_on(&SimDisk::new(1)).unwrap()
+}
+
+/// The database that a disk has, or a new one.
+pub fn database_on(disk: &SimDisk) -> Result<Database, weft::Error> {
     let options = Options {
         engine: EngineConfig {
             workers: 1,
@@ -27,8 +32,8 @@ pub fn database() -> Database {
         query_threads: 1,
         ..Options::default()
     };
-    let (disk, clock) = (Arc::new(SimDisk::new(1)), Arc::new(SystemClock::new()));
-    Database::open_with(disk, Path::new("db"), clock, options, &Progress::default()).unwrap()
+    let (disk, clock) = (Arc::new(disk.clone()), Arc::new(SystemClock::new()));
+    Database::open_with(disk, Path::new("db"), clock, options, &Progress::default())
 }
 
 impl Cluster {
@@ -94,9 +99,18 @@ fn text(value: &Value, column: &OutputColumn) -> String {
     text
 }
 
-/// A client of one rank.
-pub struct Client {
-    pub session: RanksSession,
+/// A client of one rank, or of a database without ranks.
+pub struct Client<S = RanksSession> {
+    pub session: S,
+}
+
+impl Client<Session> {
+    /// Of a database that is no rank.
+    pub fn alone(database: &Database) -> Client<Session> {
+        Client {
+            session: database.session(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -134,7 +148,7 @@ impl ResultSink for Results {
     }
 }
 
-impl Client {
+impl<S: BackendSession<Prepared = Prepared>> Client<S> {
     fn run(&mut self, sql: &str) -> Result<Results, SqlError> {
         let mut results = Results::default();
         self.session.execute_simple(sql, &mut results)?;
@@ -169,6 +183,19 @@ impl Client {
             Ok(results) => Ok(format!("{} {}", results.rows.join(";"), results.tags.join(";"))),
             Err(error) => Err(error.state.code().to_owned()),
         }
+    }
+
+    /// The rows of a message, or its SQLSTATE.
+    pub fn outcome_rows(&mut self, sql: &str) -> Result<Vec<String>, String> {
+        match self.run(sql) {
+            Ok(results) => Ok(results.rows),
+            Err(error) => Err(error.state.code().to_owned()),
+        }
+    }
+
+    /// Rows and tags of a message, or its error.
+    pub fn answer(&mut self, sql: &str) -> Result<(Vec<String>, Vec<String>), SqlError> {
+        self.run(sql).map(|results| (results.rows, results.tags))
     }
 
     /// Runs one statement with parameters.

@@ -7,6 +7,9 @@
     reason = "a failed step fails the test"
 )]
 
+mod deaths;
+mod equality;
 mod fixture;
+mod histories;
 mod statements;
 mod transactions;

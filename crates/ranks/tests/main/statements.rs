@@ -195,3 +195,44 @@ fn what_is_not_possible_over_ranks_is_refused() {
     client.fails("update weft_rank set boot = 0 where id = 1", "42501");
     assert_eq!(client.rows("select count(*) from account"), "0");
 }
+
+#[test]
+fn ranks_filter_and_send_what_a_query_needs() {
+    let cluster = cluster(3);
+    let mut client = cluster.client(1);
+    client.ok("create index account_balance on account (balance)");
+    let plan = client.rows("explain select owner from account where balance + 0 > 5 and owner = 'x'");
+    assert!(
+        plan.contains("all ranks, each filters by [owner]"),
+        "an index on owner is missing, so rows are filtered where they are: {plan}"
+    );
+    let plan = client.rows("explain select name from item where name = 'x'");
+    assert!(!plan.contains("all ranks"), "every rank has all rows: {plan}");
+    let rows: Vec<String> = (0..5000)
+        .map(|id| format!("({id}, 'o{}', {})", id % 7, id % 100))
+        .collect();
+    for page in rows.chunks(1000) {
+        client.ok(&format!("insert into account values {}", page.join(", ")));
+    }
+    let queries = [
+        ("select count(*) from account", "5000"),
+        ("select count(*) from account where owner = 'o3'", "714"),
+        ("select sum(id) from account where balance = 17", "123350"),
+        (
+            "select count(*) from account where balance in (3, 4) and owner > 'o4'",
+            "28",
+        ),
+        ("select count(*) from account where owner is null", "0"),
+        (
+            "select id from account where owner = 'o6' order by id desc limit 2",
+            "4997;4990",
+        ),
+        (
+            "select count(*) from (select 1 from account limit 4500) as few",
+            "4500",
+        ),
+    ];
+    for (query, expected) in queries {
+        assert_eq!(client.rows(query), expected, "{query}");
+    }
+}

@@ -57,6 +57,11 @@ impl Session {
         self.apply_settings();
     }
 
+    /// Has EXPLAIN show what other ranks do.
+    pub fn explain_ranks(&mut self) {
+        self.is_of_ranks = true;
+    }
+
     /// Whether waits for locks end earlier than the session's own `lock_timeout` says.
     pub fn bounds_lock_waits(&self) -> bool {
         self.lock_timeout() != self.settings.lock_timeout

@@ -235,6 +235,8 @@ pub struct Session {
     /// The longest wait for a lock, whatever the settings say; zero: no such bound. For transactions of
     /// several ranks, whose deadlocks no rank sees.
     pub(crate) lock_wait_max: Duration,
+    /// Its database is one of several ranks, as far as plans are shown.
+    pub(crate) is_of_ranks: bool,
 }
 
 impl std::fmt::Debug for Session {
@@ -281,6 +283,7 @@ impl Session {
             waker: None,
             parked: None,
             lock_wait_max: Duration::ZERO,
+            is_of_ranks: false,
         }
     }
 

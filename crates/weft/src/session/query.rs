@@ -16,6 +16,7 @@ use super::program::sink_column;
 use super::statement_session::StatementSession;
 use crate::sink::{CommandTag, OutputColumn, ResultSink, RowRef};
 use crate::source::ViewSource;
+use crate::spread::SpreadSource;
 
 impl Session {
     /// What the session contributes to its queries.
@@ -98,7 +99,14 @@ impl Session {
             Some(open) => open.txn.view()?,
             None => self.shared.engine.view(&self.cancel.token),
         };
-        Ok(Arc::new(ViewSource(view)))
+        let source = Arc::new(ViewSource(view));
+        Ok(match self.is_of_ranks {
+            false => source,
+            true => Arc::new(SpreadSource {
+                local: source,
+                parts: Vec::new(),
+            }),
+        })
     }
 
     /// Starts a query; its rows come from the stream.
