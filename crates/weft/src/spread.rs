@@ -5,6 +5,7 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weft_base::{BatchId, TableId};
 pub use weft_query::{ColumnRanges, Wanted};
@@ -123,7 +124,13 @@ pub(crate) struct SpreadSource {
     pub local: Arc<dyn ReadSource>,
     /// In the order of the ranks, without this one.
     pub parts: Vec<Arc<dyn RankView>>,
+    /// Ranges of indexes that parts were asked for.
+    pub lookups: AtomicUsize,
 }
+
+/// So many ranges are looked up on other ranks for one statement: each is a message there and back. Beyond
+/// them tables are scanned.
+const LOOKUPS_MAX: usize = 64;
 
 impl SpreadSource {
     /// The parts that have rows of a table; none of a replicated one, which is here as a whole.
@@ -236,10 +243,15 @@ impl ReadSource for SpreadSource {
         high: Bound<&[u8]>,
         visit: RowVisitor<'_>,
     ) -> Result<bool, SqlError> {
+        let parts = self.parts_of(index.table);
+        let asked = self.lookups.fetch_add(parts.len(), Ordering::Relaxed);
+        if asked + parts.len() > LOOKUPS_MAX && !parts.is_empty() {
+            return Ok(false);
+        }
         if !self.local.read_range(index, low, high, visit)? {
             return Ok(false);
         }
-        for part in self.parts_of(index.table) {
+        for part in parts {
             let read = || part.read_range(index, low, high, &mut |row| visit(row, NO_HANDLE));
             if !weft_base::blocking::section(read)? {
                 return Ok(false);

@@ -9,8 +9,8 @@
 //!
 //! Versions of a key form a chain, because each write names the version that it replaced. A history is
 //! serializable if and only if its versions form such chains and the graph has no cycle: any order that the
-//! edges allow is then a serial execution with the same reads and the same final state. With the edges of real
-//! time in it, the same test decides strict serializability.
+//! edges allow is then a serial execution with the same reads and the same final state. With the edges of
+//! real time in it, the same test decides strict serializability.
 //!
 //! Source: Adya 1999, 4.2 and 5.2; Herlihy and Wing 1990 for the order of real time.
 

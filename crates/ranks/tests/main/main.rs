@@ -11,5 +11,6 @@ mod deaths;
 mod equality;
 mod fixture;
 mod histories;
+mod measure;
 mod statements;
 mod transactions;

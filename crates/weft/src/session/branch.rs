@@ -5,6 +5,7 @@
 //! rank's session.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -213,6 +214,7 @@ impl Session {
             let source = Arc::new(SpreadSource {
                 local: Arc::clone(&local.0),
                 parts,
+                lookups: AtomicUsize::new(0),
             });
             let queries = &session.shared.queries;
             let stream = queries.run(&plan.query, source, params, &settings, &environment);
@@ -253,6 +255,7 @@ impl Session {
             let source = Arc::new(SpreadSource {
                 local: Arc::clone(&local.0),
                 parts,
+                lookups: AtomicUsize::new(0),
             });
             let mut rows = Vec::new();
             let shared = Arc::clone(&session.shared);

@@ -1,6 +1,7 @@
 //! SELECT in general form: the query engine over a view of the transaction.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use weft_lock::LockMode;
@@ -105,6 +106,7 @@ impl Session {
             true => Arc::new(SpreadSource {
                 local: source,
                 parts: Vec::new(),
+                lookups: AtomicUsize::new(0),
             }),
         })
     }
