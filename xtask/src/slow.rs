@@ -1,7 +1,7 @@
 //! `cargo xtask test --slow`: what takes hours. It is no part of `cargo xtask test`, and adds to it.
 //!
 //! 1. Every fuzz target (`fuzz/run.sh list`) for 20 minutes, two at a time.
-//! 2. 300 rounds of kill -9 under load (`tests/recovery`), and of ranks of a cluster (`tests/ranks`).
+//! 2. 300 rounds of kill -9 under load (`tests/recovery`).
 //! 3. 5,000 seeds of the simulated disk: power cuts, errors, disks that fill and empty, for the log, the LSM
 //!    engine and the transactions above them; and of the simulated fabric, with deaths of ranks.
 //! 4. 50,000 malformed, deep, long, oversized and slow inputs to an optimised build, a canary connection
@@ -119,9 +119,6 @@ fn steps(root: &Path, target: &Path, settings: &Settings) -> Vec<Step> {
         let mut command = tests(root, &["weft", "weft-cli"], "recovery", &["--nocapture"]);
         command.env("WEFT_RECOVERY_ROUNDS", settings.kill_rounds.to_string());
         all.push(Step::counted("kill", command));
-        let mut command = tests(root, &["weft", "weft-cli"], "ranks", &["killed", "--nocapture"]);
-        command.env("WEFT_RECOVERY_ROUNDS", settings.kill_rounds.to_string());
-        all.push(Step::counted("kill-ranks", command));
     }
     let simulated = [
         ("weft-wal", &["crash::", "full_disk::"][..]),

@@ -37,9 +37,6 @@ pub(crate) use packed::{PackedFilter, exact_filters, packed_filters};
 /// Maximum number of ranges that one scan reads; more are replaced by the smallest range that covers them.
 pub(crate) const RANGES_MAX: usize = 4096;
 
-/// Maximum number of ranges of a column that are sent to other ranks; more are replaced likewise.
-const COLUMN_RANGES_MAX: usize = 256;
-
 /// Maximum number of alternatives that predicates are split into.
 const ALTERNATIVES_MAX: usize = RANGES_MAX;
 
