@@ -12,6 +12,7 @@ use crate::binder::{Binder, Environment};
 use crate::names::Place;
 use crate::parameters::{Operand, ParameterTypes};
 use crate::relation::AggregateCall;
+use crate::scope::Clause;
 
 /// Resolves names.
 pub trait Names {
@@ -92,6 +93,18 @@ impl<'a> ExpressionBinder<'a> {
     /// 42804 if it is not boolean.
     pub fn condition(&mut self, operand: Operand, place: &str) -> Result<Expr, SqlError> {
         self.binder.as_boolean(operand, place, Place::Unknown)
+    }
+
+    /// Binds the condition of a CHECK constraint.
+    ///
+    /// # Errors
+    /// Errors in the expression; 0A000 for a subquery.
+    pub fn check(&mut self, expr: &AstExpr) -> Result<Expr, SqlError> {
+        let (operand, pending) = self.binder.in_clause(Clause::Check, |binder| binder.expr(expr))?;
+        if !pending.is_empty() {
+            return Err(SqlError::unsupported("cannot use subquery in check constraint"));
+        }
+        self.condition(operand, "CHECK")
     }
 
     /// `left = right`

@@ -52,6 +52,7 @@ pub(crate) enum Clause {
     Filter,
     Update,
     Default,
+    Check,
 }
 
 impl Clause {
@@ -74,6 +75,7 @@ impl Clause {
             Clause::Filter => "FILTER",
             Clause::Update => "UPDATE",
             Clause::Default => "DEFAULT expressions",
+            Clause::Check => "check constraints",
         }
     }
 }

@@ -33,6 +33,7 @@ use failure::Failure;
 
 /// Runs the command given by the arguments.
 pub fn run(arguments: WeftArguments) -> Result<(), Failure> {
+    weft::install_check_language();
     match arguments.command {
         Command::Demo(demo) => demo::run(&demo),
         Command::Serve(serve) => serve::run(&serve),

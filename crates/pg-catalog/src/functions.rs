@@ -13,7 +13,8 @@ use weft_types::sql_type::Element;
 use weft_types::{SqlError, SqlState, SqlType, Value, ValueRef};
 
 use crate::look_up::{
-    constraint_definition, constraint_index, index_definition, quote_ident, relation_name, relation_oid,
+    constraint_by_oid, constraint_definition, constraint_index, index_definition, quote_ident, relation_name,
+    relation_oid, rule_definition,
 };
 use crate::{
     INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, SessionView, flag, int4, int8, list, oid,
@@ -505,7 +506,11 @@ fn index_text(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
 }
 
 fn constraint_text(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
-    let found = constraint_index(SessionView::catalog_of(context)?, oid_at(arguments, 0));
+    let (catalog, id) = (SessionView::catalog_of(context)?, oid_at(arguments, 0));
+    if let Some(constraint) = constraint_by_oid(catalog, id) {
+        return Ok(text(rule_definition(constraint)));
+    }
+    let found = constraint_index(catalog, id);
     Ok(found.map_or(Value::Null, |(table, index)| {
         text(constraint_definition(table, index))
     }))

@@ -1,7 +1,7 @@
 //! Rows of `information_schema`.
 
 use weft_expression::Session;
-use weft_store::{Catalog, ColumnDef, TableDef};
+use weft_store::{Catalog, ColumnDef, ConstraintRule, TableDef};
 use weft_types::{SqlType, Value};
 
 use crate::look_up::is_constraint;
@@ -34,6 +34,19 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
             .collect(),
         "table_constraints" | "key_column_usage" | "constraint_column_usage" => {
             constraint_rows(name, catalog, &database())
+        }
+        "check_constraints" => {
+            let all = catalog.tables().flat_map(|table| &table.constraints);
+            all.map(|constraint| {
+                let ConstraintRule::Check { sql } = &constraint.rule;
+                vec![
+                    ("constraint_catalog", database()),
+                    ("constraint_schema", text("public")),
+                    ("constraint_name", text(&constraint.name)),
+                    ("check_clause", text(format!("(({sql}))"))),
+                ]
+            })
+            .collect()
         }
         "sequences" => catalog
             .sequences()
@@ -152,15 +165,42 @@ fn length_cells(length: u32) -> [(&'static str, Value); 2] {
 fn constraint_rows(name: &str, catalog: &Catalog, database: &Value) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in catalog.tables() {
-        for index in table.indexes.iter().filter(|index| is_constraint(index)) {
-            let mut row: Row = vec![
+        let named = |constraint: &str| -> Row {
+            vec![
                 ("constraint_catalog", database.clone()),
                 ("constraint_schema", text("public")),
-                ("constraint_name", text(&index.name)),
+                ("constraint_name", text(constraint)),
                 ("table_catalog", database.clone()),
                 ("table_schema", text("public")),
                 ("table_name", text(&table.name)),
-            ];
+            ]
+        };
+        for check in table.checks() {
+            let mut row = named(&check.constraint.name);
+            match name {
+                "table_constraints" => {
+                    row.push(("constraint_type", text("CHECK")));
+                    row.push(("is_deferrable", yes_no(false)));
+                    row.push(("initially_deferred", yes_no(false)));
+                    row.push(("enforced", yes_no(true)));
+                    rows.push(row);
+                }
+                "constraint_column_usage" => {
+                    let columns = check
+                        .columns
+                        .iter()
+                        .filter_map(|column| table.columns.get(*column));
+                    rows.extend(columns.map(|column| {
+                        let mut row = row.clone();
+                        row.push(("column_name", text(&column.name)));
+                        row
+                    }));
+                }
+                _ => {}
+            }
+        }
+        for index in table.indexes.iter().filter(|index| is_constraint(index)) {
+            let mut row = named(&index.name);
             if name == "table_constraints" {
                 row.push((
                     "constraint_type",

@@ -1,7 +1,9 @@
 //! Looking up definitions by oid and by name, and formatting them as SQL.
 
 use weft_base::{IndexId, TableId};
-use weft_store::{Catalog, IndexDef, IndexMethod, Relation, SequenceId, TableDef};
+use weft_store::{
+    Catalog, ConstraintDef, ConstraintRule, IndexDef, IndexMethod, Relation, SequenceId, TableDef,
+};
 
 /// Offset of the oids of constraints from their index's.
 const CONSTRAINT_BASE: u32 = 0x4000_0000;
@@ -215,6 +217,24 @@ pub fn index_definition(table: &TableDef, index: &IndexDef, qualified: bool) -> 
 pub fn constraint_definition(table: &TableDef, index: &IndexDef) -> String {
     let kind = if index.primary { "PRIMARY KEY" } else { "UNIQUE" };
     format!("{kind} ({})", index_columns(table, index))
+}
+
+/// `pg_get_constraintdef` of a constraint that is not an index.
+pub fn rule_definition(constraint: &ConstraintDef) -> String {
+    let rule = match &constraint.rule {
+        ConstraintRule::Check { sql } => format!("CHECK (({sql}))"),
+    };
+    match constraint.is_valid {
+        true => rule,
+        false => format!("{rule} NOT VALID"),
+    }
+}
+
+/// A constraint that is not an index, by its oid.
+pub fn constraint_by_oid(catalog: &Catalog, oid: u32) -> Option<&ConstraintDef> {
+    let mut all = catalog.tables().flat_map(|table| &table.constraints);
+    all.find(|constraint| constraint.id.0 == oid)
+        .map(|found| found.as_ref())
 }
 
 /// Whether a unique index implements a constraint. One made by CREATE UNIQUE INDEX has no hash

@@ -1,7 +1,7 @@
 //! Rows of `pg_catalog`.
 
 use weft_expression::Session;
-use weft_store::{Catalog, Distribution, IndexDef, SequenceDef, TableDef};
+use weft_store::{Catalog, ConstraintDef, ConstraintRule, Distribution, IndexDef, SequenceDef, TableDef};
 use weft_types::{Element, SqlType, Value};
 
 use crate::look_up::{constraint_oid, default_oid, index_definition, is_constraint, method_name};
@@ -96,6 +96,7 @@ fn classes(catalog: &Catalog) -> Vec<Row> {
     for table in catalog.tables() {
         let mut row = class(table.id.0, &table.name, "r", 2, table.columns.len());
         set(&mut row, "relhasindex", flag(!table.indexes.is_empty()));
+        set(&mut row, "relchecks", int2(table.checks().len()));
         if let Some(options) = distribution_options(table) {
             row.push(("reloptions", options));
         }
@@ -310,6 +311,52 @@ fn indexes(catalog: &Catalog) -> Vec<Row> {
 }
 
 fn constraints(catalog: &Catalog) -> Vec<Row> {
+    let tables = catalog.tables();
+    let others = tables.flat_map(|table| {
+        table
+            .constraints
+            .iter()
+            .map(move |it| (table.as_ref(), it.as_ref()))
+    });
+    let others = others.map(|(table, constraint)| constraint_row(table, constraint));
+    index_constraints(catalog).into_iter().chain(others).collect()
+}
+
+/// The row of a constraint that is not an index.
+fn constraint_row(table: &TableDef, constraint: &ConstraintDef) -> Row {
+    let mut row = vec![
+        ("oid", oid(constraint.id.0)),
+        ("conname", text(&constraint.name)),
+        ("connamespace", oid(PUBLIC_OID)),
+        ("condeferrable", flag(false)),
+        ("condeferred", flag(false)),
+        ("convalidated", flag(constraint.is_valid)),
+        ("conrelid", oid(table.id.0)),
+        ("contypid", oid(0)),
+        ("conindid", oid(0)),
+        ("conparentid", oid(0)),
+        ("confrelid", oid(0)),
+        ("confupdtype", text(" ")),
+        ("confdeltype", text(" ")),
+        ("confmatchtype", text(" ")),
+        ("conislocal", flag(true)),
+        ("coninhcount", int4(0)),
+        ("connoinherit", flag(false)),
+    ];
+    match &constraint.rule {
+        ConstraintRule::Check { sql } => {
+            let checks = table.checks().iter();
+            let check = checks.filter(|check| check.constraint.id == constraint.id);
+            let columns = check.flat_map(|check| check.columns.iter().map(|column| column + 1));
+            row.push(("contype", text("c")));
+            row.push(("conkey", int2_list(columns)));
+            row.push(("conbin", text(sql)));
+        }
+    }
+    row
+}
+
+fn index_constraints(catalog: &Catalog) -> Vec<Row> {
     all_indexes(catalog)
         .filter(|(_, index)| is_constraint(index))
         .map(|(table, index)| {

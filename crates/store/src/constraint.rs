@@ -8,9 +8,13 @@ use crate::catalog::{IndexDef, TableDef};
 use crate::writer::violation;
 
 impl TableDef {
-    /// Refuses a row with NULL in a NOT NULL column (23502).
-    pub fn check_not_null(&self, row: &[u8]) -> Result<(), SqlError> {
-        violation::check_not_null(self, &self.layout, row)
+    /// Refuses a row with NULL in a NOT NULL column (23502), and one for which a CHECK is false (23514).
+    ///
+    /// # Errors
+    /// These, and errors of the functions in a condition.
+    pub fn check_row(&self, row: &[u8]) -> Result<(), SqlError> {
+        violation::check_not_null(self, &self.layout, row)?;
+        violation::check_conditions(self, &self.layout, row)
     }
 
     /// The error for a row whose key in a unique index is taken (23505).

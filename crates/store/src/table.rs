@@ -216,6 +216,8 @@ pub(crate) struct TableData {
     pub(crate) core: Arc<TableCore>,
     /// The bits that must not be set in a row's null bitmap.
     pub(crate) not_null: NotNull,
+    /// The table has CHECK constraints.
+    pub(crate) has_checks: bool,
     pub(crate) indexes: Vec<TableIndex>,
     /// All columns with an index: an update that does not change these touches no index.
     pub(crate) indexed: KeyColumns,
@@ -288,6 +290,7 @@ impl TableData {
         let columns: BTreeSet<usize> = columns.copied().collect();
         TableData {
             not_null: NotNull::of(&def),
+            has_checks: !def.checks().is_empty(),
             indexed: KeyColumns::new(&core.layout, &columns.into_iter().collect::<Vec<_>>()),
             def,
             core,

@@ -233,7 +233,7 @@ impl DataAccess for SessionAccess<'_> {
     fn insert(&mut self, table: TableId, row: &[u8]) -> Result<RowHandle, SqlError> {
         let context = &mut self.context;
         let def = locks::table_def(context.catalog, table)?;
-        def.check_not_null(row)?;
+        def.check_row(row)?;
         if def.indexes.iter().any(|index| index.unique) {
             self.observed.set(self.observed.get().max(context.newest.batch()));
         }
@@ -247,7 +247,7 @@ impl DataAccess for SessionAccess<'_> {
         let image = self.rows.image(held, self.context.overlay)?;
         self.check_unchanged(held)?;
         let (context, def) = (&mut self.context, held.def);
-        def.check_not_null(bytes)?;
+        def.check_row(bytes)?;
         let row_id = match held.row {
             OverlayRow::Base(row_id) => row_id,
             OverlayRow::Own(n) => own_row_id(n),

@@ -520,7 +520,7 @@ impl Transaction {
         let catalog = self.catalog();
         let mut ids = Vec::with_capacity(rows.len());
         for row in rows {
-            def.check_not_null(row)?;
+            def.check_row(row)?;
             if def.indexes.iter().any(|index| index.unique) {
                 self.observe(snapshot.batch());
             }
@@ -544,7 +544,7 @@ impl Transaction {
     ) -> Result<(), SqlError> {
         self.refuse_writes_in_excess()?;
         self.refuse_reshaped(def)?;
-        def.check_not_null(row)?;
+        def.check_row(row)?;
         if def.unique_key_changes(current, row) {
             self.lock_new_rows(def, [current, row])?;
             let snapshot = self.engine.snapshot();

@@ -251,6 +251,7 @@ impl Database {
                 "at least one worker and one query thread are needed".into(),
             ));
         }
+        weft_sql::statement::checks::install();
         let entropy = SystemEntropy::new();
         let engine_config = EngineConfig {
             log_salt: entropy.next_u64(),

@@ -49,5 +49,6 @@ pub use session::{
 pub use sink::{OutputColumn, ResultSink};
 pub use spread::{ColumnRanges, RankView, TableView, Wanted};
 pub use weft_program::ProgramHash;
+pub use weft_sql::statement::checks::install as install_check_language;
 pub use weft_txn::{EngineConfig, EngineStats, Isolation, UnitStats, Units, is_parked};
 pub use weft_types::{SqlError, SqlType, Value};

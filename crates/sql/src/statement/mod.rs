@@ -14,6 +14,7 @@
 //! at bind ([`inputs`]).
 
 mod bind;
+pub mod checks;
 mod compile;
 pub mod control;
 mod control_parse;

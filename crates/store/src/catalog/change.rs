@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weft_base::{CatalogVersion, IndexId, TableId};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
+use super::constraint::{ConstraintDef, ConstraintId};
 use super::definition::{
     COLUMNS_MAX, ColumnDef, DefaultExpr, INDEX_COLUMNS_MAX, IndexDef, SequenceDef, SequenceId, SequenceState,
     TableDef,
@@ -118,6 +119,16 @@ pub enum CatalogOp {
         /// Where its rows are.
         distribution: Distribution,
     },
+    /// A new constraint, or a new definition of the one of its table that has this id. If it is valid, all
+    /// rows are tested, unless the old definition was valid and demands the same.
+    PutConstraint(ConstraintDef),
+    /// The constraint goes.
+    DropConstraint {
+        /// Its table.
+        table: TableId,
+        /// Which constraint.
+        constraint: ConstraintId,
+    },
 }
 
 impl CatalogOp {
@@ -140,6 +151,7 @@ impl CatalogOp {
                     | CatalogOp::PutProcedure(_)
                     | CatalogOp::DropProcedure(_)
                     | CatalogOp::SetDistribution { .. }
+                    | CatalogOp::PutConstraint(_)
             )
         };
         ops.len() - ops.iter().rev().take_while(is_after).count()
@@ -244,6 +256,8 @@ impl Catalog {
             CatalogOp::SetDistribution { table, distribution } => {
                 self.set_distribution(*table, *distribution)
             }
+            CatalogOp::PutConstraint(constraint) => self.put_constraint(constraint),
+            CatalogOp::DropConstraint { table, constraint } => self.drop_constraint(*table, *constraint),
             CatalogOp::AdvanceSequence { .. } | CatalogOp::SetSequence { .. } => Ok(()),
         }
     }
@@ -442,6 +456,7 @@ impl Catalog {
         table.columns.push(column.clone());
         check_columns(&table.columns)?;
         table.renew_layout();
+        table.renew_checks()?;
         codec::check_fill(column, fill)?;
         self.put_table(table);
         Ok(())
@@ -463,6 +478,7 @@ impl Catalog {
             self.drop_index(index)?;
         }
         let mut def = TableDef::clone(self.table_def(table)?.as_ref());
+        def.drop_constraints_over(position);
         def.columns.remove(position);
         for index in &mut def.indexes {
             let mut moved = IndexDef::clone(index);
@@ -472,6 +488,7 @@ impl Catalog {
             *index = Arc::new(moved);
         }
         def.renew_layout();
+        def.renew_checks()?;
         self.put_table(def);
         self.move_owned_sequences(table, column);
         Ok(())
@@ -515,7 +532,12 @@ impl Catalog {
         if def.column_index(name).is_some() {
             return Err(duplicate_column(&def.name, name));
         }
-        self.edit_column(table, column, |column| column.name = name.to_owned())
+        let old = def.columns.get(column as usize).map(|column| column.name.clone());
+        self.edit_column(table, column, |column| column.name = name.to_owned())?;
+        let mut def = TableDef::clone(self.table_def(table)?.as_ref());
+        def.rename_in_constraints(&old.unwrap_or_default(), name)?;
+        self.put_table(def);
+        Ok(())
     }
 
     fn rename_index(&mut self, id: IndexId, name: &str) -> Result<(), SqlError> {

@@ -17,9 +17,9 @@ use super::definition::{
     COLUMNS_MAX, ColumnDef, DefaultExpr, INDEX_COLUMNS_MAX, Identity, IndexDef, IndexMethod, SequenceDef,
     SequenceId, SequenceState, TableDef,
 };
-use super::distribution;
 use super::procedure::{ProcedureId, procedure, put_procedure};
 use super::{Catalog, Relation};
+use super::{constraint, distribution};
 
 const DEFINITIONS_SEED: u64 = 0x7765_6674_6361_7461;
 const SEQUENCE_SEED: u64 = 0x7765_6674_7365_7175;
@@ -45,6 +45,7 @@ pub(super) fn definitions_digest(catalog: &Catalog) -> u64 {
     put_definitions(&mut bytes, catalog);
     catalog.encode_procedures(&mut bytes);
     catalog.encode_distributions(&mut bytes);
+    catalog.encode_constraints(&mut bytes);
     mix64(hash64_seeded(&bytes, DEFINITIONS_SEED))
 }
 
@@ -81,6 +82,7 @@ impl Catalog {
         }
         self.encode_procedures(out);
         self.encode_distributions(out);
+        self.encode_constraints(out);
     }
 
     /// Reads what [`Catalog::encode`] wrote. Names and ids are checked as if the objects were created anew.
@@ -110,6 +112,10 @@ impl Catalog {
         }
         catalog.decode_procedures(reader)?;
         catalog.decode_distributions(reader)?;
+        catalog.decode_constraints(reader)?;
+        if reader.remaining() > 0 {
+            return Err(invalid("unknown section"));
+        }
         catalog.version = version;
         catalog.next_object_id = next_object_id;
         if version.0 > 0 {
@@ -246,6 +252,14 @@ impl CatalogOp {
                 out.put_u8(20);
                 distribution::put(out, *table, *distribution);
             }
+            CatalogOp::PutConstraint(def) => {
+                out.put_u8(21);
+                constraint::put(out, def);
+            }
+            CatalogOp::DropConstraint { table, constraint } => {
+                put_tagged(out, 22, table.0);
+                out.put_u32(constraint.0);
+            }
         }
     }
 
@@ -308,6 +322,11 @@ impl CatalogOp {
                 let (table, distribution) = distribution::read(reader)?;
                 CatalogOp::SetDistribution { table, distribution }
             }
+            21 => CatalogOp::PutConstraint(constraint::read(reader)?),
+            22 => CatalogOp::DropConstraint {
+                table: table_id(reader)?,
+                constraint: constraint::ConstraintId(reader.u32()?),
+            },
             _ => return Err(invalid("catalog operation tag")),
         })
     }
@@ -339,7 +358,7 @@ pub(super) fn count(reader: &mut Reader<'_>, most: usize) -> Decoded<usize> {
     }
 }
 
-fn flag(reader: &mut Reader<'_>) -> Decoded<bool> {
+pub(super) fn flag(reader: &mut Reader<'_>) -> Decoded<bool> {
     match reader.u8()? {
         0 => Ok(false),
         1 => Ok(true),

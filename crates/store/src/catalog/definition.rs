@@ -10,6 +10,7 @@ use std::sync::Arc;
 use weft_base::{IndexId, TableId};
 use weft_types::{RowLayout, SqlType};
 
+use super::constraint::{Check, ConstraintDef};
 use super::distribution::Distribution;
 
 /// The first id that a user's table, index or sequence gets; lower ones belong to the system catalog, as in
@@ -133,9 +134,13 @@ pub struct TableDef {
     pub layout: Arc<RowLayout>,
     /// Which ranks hold its rows.
     pub distribution: Distribution,
+    /// Constraints besides those of indexes and NOT NULL, by name.
+    pub constraints: Vec<Arc<ConstraintDef>>,
+    /// The compiled conditions of `constraints`.
+    pub(super) checks: Vec<Check>,
 }
 
-/// Layouts are equal where the columns are, so they take no part.
+/// Layouts are equal where the columns are and tests where the constraints are, so they take no part.
 impl PartialEq for TableDef {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
@@ -144,6 +149,7 @@ impl PartialEq for TableDef {
             && self.primary_key == other.primary_key
             && self.indexes == other.indexes
             && self.distribution == other.distribution
+            && self.constraints == other.constraints
     }
 }
 
@@ -159,6 +165,8 @@ impl TableDef {
             indexes: Vec::new(),
             layout,
             distribution: Distribution::default(),
+            constraints: Vec::new(),
+            checks: Vec::new(),
         }
     }
 

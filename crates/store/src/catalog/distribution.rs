@@ -131,14 +131,12 @@ impl Catalog {
         }
     }
 
-    /// Reads the section, if the bytes go on.
+    /// Reads the section, if it comes next.
     pub(super) fn decode_distributions(&mut self, reader: &mut ByteReader<'_>) -> Result<(), CodecError> {
-        if reader.remaining() == 0 {
+        if reader.clone().u8() != Ok(SECTION_FORMAT) {
             return Ok(());
         }
-        if reader.u8()? != SECTION_FORMAT {
-            return Err(invalid("unknown format of distributions"));
-        }
+        reader.u8()?;
         let tables = count(reader, usize::MAX)?;
         if tables == 0 {
             return Err(invalid("an empty list of distributions"));

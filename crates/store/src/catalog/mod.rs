@@ -12,6 +12,7 @@
 
 mod change;
 mod codec;
+mod constraint;
 mod definition;
 mod distribution;
 mod procedure;
@@ -24,6 +25,10 @@ use weft_types::{SqlError, SqlState};
 
 use crate::table_map::TableMap;
 pub use change::CatalogOp;
+pub use constraint::{
+    Check, CheckLanguage, CompiledCheck, ConstraintDef, ConstraintId, ConstraintRule, RowTest,
+    set_check_language,
+};
 pub use definition::{
     COLUMNS_MAX, ColumnDef, DefaultExpr, FIRST_OBJECT_ID, INDEX_COLUMNS_MAX, Identity, IndexDef, IndexMethod,
     SequenceDef, SequenceId, SequenceState, TableDef,

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use weft_base::{ByteReader, ByteWriter, CodecError};
 use weft_types::{SqlError, SqlState, SqlType};
 
+use super::Catalog;
 use super::codec::{count, invalid, put_text, put_type, sql_type, text};
-use super::{Catalog, distribution};
 
 /// Most parameters of a procedure, as in PostgreSQL.
 pub const PROCEDURE_PARAMS_MAX: usize = 100;
@@ -174,15 +174,13 @@ impl Catalog {
         }
     }
 
-    /// Reads the section, if the bytes go on.
+    /// Reads the section, if it comes next.
     pub(super) fn decode_procedures(&mut self, reader: &mut ByteReader<'_>) -> Result<(), CodecError> {
-        // The section of distributions may follow, or be the only one.
-        let mut ahead = reader.clone();
-        match ahead.u8() {
-            Err(_) | Ok(distribution::SECTION_FORMAT) => return Ok(()),
-            Ok(SECTION_FORMAT) => *reader = ahead,
-            Ok(_) => return Err(invalid("unknown format of procedures")),
+        // Other sections may follow, or be the only ones.
+        if reader.clone().u8() != Ok(SECTION_FORMAT) {
+            return Ok(());
         }
+        reader.u8()?;
         let procedures = count(reader, usize::MAX)?;
         if procedures == 0 {
             return Err(invalid("an empty list of procedures"));

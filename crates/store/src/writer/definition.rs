@@ -13,7 +13,7 @@ use weft_types::interrupt::Pace;
 use weft_types::{RowLayout, SqlError, SqlState, Value};
 
 use super::{BatchWriter, violation};
-use crate::catalog::{Catalog, CatalogOp, TableDef};
+use crate::catalog::{Catalog, CatalogOp, Check, ConstraintDef, TableDef};
 use crate::index::build::{build, build_row_ids};
 use crate::index::hash::HashIndex;
 use crate::index::prepare::{PreparedIndex, build_error, check_no_nulls};
@@ -87,7 +87,15 @@ impl BatchWriter<'_> {
             CatalogOp::SetDefault { table, .. }
             | CatalogOp::RenameTable { table, .. }
             | CatalogOp::SetDistribution { table, .. }
+            | CatalogOp::DropConstraint { table, .. }
             | CatalogOp::RenameColumn { table, .. } => (*table, self.redefined(catalog, *table)?),
+            CatalogOp::PutConstraint(constraint) => {
+                let data = self.redefined(catalog, constraint.table)?;
+                if constraint.is_valid && !self.is_known_valid(constraint) {
+                    self.test_rows(&data, constraint)?;
+                }
+                (constraint.table, data)
+            }
             CatalogOp::AddColumn { table, column, fill } => {
                 let position = definition(catalog, *table)?.columns.len() - 1;
                 let has_rows = self.schema.table(*table)?.core.row_count.load(Ordering::Relaxed) > 0;
@@ -137,6 +145,32 @@ impl BatchWriter<'_> {
             indexes.collect(),
             row_ids,
         ))
+    }
+
+    /// Whether the constraint only gets another name: rows need not be tested again.
+    fn is_known_valid(&self, constraint: &ConstraintDef) -> bool {
+        let table = self.schema.catalog.table_by_id(constraint.table);
+        let mut known = table.iter().flat_map(|table| &table.constraints);
+        known.any(|known| known.id == constraint.id && known.is_valid && known.rule == constraint.rule)
+    }
+
+    /// Tests all rows of a table against one of its constraints.
+    fn test_rows(&self, data: &TableData, constraint: &ConstraintDef) -> Result<(), SqlError> {
+        let is_it = |check: &&Check| check.constraint.id == constraint.id;
+        let Some(check) = data.def.checks().iter().find(is_it) else {
+            return Ok(());
+        };
+        let (mut pace, mut outcome) = (Pace::default(), Ok(Some(true)));
+        data.core.each_live(self.pin(Pin::EVERYTHING), |_, _, version| {
+            if !matches!(outcome, Err(_) | Ok(Some(false))) {
+                let tested = |()| check.test.holds(data.layout(), version.bytes());
+                outcome = pace.step(ROW_UNITS).and_then(tested);
+            }
+        })?;
+        match outcome? {
+            Some(false) => Err(violation::condition_in_rows(&data.def, &constraint.name)),
+            _ => Ok(()),
+        }
     }
 
     fn with_index(&self, catalog: &Catalog, table: TableId, index: IndexId) -> Result<TableData, SqlError> {

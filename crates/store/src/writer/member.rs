@@ -286,11 +286,11 @@ impl<'b> MemberWriter<'b> {
         })
     }
 
-    /// Adds a row, encoded in the table's layout. Errors: NULL in a NOT NULL column (23502), a key that
-    /// exists (23505).
+    /// Adds a row, encoded in the table's layout. Errors: NULL in a NOT NULL column (23502), a CHECK that is
+    /// false (23514), a key that exists (23505).
     pub fn insert(&mut self, table: TableId, row: &[u8]) -> Result<SlotId, SqlError> {
         let (position, data) = self.open(table)?;
-        check_not_null(data, row)?;
+        check_row(data, row)?;
         self.prepare_keys(data, row, None);
         let slot = data.core.slots.reserve(row.len());
         let Some(place) = data.core.slots.slot_to_fill(slot) else {
@@ -323,7 +323,7 @@ impl<'b> MemberWriter<'b> {
     pub fn update(&mut self, table: TableId, slot: SlotId, row: &[u8]) -> Result<(), SqlError> {
         let (position, data) = self.open(table)?;
         let (place, old) = self.live_to_write(data, slot)?;
-        check_not_null(data, row)?;
+        check_row(data, row)?;
         let keeps_keys = data.indexed.same(data.layout(), old.bytes(), row);
         if !keeps_keys {
             self.prepare_keys(data, row, Some(old.bytes()));
@@ -622,9 +622,12 @@ impl Drop for MemberWriter<'_> {
     }
 }
 
-fn check_not_null(data: &TableData, row: &[u8]) -> Result<(), SqlError> {
-    match data.has_forbidden_null(row) {
-        true => violation::check_not_null(&data.def, data.layout(), row),
+fn check_row(data: &TableData, row: &[u8]) -> Result<(), SqlError> {
+    if data.has_forbidden_null(row) {
+        return violation::check_not_null(&data.def, data.layout(), row);
+    }
+    match data.has_checks {
+        true => violation::check_conditions(&data.def, data.layout(), row),
         false => Ok(()),
     }
 }

@@ -15,16 +15,43 @@ pub(crate) fn check_not_null(def: &TableDef, layout: &RowLayout, row: &[u8]) -> 
                 "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
                 column.name, def.name
             );
-            let values: Vec<String> = (0..def.columns.len())
-                .map(|column| value_text(def, row, column))
-                .collect();
             return Err(SqlError::new(SqlState::NOT_NULL_VIOLATION, message)
-                .detail(format!("Failing row contains ({}).", values.join(", ")))
+                .detail(failing_row(def, row))
                 .table(def.name.clone())
                 .column(column.name.clone()));
         }
     }
     Ok(())
+}
+
+/// Refuses a row for which the condition of a CHECK is false.
+pub(crate) fn check_conditions(def: &TableDef, layout: &RowLayout, row: &[u8]) -> Result<(), SqlError> {
+    for check in def.checks() {
+        if check.test.holds(layout, row)? == Some(false) {
+            let (table, name) = (&def.name, &check.constraint.name);
+            let message = format!("new row for relation \"{table}\" violates check constraint \"{name}\"");
+            return Err(SqlError::new(SqlState::CHECK_VIOLATION, message)
+                .detail(failing_row(def, row))
+                .table(table.clone())
+                .constraint(name.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// A row that exists does not satisfy a new CHECK.
+pub(crate) fn condition_in_rows(def: &TableDef, name: &str) -> SqlError {
+    let table = &def.name;
+    let message = format!("check constraint \"{name}\" of relation \"{table}\" is violated by some row");
+    SqlError::new(SqlState::CHECK_VIOLATION, message)
+        .table(table.clone())
+        .constraint(name)
+}
+
+fn failing_row(def: &TableDef, row: &[u8]) -> String {
+    let columns = 0..def.columns.len();
+    let values: Vec<String> = columns.map(|column| value_text(def, row, column)).collect();
+    format!("Failing row contains ({}).", values.join(", "))
 }
 
 /// A row's key is taken.

@@ -36,7 +36,7 @@ impl Transaction {
         let catalog = self.catalog();
         let mut placed = Vec::with_capacity(rows.len());
         for row in rows {
-            def.check_not_null(row)?;
+            def.check_row(row)?;
             let layers = Layers {
                 snapshot: &snapshot,
                 overlay: &self.overlay,

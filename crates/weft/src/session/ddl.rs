@@ -30,7 +30,9 @@ fn tables_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
         | CatalogOp::DropColumn { table, .. }
         | CatalogOp::RenameTable { table, .. }
         | CatalogOp::SetDistribution { table, .. }
+        | CatalogOp::DropConstraint { table, .. }
         | CatalogOp::RenameColumn { table, .. } => Some(*table),
+        CatalogOp::PutConstraint(constraint) => Some(constraint.table),
         CatalogOp::CreateTable(_)
         | CatalogOp::CreateSequence(_)
         | CatalogOp::DropSequence(_)

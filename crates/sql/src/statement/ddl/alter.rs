@@ -12,7 +12,7 @@ use weft_types::{SqlError, SqlState, Value};
 use super::super::scalar::{NoSource, Scalar};
 use super::super::{defaults, names};
 use super::index::IndexKind;
-use super::{Changes, table};
+use super::{Changes, constraint, table};
 use crate::error;
 
 /// ALTER TABLE.
@@ -47,6 +47,19 @@ fn alter_one(
     operation: &AlterTableOperation,
 ) -> Result<(), SqlError> {
     match operation {
+        AlterTableOperation::AddConstraint {
+            constraint: ast::TableConstraint::Check(check),
+            not_valid,
+        } => {
+            let check = constraint::NewCheck::read(check, None)?;
+            constraint::add_check(changes, table.id, check, !not_valid)
+        }
+        AlterTableOperation::ValidateConstraint { name } => {
+            constraint::validate(changes, table, &names::ident(name))
+        }
+        AlterTableOperation::AddConstraint { not_valid: true, .. } => Err(error::unsupported(
+            "NOT VALID is supported for CHECK constraints only",
+        )),
         AlterTableOperation::AddConstraint { constraint, .. } => {
             let (kind, name, columns) = table::read_constraint(constraint)?;
             add_constraint(changes, table, kind, name, &columns)
@@ -106,11 +119,14 @@ fn alter_one(
         }
         AlterTableOperation::RenameConstraint { old_name, new_name } => {
             let old = names::ident(old_name);
+            if constraint::rename(changes, table, &old, names::ident(new_name))? {
+                return Ok(());
+            }
             let index = table
                 .indexes
                 .iter()
                 .find(|index| index.unique && index.name == old);
-            let index = index.ok_or_else(|| missing_constraint(&old, &table.name))?.id;
+            let index = index.ok_or_else(|| constraint::missing(&old, &table.name))?.id;
             changes.push(CatalogOp::RenameIndex {
                 index,
                 name: names::ident(new_name),
@@ -161,19 +177,15 @@ fn add_constraint(
     })
 }
 
-fn missing_constraint(name: &str, table: &str) -> SqlError {
-    SqlError::new(
-        SqlState::UNDEFINED_OBJECT,
-        format!("constraint \"{name}\" of relation \"{table}\" does not exist"),
-    )
-}
-
 fn drop_constraint(
     changes: &mut Changes,
     table: &TableDef,
     name: &str,
     if_exists: bool,
 ) -> Result<(), SqlError> {
+    if constraint::drop(changes, table, name)? {
+        return Ok(());
+    }
     match table
         .indexes
         .iter()
@@ -187,7 +199,7 @@ fn drop_constraint(
             ));
             Ok(())
         }
-        None => Err(missing_constraint(name, &table.name)),
+        None => Err(constraint::missing(name, &table.name)),
     }
 }
 
@@ -240,7 +252,9 @@ fn add_column(
             .unwrap_or_else(|| Arc::clone(table));
         add_constraint(changes, &current, kind, name, std::slice::from_ref(&column_name))?;
     }
-    Ok(())
+    new.checks
+        .into_iter()
+        .try_for_each(|check| constraint::add_check(changes, table.id, check, true))
 }
 
 fn alter_column(
@@ -275,6 +289,7 @@ fn alter_column(
                 sequence: None,
                 primary: None,
                 unique: Vec::new(),
+                checks: Vec::new(),
             };
             table::settle_default(&changes.catalog, &mut new)?;
             changes.push(CatalogOp::SetDefault {

@@ -6,6 +6,7 @@
 //! Object ids are taken from the catalog's counter in order of creation.
 
 mod alter;
+mod constraint;
 mod index;
 pub(crate) mod sequence;
 mod table;

@@ -15,6 +15,7 @@ use weft_types::{SqlError, SqlState};
 
 use super::super::copy::quote_ident;
 use super::super::{defaults, names};
+use super::constraint::{self, NewCheck};
 use super::index::{IndexKind, column_names};
 use super::{Changes, sequence, types};
 use crate::error;
@@ -35,6 +36,7 @@ pub(super) struct NewColumn {
     pub(super) sequence: Option<(SequenceDef, Option<bool>)>,
     pub(super) primary: Option<Option<String>>,
     pub(super) unique: Vec<Option<String>>,
+    pub(super) checks: Vec<NewCheck>,
 }
 
 /// CREATE TABLE.
@@ -52,6 +54,12 @@ pub(super) fn create_table(changes: &mut Changes, create: &ast::CreateTable) -> 
     }
     refuse_duplicates(&columns)?;
     let constraints = constraints(create, &columns)?;
+    let mut checks: Vec<NewCheck> = columns.iter().flat_map(|column| column.checks.clone()).collect();
+    for constraint in &create.constraints {
+        if let TableConstraint::Check(check) = constraint {
+            checks.push(NewCheck::read(check, None)?);
+        }
+    }
     create_sequences(changes, &name, &mut columns)?;
     for column in &mut columns {
         settle_default(&changes.catalog, column)?;
@@ -64,7 +72,10 @@ pub(super) fn create_table(changes: &mut Changes, create: &ast::CreateTable) -> 
         def = def.with_index(index);
     }
     changes.push(CatalogOp::CreateTable(def))?;
-    place(changes, table, distribution)
+    place(changes, table, distribution)?;
+    checks
+        .into_iter()
+        .try_for_each(|check| constraint::add_check(changes, table, check, true))
 }
 
 /// Adds the operation of `WITH (partition_by = ...)` or `WITH (replicated = true)`.
@@ -219,6 +230,7 @@ pub(super) fn new_column(column: &ast::ColumnDef, table: &str) -> Result<NewColu
         sequence: None,
         primary: None,
         unique: Vec::new(),
+        checks: Vec::new(),
     };
     if column_type.serial {
         new.def.not_null = true;
@@ -267,7 +279,9 @@ pub(super) fn new_column(column: &ast::ColumnDef, table: &str) -> Result<NewColu
                 new.sequence = Some((sequence, Some(always)));
             }
             ColumnOption::Collation(collation) => check_collation(collation)?,
-            ColumnOption::Check(_) => return Err(error::unsupported("CHECK constraints are not supported")),
+            ColumnOption::Check(check) => {
+                new.checks.push(NewCheck::read(check, option.name.as_ref())?);
+            }
             ColumnOption::ForeignKey(_) => {
                 return Err(error::unsupported("FOREIGN KEY constraints are not supported"));
             }
@@ -332,6 +346,9 @@ fn constraints(create: &ast::CreateTable, columns: &[NewColumn]) -> Result<Vec<C
         }));
     }
     for constraint in &create.constraints {
+        if matches!(constraint, TableConstraint::Check(_)) {
+            continue;
+        }
         let (kind, name, columns) = read_constraint(constraint)?;
         list.push(Constraint { kind, name, columns });
     }
@@ -371,7 +388,6 @@ pub(super) fn read_constraint(
         TableConstraint::ForeignKey(_) => {
             Err(error::unsupported("FOREIGN KEY constraints are not supported"))
         }
-        TableConstraint::Check(_) => Err(error::unsupported("CHECK constraints are not supported")),
         other => Err(error::unsupported(format!("constraint {other} is not supported"))),
     }
 }
