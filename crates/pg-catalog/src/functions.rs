@@ -508,7 +508,7 @@ fn index_text(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
 fn constraint_text(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
     let (catalog, id) = (SessionView::catalog_of(context)?, oid_at(arguments, 0));
     if let Some(constraint) = constraint_by_oid(catalog, id) {
-        return Ok(text(rule_definition(constraint)));
+        return Ok(text(rule_definition(catalog, constraint)));
     }
     let found = constraint_index(catalog, id);
     Ok(found.map_or(Value::Null, |(table, index)| {

@@ -1,10 +1,10 @@
 //! Rows of `information_schema`.
 
 use weft_expression::Session;
-use weft_store::{Catalog, ColumnDef, ConstraintRule, TableDef};
+use weft_store::{Catalog, CheckTime, ColumnDef, ConstraintRule, ForeignKey, TableDef};
 use weft_types::{SqlType, Value};
 
-use crate::look_up::is_constraint;
+use crate::look_up::{action_words, is_constraint};
 use crate::{Row, int4, text};
 
 /// The rows of a table; none for tables that are always empty.
@@ -37,17 +37,20 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
         }
         "check_constraints" => {
             let all = catalog.tables().flat_map(|table| &table.constraints);
-            all.map(|constraint| {
-                let ConstraintRule::Check { sql } = &constraint.rule;
-                vec![
+            all.filter_map(|constraint| {
+                let ConstraintRule::Check { sql } = &constraint.rule else {
+                    return None;
+                };
+                Some(vec![
                     ("constraint_catalog", database()),
                     ("constraint_schema", text("public")),
                     ("constraint_name", text(&constraint.name)),
                     ("check_clause", text(format!("(({sql}))"))),
-                ]
+                ])
             })
             .collect()
         }
+        "referential_constraints" => referential_rows(catalog, &database()),
         "sequences" => catalog
             .sequences()
             .map(|sequence| {
@@ -162,6 +165,89 @@ fn length_cells(length: u32) -> [(&'static str, Value); 2] {
     ]
 }
 
+fn ordinal(position: usize) -> Value {
+    int4(i32::try_from(position + 1).unwrap_or(i32::MAX))
+}
+
+/// A foreign key in the relations that list constraints; `row` names it.
+fn foreign_key_rows(
+    name: &str,
+    catalog: &Catalog,
+    (table, key): (&TableDef, &ForeignKey),
+    mut row: Row,
+    rows: &mut Vec<Row>,
+) {
+    let Some(parent) = catalog.table_by_id(key.parent) else {
+        return;
+    };
+    match name {
+        "table_constraints" => {
+            row.push(("constraint_type", text("FOREIGN KEY")));
+            row.push(("is_deferrable", yes_no(key.check_time.is_deferrable())));
+            let deferred = key.check_time == CheckTime::DeferrableCommit;
+            row.push(("initially_deferred", yes_no(deferred)));
+            row.push(("enforced", yes_no(true)));
+            rows.push(row);
+        }
+        "key_column_usage" => {
+            let index = parent.index(key.index);
+            for (position, (own, theirs)) in key.columns.iter().zip(&key.parent_columns).enumerate() {
+                let mut row = row.clone();
+                if let Some(column) = table.columns.get(*own) {
+                    row.push(("column_name", text(&column.name)));
+                }
+                row.push(("ordinal_position", ordinal(position)));
+                let place = index.and_then(|index| index.columns.iter().position(|column| column == theirs));
+                row.push((
+                    "position_in_unique_constraint",
+                    place.map_or(Value::Null, ordinal),
+                ));
+                rows.push(row);
+            }
+        }
+        // The columns that are referenced, with their table.
+        _ => {
+            for column in key
+                .parent_columns
+                .iter()
+                .filter_map(|column| parent.columns.get(*column))
+            {
+                let mut row = row.clone();
+                for (cell, value) in &mut row {
+                    if *cell == "table_name" {
+                        *value = text(&parent.name);
+                    }
+                }
+                row.push(("column_name", text(&column.name)));
+                rows.push(row);
+            }
+        }
+    }
+}
+
+fn referential_rows(catalog: &Catalog, database: &Value) -> Vec<Row> {
+    let keys = catalog.tables().flat_map(|table| table.foreign_keys());
+    keys.map(|(constraint, key)| {
+        let parent = catalog.table_by_id(key.parent);
+        let index = parent.and_then(|parent| parent.index(key.index));
+        vec![
+            ("constraint_catalog", database.clone()),
+            ("constraint_schema", text("public")),
+            ("constraint_name", text(&constraint.name)),
+            ("unique_constraint_catalog", database.clone()),
+            ("unique_constraint_schema", text("public")),
+            (
+                "unique_constraint_name",
+                index.map_or(Value::Null, |index| text(&index.name)),
+            ),
+            ("match_option", text("NONE")),
+            ("update_rule", text(action_words(key.on_update))),
+            ("delete_rule", text(action_words(key.on_delete))),
+        ]
+    })
+    .collect()
+}
+
 fn constraint_rows(name: &str, catalog: &Catalog, database: &Value) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in catalog.tables() {
@@ -198,6 +284,9 @@ fn constraint_rows(name: &str, catalog: &Catalog, database: &Value) -> Vec<Row> 
                 }
                 _ => {}
             }
+        }
+        for (constraint, key) in table.foreign_keys() {
+            foreign_key_rows(name, catalog, (table, key), named(&constraint.name), &mut rows);
         }
         for index in table.indexes.iter().filter(|index| is_constraint(index)) {
             let mut row = named(&index.name);

@@ -2,7 +2,8 @@
 
 use weft_base::{IndexId, TableId};
 use weft_store::{
-    Catalog, ConstraintDef, ConstraintRule, IndexDef, IndexMethod, Relation, SequenceId, TableDef,
+    Catalog, CheckTime, ConstraintDef, ConstraintRule, ForeignKey, IndexDef, IndexMethod, ReferentialAction,
+    Relation, SequenceId, TableDef,
 };
 
 /// Offset of the oids of constraints from their index's.
@@ -220,13 +221,54 @@ pub fn constraint_definition(table: &TableDef, index: &IndexDef) -> String {
 }
 
 /// `pg_get_constraintdef` of a constraint that is not an index.
-pub fn rule_definition(constraint: &ConstraintDef) -> String {
+pub fn rule_definition(catalog: &Catalog, constraint: &ConstraintDef) -> String {
     let rule = match &constraint.rule {
+        ConstraintRule::ForeignKey(key) => foreign_key_definition(catalog, constraint, key),
         ConstraintRule::Check { sql } => format!("CHECK (({sql}))"),
     };
     match constraint.is_valid {
         true => rule,
         false => format!("{rule} NOT VALID"),
+    }
+}
+
+fn foreign_key_definition(catalog: &Catalog, constraint: &ConstraintDef, key: &ForeignKey) -> String {
+    let columns = |table: Option<&std::sync::Arc<TableDef>>, columns: &[usize]| {
+        let defs = columns.iter().filter_map(|column| table?.columns.get(*column));
+        let names: Vec<String> = defs.map(|column| quote_ident(&column.name)).collect();
+        names.join(", ")
+    };
+    let (table, parent) = (
+        catalog.table_by_id(constraint.table),
+        catalog.table_by_id(key.parent),
+    );
+    let mut text = format!(
+        "FOREIGN KEY ({}) REFERENCES {}({})",
+        columns(table, &key.columns),
+        parent.map_or_else(String::new, |parent| quote_ident(&parent.name)),
+        columns(parent, &key.parent_columns)
+    );
+    for (when, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
+        if action != ReferentialAction::NoAction {
+            text.push_str(&format!(" ON {when} {}", action_words(action)));
+        }
+    }
+    if key.check_time.is_deferrable() {
+        text.push_str(" DEFERRABLE");
+    }
+    if key.check_time == CheckTime::DeferrableCommit {
+        text.push_str(" INITIALLY DEFERRED");
+    }
+    text
+}
+
+/// What a foreign key does, in SQL.
+pub fn action_words(action: ReferentialAction) -> &'static str {
+    match action {
+        ReferentialAction::NoAction => "NO ACTION",
+        ReferentialAction::Restrict => "RESTRICT",
+        ReferentialAction::Cascade => "CASCADE",
+        ReferentialAction::SetNull => "SET NULL",
     }
 }
 

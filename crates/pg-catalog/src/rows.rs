@@ -1,7 +1,10 @@
 //! Rows of `pg_catalog`.
 
 use weft_expression::Session;
-use weft_store::{Catalog, ConstraintDef, ConstraintRule, Distribution, IndexDef, SequenceDef, TableDef};
+use weft_store::{
+    Catalog, CheckTime, ConstraintDef, ConstraintRule, Distribution, IndexDef, ReferentialAction,
+    SequenceDef, TableDef,
+};
 use weft_types::{Element, SqlType, Value};
 
 use crate::look_up::{constraint_oid, default_oid, index_definition, is_constraint, method_name};
@@ -97,6 +100,8 @@ fn classes(catalog: &Catalog) -> Vec<Row> {
         let mut row = class(table.id.0, &table.name, "r", 2, table.columns.len());
         set(&mut row, "relhasindex", flag(!table.indexes.is_empty()));
         set(&mut row, "relchecks", int2(table.checks().len()));
+        // Those of foreign keys, which psql looks for only where there are triggers.
+        set(&mut row, "relhastriggers", flag(table.has_references()));
         if let Some(options) = distribution_options(table) {
             row.push(("reloptions", options));
         }
@@ -352,8 +357,32 @@ fn constraint_row(table: &TableDef, constraint: &ConstraintDef) -> Row {
             row.push(("conkey", int2_list(columns)));
             row.push(("conbin", text(sql)));
         }
+        ConstraintRule::ForeignKey(key) => {
+            row.push(("contype", text("f")));
+            set(&mut row, "condeferrable", flag(key.check_time.is_deferrable()));
+            let deferred = key.check_time == CheckTime::DeferrableCommit;
+            set(&mut row, "condeferred", flag(deferred));
+            set(&mut row, "conindid", oid(key.index.0));
+            set(&mut row, "confrelid", oid(key.parent.0));
+            set(&mut row, "confupdtype", text(action_letter(key.on_update)));
+            set(&mut row, "confdeltype", text(action_letter(key.on_delete)));
+            set(&mut row, "confmatchtype", text("s"));
+            set(&mut row, "connoinherit", flag(true));
+            row.push(("conkey", int2_list(key.columns.iter().map(|column| column + 1))));
+            let parents = key.parent_columns.iter().map(|column| column + 1);
+            row.push(("confkey", int2_list(parents)));
+        }
     }
     row
+}
+
+fn action_letter(action: ReferentialAction) -> &'static str {
+    match action {
+        ReferentialAction::NoAction => "a",
+        ReferentialAction::Restrict => "r",
+        ReferentialAction::Cascade => "c",
+        ReferentialAction::SetNull => "n",
+    }
 }
 
 fn index_constraints(catalog: &Catalog) -> Vec<Row> {

@@ -4,7 +4,7 @@
 
 use weft_types::SqlError;
 
-use crate::catalog::{IndexDef, TableDef};
+use crate::catalog::{ConstraintDef, IndexDef, TableDef};
 use crate::writer::violation;
 
 impl TableDef {
@@ -20,6 +20,22 @@ impl TableDef {
     /// The error for a row whose key in a unique index is taken (23505).
     pub fn unique_violation(&self, index: &IndexDef, row: &[u8]) -> SqlError {
         violation::duplicate_key(self, index, row)
+    }
+
+    /// The error for a row whose parent does not exist (23503). `self` is the table, `row` its row.
+    pub fn missing_parent(&self, constraint: &ConstraintDef, parent: &TableDef, row: &[u8]) -> SqlError {
+        violation::missing_parent(self, constraint, parent, row)
+    }
+
+    /// The error for a parent that goes while it is referenced (23503). `self` is the parent, `row` its row.
+    pub fn still_referenced(&self, constraint: &ConstraintDef, child: &TableDef, row: &[u8]) -> SqlError {
+        violation::still_referenced(self, constraint, child, row)
+    }
+
+    /// Whether two images of a row differ in one of these columns.
+    pub fn columns_change(&self, columns: &[usize], old: &[u8], new: &[u8]) -> bool {
+        let differs = |column: &usize| self.layout.raw(old, *column) != self.layout.raw(new, *column);
+        columns.iter().any(differs)
     }
 
     /// Whether two images of a row differ in a column of a unique index.

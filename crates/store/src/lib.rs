@@ -59,11 +59,11 @@ mod table_map;
 mod writer;
 
 pub use catalog::{
-    COLUMNS_MAX, Catalog, CatalogOp, Check, CheckLanguage, ColumnDef, CompiledCheck, ConstraintDef,
-    ConstraintId, ConstraintRule, DefaultExpr, Distribution, FIRST_OBJECT_ID, INDEX_COLUMNS_MAX, Identity,
-    IndexDef, IndexMethod, PROCEDURE_PARAMS_MAX, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage,
-    ProcedureParam, Relation, RowTest, SequenceDef, SequenceId, SequenceState, TableDef, refuse_many_params,
-    set_check_language,
+    COLUMNS_MAX, Catalog, CatalogOp, Check, CheckLanguage, CheckTime, ColumnDef, CompiledCheck,
+    ConstraintDef, ConstraintId, ConstraintRule, DefaultExpr, Distribution, FIRST_OBJECT_ID, ForeignKey,
+    INDEX_COLUMNS_MAX, Identity, IndexDef, IndexMethod, PROCEDURE_PARAMS_MAX, ParamMode, ParentKey,
+    ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam, ReferentialAction, Relation, RowTest,
+    SequenceDef, SequenceId, SequenceState, TableDef, refuse_many_params, set_check_language,
 };
 pub use evict::{Evicted, Evictor};
 pub use index::prepare::PreparedIndex;

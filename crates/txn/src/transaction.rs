@@ -20,11 +20,13 @@
 mod conflict;
 mod definitions;
 mod memory;
+mod references;
 mod run;
 
 pub use self::conflict::InsertOutcome;
 use self::definitions::created_by;
 use self::memory::TxnMemory;
+use self::references::References;
 use crate::cancel::CancelToken;
 use crate::engine::{CANCEL_POLL, Engine, lock_timed_out};
 use crate::locks::{self, LockRequests, LockScope};
@@ -78,6 +80,7 @@ pub struct TxnOptions {
 pub struct TxnSavepoint {
     overlay: OverlayMark,
     catalog_op_count: usize,
+    deferred_count: usize,
     private_catalog: Option<Arc<Catalog>>,
 }
 
@@ -116,6 +119,8 @@ pub struct Transaction {
     private_catalog: Option<Arc<Catalog>>,
     /// Indexes that this transaction creates, built already.
     prepared: Vec<PreparedIndex>,
+    /// What foreign keys demand of its writes.
+    references: References,
     /// The definitions that the last program was compiled for.
     known: Option<Arc<Catalog>>,
     held: HashMap<ResourceId, LockMode>,
@@ -154,6 +159,7 @@ impl Transaction {
             catalog_ops: Vec::new(),
             private_catalog: None,
             prepared: Vec::new(),
+            references: References::default(),
             known: None,
             held: memory.held,
             asked_for_locks: false,
@@ -525,6 +531,7 @@ impl Transaction {
                 self.observe(snapshot.batch());
             }
             check_unique(def, &snapshot, &self.overlay, &catalog, row, None)?;
+            self.note_row(def, None, row)?;
             let row = self.overlay_mut().insert(def, Arc::from(row.as_slice()));
             if let crate::overlay::OverlayRow::Own(n) = row {
                 ids.push(view::own_row_id(n));
@@ -551,6 +558,10 @@ impl Transaction {
             self.observe(snapshot.batch());
             check_unique(def, &snapshot, &self.overlay, &self.catalog(), row, Some(row_id))?;
         }
+        if def.has_references() {
+            self.note_parent(def, current, Some(row))?;
+            self.note_row(def, Some(current), row)?;
+        }
         self.overlay_mut()
             .update(def, view::overlay_row(row_id), current, Arc::from(row));
         self.reserve_writes()
@@ -562,6 +573,9 @@ impl Transaction {
         self.refuse_reshaped(def)?;
         if def.indexes.iter().any(|index| index.unique && !index.primary) {
             self.lock_new_rows(def, [current])?;
+        }
+        if def.has_references() {
+            self.note_parent(def, current, None)?;
         }
         self.overlay_mut().delete(def, view::overlay_row(row_id), current);
         self.reserve_writes()
@@ -611,6 +625,7 @@ impl Transaction {
         TxnSavepoint {
             overlay: self.overlay.mark(),
             catalog_op_count: self.catalog_ops.len(),
+            deferred_count: self.references.mark(),
             private_catalog: self.private_catalog.clone(),
         }
     }
@@ -620,6 +635,7 @@ impl Transaction {
         self.withdraw();
         self.overlay_mut().rollback_to(mark.overlay);
         self.catalog_ops.truncate(mark.catalog_op_count);
+        self.references.rollback_to(mark.deferred_count);
         let left: Vec<IndexId> = self
             .catalog_ops
             .iter()
@@ -635,6 +651,7 @@ impl Transaction {
     /// Commits: the write set enters the sequence, and the locks are released when its batch has run. If it
     /// is refused, everything has been rolled back.
     pub fn commit(mut self) -> Answer<Committed> {
+        self.check_before_commit()?;
         if !self.has_writes() {
             let observed = self.observed;
             self.end();
@@ -681,6 +698,7 @@ impl Transaction {
                 message,
             )));
         }
+        self.check_before_commit()?;
         let shared = Arc::clone(self.engine.shared());
         if let Some(error) = shared.failure() {
             return Err(Refused::early(error));
@@ -710,6 +728,15 @@ impl Transaction {
         ticket
             .wait()
             .unwrap_or_else(|| Err(Refused::early(lost_answer())))
+    }
+
+    /// Checks what was deferred; a refusal tells of what was looked at.
+    fn check_before_commit(&mut self) -> Answer<()> {
+        let checked = self.check_deferred();
+        checked.map_err(|error| {
+            let observed = self.observed;
+            Box::new(Refused { error, observed })
+        })
     }
 
     /// Rolls back; the same as dropping the transaction.

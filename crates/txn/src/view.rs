@@ -263,6 +263,23 @@ impl<'a> Layers<'a> {
         Ok(())
     }
 
+    /// The rows of a table that satisfy a condition, by reading all of them.
+    pub(crate) fn matching(
+        self,
+        table: TableId,
+        matches: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Vec<(RowId, Vec<u8>)>, SqlError> {
+        let mut rows = Vec::new();
+        for chunk in 0..self.chunk_count(table) {
+            self.read_chunk(table, chunk, &mut |bytes, row_id| {
+                if matches(bytes) {
+                    rows.push((row_id, bytes.to_vec()));
+                }
+            })?;
+        }
+        Ok(rows)
+    }
+
     fn row_count_estimate(self, table: TableId) -> usize {
         let own = self
             .table_overlay(table)

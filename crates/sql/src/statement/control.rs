@@ -144,6 +144,13 @@ pub enum TransactionPlan {
     SetTransaction(TransactionModes),
     /// SET SESSION CHARACTERISTICS AS TRANSACTION modes
     SetSessionCharacteristics(TransactionModes),
+    /// SET CONSTRAINTS
+    SetConstraints {
+        /// The names given; `None` for ALL.
+        names: Option<Vec<String>>,
+        /// DEFERRED rather than IMMEDIATE.
+        deferred: bool,
+    },
 }
 
 impl TransactionPlan {
@@ -160,6 +167,7 @@ impl TransactionPlan {
             TransactionPlan::CommitPrepared(_) => "COMMIT PREPARED",
             TransactionPlan::RollbackPrepared(_) => "ROLLBACK PREPARED",
             TransactionPlan::SetTransaction(_) | TransactionPlan::SetSessionCharacteristics(_) => "SET",
+            TransactionPlan::SetConstraints { .. } => "SET CONSTRAINTS",
         }
     }
 }

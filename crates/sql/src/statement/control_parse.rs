@@ -175,8 +175,7 @@ fn set(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
         )));
     }
     if reader.accept("CONSTRAINTS") {
-        while reader.next_token().is_some() {}
-        return Ok(ControlStatement::Ignored("SET CONSTRAINTS"));
+        return set_constraints(reader);
     }
     let local = reader.accept("LOCAL");
     if !local && !reader.accept_all(&["SESSION", "AUTHORIZATION"]) {
@@ -199,6 +198,25 @@ fn set(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
 }
 
 /// The argument of SET TIME ZONE: a value, or `INTERVAL 'hours' HOUR TO MINUTE`.
+/// The rest of SET CONSTRAINTS.
+fn set_constraints(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
+    let names = match reader.accept("ALL") {
+        true => None,
+        false => {
+            let names = reader.list(TokenReader::qualified_name)?;
+            Some(names.into_iter().filter_map(|mut name| name.pop()).collect())
+        }
+    };
+    let deferred = reader.accept("DEFERRED");
+    if !deferred {
+        reader.expect("IMMEDIATE")?;
+    }
+    Ok(ControlStatement::Transaction(TransactionPlan::SetConstraints {
+        names,
+        deferred,
+    }))
+}
+
 fn zone_value(reader: &mut TokenReader<'_>) -> Result<Option<String>, SqlError> {
     if !reader.accept("INTERVAL") {
         return setting_value(reader);

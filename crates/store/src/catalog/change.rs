@@ -316,6 +316,10 @@ impl Catalog {
 
     fn drop_table(&mut self, id: TableId) -> Result<(), SqlError> {
         let table = self.table_def(id)?;
+        let mut dependents = table.referenced_by.iter();
+        if let Some(constraint) = dependents.find(|constraint| constraint.table != id) {
+            return Err(self.refuse_dependent(&format!("table {}", table.name), constraint));
+        }
         let owned: Vec<SequenceId> = self
             .sequences()
             .filter(|sequence| sequence.owned_by.is_some_and(|(owner, _)| owner == id))
@@ -331,6 +335,7 @@ impl Catalog {
         for sequence in owned {
             self.forget_sequence(sequence);
         }
+        self.renew_references();
         Ok(())
     }
 
@@ -402,6 +407,10 @@ impl Catalog {
             );
             return Err(SqlError::unsupported(message));
         }
+        if let Some((constraint, _)) = table.references_to_it().find(|(_, key)| key.index == id) {
+            let what = format!("constraint {} on table {}", index.name, table.name);
+            return Err(self.refuse_dependent(&what, constraint));
+        }
         table.indexes.retain(|other| other.id != id);
         if table.primary_key == Some(id) {
             table.primary_key = None;
@@ -468,6 +477,15 @@ impl Catalog {
         if def.columns.get(position).is_none() {
             return Err(missing_column(&def.name, column));
         }
+        let mut keys = def.references_to_it();
+        if let Some((constraint, _)) = keys.find(|(_, key)| key.parent_columns.contains(&position)) {
+            let name = def
+                .columns
+                .get(position)
+                .map_or("", |column| column.name.as_str());
+            let what = format!("column {name} of table {}", def.name);
+            return Err(self.refuse_dependent(&what, constraint));
+        }
         let over: Vec<IndexId> = def
             .indexes
             .iter()
@@ -490,6 +508,7 @@ impl Catalog {
         def.renew_layout();
         def.renew_checks()?;
         self.put_table(def);
+        self.move_referenced_columns(table, position);
         self.move_owned_sequences(table, column);
         Ok(())
     }

@@ -136,6 +136,8 @@ pub struct TableDef {
     pub distribution: Distribution,
     /// Constraints besides those of indexes and NOT NULL, by name.
     pub constraints: Vec<Arc<ConstraintDef>>,
+    /// The foreign keys that reference the table, oldest first. Follows from the constraints of all tables.
+    pub referenced_by: Vec<Arc<ConstraintDef>>,
     /// The compiled conditions of `constraints`.
     pub(super) checks: Vec<Check>,
 }
@@ -150,6 +152,7 @@ impl PartialEq for TableDef {
             && self.indexes == other.indexes
             && self.distribution == other.distribution
             && self.constraints == other.constraints
+            && self.referenced_by == other.referenced_by
     }
 }
 
@@ -166,6 +169,7 @@ impl TableDef {
             layout,
             distribution: Distribution::default(),
             constraints: Vec::new(),
+            referenced_by: Vec::new(),
             checks: Vec::new(),
         }
     }

@@ -106,6 +106,11 @@ impl Catalog {
             );
             return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
         }
+        let refers = def.foreign_keys().next().is_some() || !def.referenced_by.is_empty();
+        if distribution != Distribution::Single && refers {
+            let message = "foreign keys of tables that several ranks hold are not supported";
+            return Err(SqlError::unsupported(message));
+        }
         def.distribution = distribution;
         for index in &def.indexes {
             def.check_placed_index(index)?;

@@ -26,8 +26,8 @@ use weft_types::{SqlError, SqlState};
 use crate::table_map::TableMap;
 pub use change::CatalogOp;
 pub use constraint::{
-    Check, CheckLanguage, CompiledCheck, ConstraintDef, ConstraintId, ConstraintRule, RowTest,
-    set_check_language,
+    Check, CheckLanguage, CheckTime, CompiledCheck, ConstraintDef, ConstraintId, ConstraintRule, ForeignKey,
+    ParentKey, ReferentialAction, RowTest, set_check_language,
 };
 pub use definition::{
     COLUMNS_MAX, ColumnDef, DefaultExpr, FIRST_OBJECT_ID, INDEX_COLUMNS_MAX, Identity, IndexDef, IndexMethod,

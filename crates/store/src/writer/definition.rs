@@ -5,6 +5,7 @@
 //! all rows into a new core, with the same row ids; a table that is dropped or truncated is just removed from
 //! the schema. On an error the batch's schema is unchanged.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -13,11 +14,14 @@ use weft_types::interrupt::Pace;
 use weft_types::{RowLayout, SqlError, SqlState, Value};
 
 use super::{BatchWriter, violation};
-use crate::catalog::{Catalog, CatalogOp, Check, ConstraintDef, TableDef};
+use crate::catalog::{
+    Catalog, CatalogOp, Check, ConstraintDef, ConstraintRule, ForeignKey, ParentKey, TableDef,
+};
 use crate::index::build::{build, build_row_ids};
 use crate::index::hash::HashIndex;
 use crate::index::prepare::{PreparedIndex, build_error, check_no_nulls};
 use crate::memory::{Pin, Slot, VersionRef};
+use crate::read::lookup_in;
 use crate::table::{Residence, Schema, TableCore, TableData, TableIndex, TableLoader};
 
 /// Units of work of a row that is written anew.
@@ -156,6 +160,9 @@ impl BatchWriter<'_> {
 
     /// Tests all rows of a table against one of its constraints.
     fn test_rows(&self, data: &TableData, constraint: &ConstraintDef) -> Result<(), SqlError> {
+        if let ConstraintRule::ForeignKey(key) = &constraint.rule {
+            return self.test_references(data, constraint, key);
+        }
         let is_it = |check: &&Check| check.constraint.id == constraint.id;
         let Some(check) = data.def.checks().iter().find(is_it) else {
             return Ok(());
@@ -171,6 +178,41 @@ impl BatchWriter<'_> {
             Some(false) => Err(violation::condition_in_rows(&data.def, &constraint.name)),
             _ => Ok(()),
         }
+    }
+
+    /// Looks for the parents of all rows of a table by one of its foreign keys.
+    fn test_references(
+        &self,
+        data: &TableData,
+        constraint: &ConstraintDef,
+        key: &ForeignKey,
+    ) -> Result<(), SqlError> {
+        let pin = self.pin(Pin::EVERYTHING);
+        let parent = self.schema.table(key.parent)?;
+        let index = parent.index(key.index)?;
+        let (mut pace, mut outcome) = (Pace::default(), Ok(()));
+        let mut test = |row: &[u8]| {
+            pace.step(ROW_UNITS)?;
+            let mut is_there = false;
+            match key.parent_key(&data.def, &parent.def, row) {
+                ParentKey::Null => is_there = true,
+                ParentKey::Impossible => {}
+                ParentKey::Key(key) => lookup_in(parent, index, pin, &key, &mut |_| {
+                    is_there = true;
+                    ControlFlow::Break(())
+                })?,
+            }
+            match is_there {
+                true => Ok(()),
+                false => Err(violation::missing_parent(&data.def, constraint, &parent.def, row)),
+            }
+        };
+        data.core.each_live(pin, |_, _, version| {
+            if outcome.is_ok() {
+                outcome = test(version.bytes());
+            }
+        })?;
+        outcome
     }
 
     fn with_index(&self, catalog: &Catalog, table: TableId, index: IndexId) -> Result<TableData, SqlError> {

@@ -2,7 +2,7 @@
 
 use weft_types::{RowLayout, SqlError, SqlState, format_text};
 
-use crate::catalog::{IndexDef, TableDef};
+use crate::catalog::{ConstraintDef, ConstraintRule, IndexDef, TableDef};
 
 /// Longest text of one value in a failing row, in characters.
 const VALUE_CHARS_MAX: usize = 64;
@@ -48,6 +48,58 @@ pub(crate) fn condition_in_rows(def: &TableDef, name: &str) -> SqlError {
         .constraint(name)
 }
 
+/// A row references a parent that does not exist.
+pub(crate) fn missing_parent(
+    def: &TableDef,
+    constraint: &ConstraintDef,
+    parent: &TableDef,
+    row: &[u8],
+) -> SqlError {
+    let (table, name) = (&def.name, &constraint.name);
+    let columns = match &constraint.rule {
+        ConstraintRule::ForeignKey(key) => key.columns.as_slice(),
+        ConstraintRule::Check { .. } => &[],
+    };
+    SqlError::new(
+        SqlState::FOREIGN_KEY_VIOLATION,
+        format!("insert or update on table \"{table}\" violates foreign key constraint \"{name}\""),
+    )
+    .detail(format!(
+        "{} is not present in table \"{}\".",
+        key_text(def, columns, row),
+        parent.name
+    ))
+    .table(table.clone())
+    .constraint(name.clone())
+}
+
+/// A parent goes while rows reference it.
+pub(crate) fn still_referenced(
+    parent: &TableDef,
+    constraint: &ConstraintDef,
+    child: &TableDef,
+    row: &[u8],
+) -> SqlError {
+    let (table, name) = (&child.name, &constraint.name);
+    let columns = match &constraint.rule {
+        ConstraintRule::ForeignKey(key) => key.parent_columns.as_slice(),
+        ConstraintRule::Check { .. } => &[],
+    };
+    SqlError::new(
+        SqlState::FOREIGN_KEY_VIOLATION,
+        format!(
+            "update or delete on table \"{}\" violates foreign key constraint \"{name}\" on table \"{table}\"",
+            parent.name
+        ),
+    )
+    .detail(format!(
+        "{} is still referenced from table \"{table}\".",
+        key_text(parent, columns, row)
+    ))
+    .table(table.clone())
+    .constraint(name.clone())
+}
+
 fn failing_row(def: &TableDef, row: &[u8]) -> String {
     let columns = 0..def.columns.len();
     let values: Vec<String> = columns.map(|column| value_text(def, row, column)).collect();
@@ -63,7 +115,7 @@ pub(crate) fn duplicate_key(def: &TableDef, index: &IndexDef, row: &[u8]) -> Sql
             index.name
         ),
     )
-    .detail(format!("{} already exists.", key_text(def, index, row)))
+    .detail(format!("{} already exists.", key_text(def, &index.columns, row)))
     .table(def.name.clone())
     .constraint(index.name.clone())
 }
@@ -74,7 +126,7 @@ pub(crate) fn duplicate_rows(def: &TableDef, index: &IndexDef, row: &[u8]) -> Sq
         SqlState::UNIQUE_VIOLATION,
         format!("could not create unique index \"{}\"", index.name),
     )
-    .detail(format!("{} is duplicated.", key_text(def, index, row)))
+    .detail(format!("{} is duplicated.", key_text(def, &index.columns, row)))
     .table(def.name.clone())
     .constraint(index.name.clone())
 }
@@ -101,11 +153,10 @@ pub(super) fn no_row(table: &str) -> SqlError {
     )
 }
 
-fn key_text(def: &TableDef, index: &IndexDef, row: &[u8]) -> String {
+fn key_text(def: &TableDef, columns: &[usize], row: &[u8]) -> String {
     let name = |column: &usize| def.columns.get(*column).map_or("", |column| column.name.as_str());
-    let names: Vec<&str> = index.columns.iter().map(name).collect();
-    let values: Vec<String> = index
-        .columns
+    let names: Vec<&str> = columns.iter().map(name).collect();
+    let values: Vec<String> = columns
         .iter()
         .map(|column| full_text(def, row, *column))
         .collect();

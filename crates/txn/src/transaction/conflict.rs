@@ -49,6 +49,7 @@ impl Transaction {
             }
             drop(found);
             check_unique(def, &snapshot, &self.overlay, &catalog, row, None)?;
+            self.note_row(def, None, row)?;
             placed.push(InsertOutcome::New(
                 match self.overlay_mut().insert(def, Arc::from(row.as_slice())) {
                     OverlayRow::Own(n) => view::own_row_id(n),

@@ -107,6 +107,21 @@ impl Session {
                     ),
                 ),
             },
+            TransactionPlan::SetConstraints { names, deferred } => match &mut self.open {
+                Some(open) if open.explicit => {
+                    let set = open.txn.set_constraints(names.as_deref(), *deferred);
+                    let observed = open.txn.observed();
+                    self.gate.raise(observed);
+                    set?;
+                }
+                _ => sink.notice(
+                    NoticeLevel::Warning,
+                    &SqlError::new(
+                        NO_ACTIVE_SQL_TRANSACTION,
+                        "SET CONSTRAINTS can only be used in transaction blocks",
+                    ),
+                ),
+            },
             TransactionPlan::SetSessionCharacteristics(modes) => {
                 self.change_settings(false, &|settings, _| {
                     if let Some(level) = modes.isolation {

@@ -92,6 +92,7 @@ impl Session {
                 decoder.finish(|values| writer.row(values))?;
                 writer.flush()?;
                 let rows = writer.rows;
+                self.transaction().txn.end_statement()?;
                 sink.complete(&CommandTag::counted("COPY", rows));
             }
             CopyPlan::To { plan, options } => {

@@ -9,15 +9,37 @@ use std::sync::Arc;
 use weft_base::CatalogVersion;
 use weft_lock::LockMode;
 use weft_sql::statement::DdlPlan;
-use weft_store::{Catalog, CatalogOp};
+use weft_store::{Catalog, CatalogOp, ConstraintRule};
 use weft_types::SqlError;
 
 use super::Session;
 use super::control::ACTIVE_SQL_TRANSACTION;
 use crate::sink::{CommandTag, NoticeLevel, PipelinePosition, ResultSink};
 
-/// The existing table that an operation changes.
-fn tables_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
+/// The existing tables that an operation changes: one, and the parent of a foreign key.
+fn tables_of(op: &CatalogOp, catalog: &Catalog) -> impl Iterator<Item = weft_base::TableId> {
+    let parent = match op {
+        CatalogOp::PutConstraint(constraint) => match &constraint.rule {
+            ConstraintRule::ForeignKey(key) => Some(key.parent),
+            ConstraintRule::Check { .. } => None,
+        },
+        CatalogOp::DropConstraint { table, constraint } => {
+            let keys = catalog.table_by_id(*table);
+            let mut keys = keys.into_iter().flat_map(|table| table.foreign_keys());
+            keys.find(|(known, _)| known.id == *constraint)
+                .map(|(_, key)| key.parent)
+        }
+        _ => None,
+    };
+    let existing: Vec<_> = table_of(op, catalog)
+        .into_iter()
+        .chain(parent)
+        .filter(|table| catalog.table_by_id(*table).is_some())
+        .collect();
+    existing.into_iter()
+}
+
+fn table_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
     match op {
         CatalogOp::DropTable(table) | CatalogOp::Truncate(table) => Some(*table),
         CatalogOp::CreateIndex(index) | CatalogOp::AddPrimaryKey(index) => Some(index.table),
@@ -41,7 +63,6 @@ fn tables_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
         | CatalogOp::PutProcedure(_)
         | CatalogOp::DropProcedure(_) => None,
     }
-    .filter(|table| catalog.table_by_id(*table).is_some())
 }
 
 impl Session {
@@ -103,7 +124,7 @@ impl Session {
             open.txn.prepare_index(index)?;
         }
         for op in &plan.ops {
-            if let Some(table) = tables_of(op, &open.txn.catalog()) {
+            for table in tables_of(op, &open.txn.catalog()) {
                 open.txn.lock_table(table, LockMode::X)?;
             }
             open.txn.catch_up_indexes()?;

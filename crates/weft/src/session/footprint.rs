@@ -364,8 +364,8 @@ fn step(plan: &TransactionPlan) -> TransactionStep {
         TransactionPlan::Prepare(_)
         | TransactionPlan::CommitPrepared(_)
         | TransactionPlan::RollbackPrepared(_) => TransactionStep::Prepare,
-        TransactionPlan::SetTransaction(_) | TransactionPlan::SetSessionCharacteristics(_) => {
-            TransactionStep::Mode
-        }
+        TransactionPlan::SetTransaction(_)
+        | TransactionPlan::SetSessionCharacteristics(_)
+        | TransactionPlan::SetConstraints { .. } => TransactionStep::Mode,
     }
 }

@@ -84,6 +84,7 @@ impl Session {
             ModifyKind::Insert => self.insert_rows(modify, bound)?,
             ModifyKind::Update | ModifyKind::Delete => self.change_rows(modify, bound)?,
         };
+        self.transaction().txn.end_statement()?;
         if modify.returning.is_some() {
             let source = self.read_source(&[])?;
             let shared = Arc::clone(&self.shared);
@@ -158,7 +159,12 @@ impl Session {
         let mut pace = Pace::default();
         for chunk in changes.chunks(CHUNK_ROWS) {
             let rows = chunk.iter().map(|change| (change.handle, change.old.as_slice()));
-            self.transaction().txn.lock_rows(&modify.table, rows, true)?;
+            let txn = &mut self.transaction().txn;
+            txn.lock_rows(&modify.table, rows, true)?;
+            if modify.kind == ModifyKind::Delete {
+                let rows = chunk.iter().map(|change| change.old.as_slice());
+                txn.lock_referenced_keys(&modify.table, rows)?;
+            }
             for change in chunk {
                 pace.step(64)?;
                 self.change_row(modify, bound, change, &mut written)?;

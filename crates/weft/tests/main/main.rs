@@ -19,6 +19,7 @@ mod copies;
 mod definitions;
 mod durability;
 mod equivalence;
+mod foreign_keys;
 mod locking;
 mod long_statements;
 mod messages;

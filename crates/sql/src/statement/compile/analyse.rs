@@ -62,6 +62,18 @@ impl Analyser<'_> {
             .ok_or(Refusal::General)
     }
 
+    /// A write that foreign keys look at is executed by a transaction, which locks the keys of parents.
+    fn leave_to_transactions(&self, concerns_keys: bool, table: &TableDef) -> Analysed<()> {
+        match (concerns_keys, self.variables) {
+            (false, _) => Ok(()),
+            (true, None) => Err(Refusal::General),
+            (true, Some(_)) => Err(Refusal::Error(SqlError::unsupported(format!(
+                "a procedure that writes columns of foreign keys of table \"{}\" is not supported",
+                table.name
+            )))),
+        }
+    }
+
     /// Binds over the columns of a table.
     pub(super) fn over<T>(
         &mut self,
@@ -113,6 +125,7 @@ impl Analyser<'_> {
             return Err(Refusal::General);
         }
         let table = self.find(name)?;
+        self.leave_to_transactions(table.foreign_keys().next().is_some(), &table)?;
         let targets = target_columns(&table, &insert.columns)?;
         let alias = insert
             .table_alias
@@ -224,6 +237,14 @@ impl Analyser<'_> {
             let bound = assignments(catalog, binder, &update.assignments, &table)?;
             in_row(binder, &bound, None)
         })?;
+        let is_set = |column: &usize| assignments.iter().any(|(set, _)| set == column);
+        let refers = table
+            .foreign_keys()
+            .any(|(_, key)| key.columns.iter().any(is_set));
+        let is_referenced = table
+            .references_to_it()
+            .any(|(_, key)| key.parent_columns.iter().any(is_set));
+        self.leave_to_transactions(refers || is_referenced, &table)?;
         let changes_unique = refuse_unique_columns(&table, &assignments);
         if self.variables.is_none() {
             changes_unique?;
@@ -250,6 +271,7 @@ impl Analyser<'_> {
         let (name, alias) = single_table(from)?;
         let table = self.find(name)?;
         let alias = alias.unwrap_or_else(|| table.name.clone());
+        self.leave_to_transactions(!table.referenced_by.is_empty(), &table)?;
         // The old values of further unique indexes would have to be locked, and they are unknown in
         // advance.
         let unique = table.indexes.iter().any(|index| index.unique && !index.primary);

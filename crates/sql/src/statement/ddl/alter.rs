@@ -6,13 +6,14 @@ use sqlparser::ast::{
     self, AlterColumnOperation, AlterIndexOperation, AlterTableOperation, ObjectName, RenameTableNameKind,
 };
 use weft_base::IndexId;
-use weft_store::{CatalogOp, TableDef};
+use weft_store::{CatalogOp, ForeignKey, TableDef};
 use weft_types::{SqlError, SqlState, Value};
 
 use super::super::scalar::{NoSource, Scalar};
 use super::super::{defaults, names};
+use super::constraint::{self, NewConstraint};
 use super::index::IndexKind;
-use super::{Changes, constraint, table};
+use super::{Changes, table};
 use crate::error;
 
 /// ALTER TABLE.
@@ -47,20 +48,20 @@ fn alter_one(
     operation: &AlterTableOperation,
 ) -> Result<(), SqlError> {
     match operation {
-        AlterTableOperation::AddConstraint {
-            constraint: ast::TableConstraint::Check(check),
-            not_valid,
-        } => {
-            let check = constraint::NewCheck::read(check, None)?;
-            constraint::add_check(changes, table.id, check, !not_valid)
-        }
         AlterTableOperation::ValidateConstraint { name } => {
             constraint::validate(changes, table, &names::ident(name))
         }
-        AlterTableOperation::AddConstraint { not_valid: true, .. } => Err(error::unsupported(
-            "NOT VALID is supported for CHECK constraints only",
-        )),
-        AlterTableOperation::AddConstraint { constraint, .. } => {
+        AlterTableOperation::AddConstraint {
+            constraint,
+            not_valid,
+        } => {
+            if let Some(constraint) = NewConstraint::of_table(constraint)? {
+                return constraint.add(changes, table.id, !not_valid);
+            }
+            if *not_valid {
+                let message = "NOT VALID is supported for CHECK and FOREIGN KEY constraints only";
+                return Err(error::unsupported(message));
+            }
             let (kind, name, columns) = table::read_constraint(constraint)?;
             add_constraint(changes, table, kind, name, &columns)
         }
@@ -73,14 +74,22 @@ fn alter_one(
         AlterTableOperation::DropColumn {
             column_names,
             if_exists,
+            drop_behavior,
             ..
         } => {
             for name in column_names {
+                let cascade = matches!(drop_behavior, Some(ast::DropBehavior::Cascade));
                 match column(table, name) {
-                    Ok(column) => changes.push(CatalogOp::DropColumn {
-                        table: table.id,
-                        column,
-                    })?,
+                    Ok(column) => {
+                        if cascade {
+                            let reads = |key: &ForeignKey| key.parent_columns.contains(&(column as usize));
+                            constraint::drop_references(changes, table, &reads)?;
+                        }
+                        changes.push(CatalogOp::DropColumn {
+                            table: table.id,
+                            column,
+                        })?
+                    }
                     Err(_) if *if_exists => {
                         let name = names::ident(name);
                         changes.notice(format!(
@@ -93,8 +102,13 @@ fn alter_one(
             }
             Ok(())
         }
-        AlterTableOperation::DropConstraint { if_exists, name, .. } => {
-            drop_constraint(changes, table, &names::ident(name), *if_exists)
+        AlterTableOperation::DropConstraint {
+            if_exists,
+            name,
+            drop_behavior,
+        } => {
+            let cascade = matches!(drop_behavior, Some(ast::DropBehavior::Cascade));
+            drop_constraint(changes, table, &names::ident(name), (*if_exists, cascade))
         }
         AlterTableOperation::RenameTable { table_name } => {
             let (RenameTableNameKind::To(name) | RenameTableNameKind::As(name)) = table_name;
@@ -181,7 +195,7 @@ fn drop_constraint(
     changes: &mut Changes,
     table: &TableDef,
     name: &str,
-    if_exists: bool,
+    (if_exists, cascade): (bool, bool),
 ) -> Result<(), SqlError> {
     if constraint::drop(changes, table, name)? {
         return Ok(());
@@ -191,7 +205,12 @@ fn drop_constraint(
         .iter()
         .find(|index| index.unique && index.name == name)
     {
-        Some(index) => changes.push(CatalogOp::DropIndex(index.id)),
+        Some(index) => {
+            if cascade {
+                constraint::drop_references(changes, table, &|key| key.index == index.id)?;
+            }
+            changes.push(CatalogOp::DropIndex(index.id))
+        }
         None if if_exists => {
             changes.notice(format!(
                 "constraint \"{name}\" of relation \"{}\" does not exist, skipping",
@@ -252,9 +271,9 @@ fn add_column(
             .unwrap_or_else(|| Arc::clone(table));
         add_constraint(changes, &current, kind, name, std::slice::from_ref(&column_name))?;
     }
-    new.checks
+    new.constraints
         .into_iter()
-        .try_for_each(|check| constraint::add_check(changes, table.id, check, true))
+        .try_for_each(|constraint| constraint.add(changes, table.id, true))
 }
 
 fn alter_column(
@@ -289,7 +308,7 @@ fn alter_column(
                 sequence: None,
                 primary: None,
                 unique: Vec::new(),
-                checks: Vec::new(),
+                constraints: Vec::new(),
             };
             table::settle_default(&changes.catalog, &mut new)?;
             changes.push(CatalogOp::SetDefault {

@@ -101,7 +101,7 @@ pub(crate) fn plan_ddl(statement: &Statement, ctx: &PlanContext<'_>) -> Result<P
             ..
         } => match object_type {
             ObjectType::Table => {
-                drop_tables(&mut changes, names, *if_exists)?;
+                drop_tables(&mut changes, names, *if_exists, *cascade)?;
                 "DROP TABLE"
             }
             ObjectType::Index => {
@@ -140,7 +140,13 @@ fn unsupported(statement: &Statement) -> SqlError {
     error::unsupported(format!("{} is not supported", words.join(" ").to_uppercase()))
 }
 
-fn drop_tables(changes: &mut Changes, list: &[ast::ObjectName], if_exists: bool) -> Result<(), SqlError> {
+fn drop_tables(
+    changes: &mut Changes,
+    list: &[ast::ObjectName],
+    if_exists: bool,
+    cascade: bool,
+) -> Result<(), SqlError> {
+    release_tables(changes, list, cascade)?;
     for name in list {
         let parts = names::parts(name);
         match names::table(&changes.catalog, &parts) {
@@ -164,16 +170,80 @@ fn drop_tables(changes: &mut Changes, list: &[ast::ObjectName], if_exists: bool)
     Ok(())
 }
 
+/// Drops the foreign keys between tables that are dropped together, and with CASCADE those of other tables.
+fn release_tables(changes: &mut Changes, list: &[ast::ObjectName], cascade: bool) -> Result<(), SqlError> {
+    let found = list.iter().filter_map(|name| changes.table(name).ok());
+    let tables: Vec<Arc<TableDef>> = found.collect();
+    for table in &tables {
+        let others: Vec<_> = table
+            .references_to_it()
+            .filter(|(constraint, _)| constraint.table != table.id)
+            .map(|(constraint, _)| Arc::clone(constraint))
+            .collect();
+        for constraint in others {
+            let together = tables.iter().any(|other| other.id == constraint.table);
+            if !together && !cascade {
+                continue;
+            }
+            if !together {
+                let of = changes.catalog.table_by_id(constraint.table);
+                let of = of.map_or_else(String::new, |of| of.name.clone());
+                changes.notice(format!(
+                    "drop cascades to constraint {} on table {of}",
+                    constraint.name
+                ));
+            }
+            changes.push(CatalogOp::DropConstraint {
+                table: constraint.table,
+                constraint: constraint.id,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// The tables to truncate: those that are named, and with CASCADE those that reference them.
+fn truncated_tables(changes: &mut Changes, truncate: &ast::Truncate) -> Result<Vec<Arc<TableDef>>, SqlError> {
+    let mut tables: Vec<Arc<TableDef>> = Vec::new();
+    for target in &truncate.table_names {
+        match changes.table(&target.name) {
+            Err(error) if truncate.if_exists && error.state == SqlState::UNDEFINED_TABLE => {}
+            found => tables.push(found?),
+        }
+    }
+    let cascade = matches!(truncate.cascade, Some(ast::CascadeOption::Cascade));
+    let mut at = 0;
+    while let Some(table) = tables.get(at).cloned() {
+        at += 1;
+        for (constraint, _) in table.references_to_it() {
+            if tables.iter().any(|other| other.id == constraint.table) {
+                continue;
+            }
+            let Some(child) = changes.catalog.table_by_id(constraint.table).cloned() else {
+                continue;
+            };
+            if !cascade {
+                let message = "cannot truncate a table referenced in a foreign key constraint";
+                return Err(error::unsupported(message)
+                    .detail(format!("Table \"{}\" references \"{}\".", child.name, table.name))
+                    .hint(format!(
+                        "Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.",
+                        child.name
+                    )));
+            }
+            changes.notice(format!("truncate cascades to table \"{}\"", child.name));
+            tables.push(child);
+        }
+    }
+    Ok(tables)
+}
+
 fn truncate(changes: &mut Changes, truncate: &ast::Truncate) -> Result<(), SqlError> {
     if truncate.partitions.is_some() || truncate.on_cluster.is_some() {
         return Err(error::unsupported("TRUNCATE of partitions is not supported"));
     }
     let restart = matches!(truncate.identity, Some(ast::TruncateIdentityOption::Restart));
-    for target in &truncate.table_names {
-        let table = match changes.table(&target.name) {
-            Err(error) if truncate.if_exists && error.state == SqlState::UNDEFINED_TABLE => continue,
-            found => found?,
-        };
+    for table in truncated_tables(changes, truncate)? {
         changes.push(CatalogOp::Truncate(table.id))?;
         if !restart {
             continue;

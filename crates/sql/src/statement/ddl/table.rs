@@ -15,7 +15,7 @@ use weft_types::{SqlError, SqlState};
 
 use super::super::copy::quote_ident;
 use super::super::{defaults, names};
-use super::constraint::{self, NewCheck};
+use super::constraint::{NewCheck, NewConstraint};
 use super::index::{IndexKind, column_names};
 use super::{Changes, sequence, types};
 use crate::error;
@@ -36,7 +36,7 @@ pub(super) struct NewColumn {
     pub(super) sequence: Option<(SequenceDef, Option<bool>)>,
     pub(super) primary: Option<Option<String>>,
     pub(super) unique: Vec<Option<String>>,
-    pub(super) checks: Vec<NewCheck>,
+    pub(super) constraints: Vec<NewConstraint>,
 }
 
 /// CREATE TABLE.
@@ -54,11 +54,12 @@ pub(super) fn create_table(changes: &mut Changes, create: &ast::CreateTable) -> 
     }
     refuse_duplicates(&columns)?;
     let constraints = constraints(create, &columns)?;
-    let mut checks: Vec<NewCheck> = columns.iter().flat_map(|column| column.checks.clone()).collect();
+    let mut others: Vec<NewConstraint> = columns
+        .iter()
+        .flat_map(|column| column.constraints.clone())
+        .collect();
     for constraint in &create.constraints {
-        if let TableConstraint::Check(check) = constraint {
-            checks.push(NewCheck::read(check, None)?);
-        }
+        others.extend(NewConstraint::of_table(constraint)?);
     }
     create_sequences(changes, &name, &mut columns)?;
     for column in &mut columns {
@@ -73,9 +74,9 @@ pub(super) fn create_table(changes: &mut Changes, create: &ast::CreateTable) -> 
     }
     changes.push(CatalogOp::CreateTable(def))?;
     place(changes, table, distribution)?;
-    checks
+    others
         .into_iter()
-        .try_for_each(|check| constraint::add_check(changes, table, check, true))
+        .try_for_each(|constraint| constraint.add(changes, table, true))
 }
 
 /// Adds the operation of `WITH (partition_by = ...)` or `WITH (replicated = true)`.
@@ -230,7 +231,7 @@ pub(super) fn new_column(column: &ast::ColumnDef, table: &str) -> Result<NewColu
         sequence: None,
         primary: None,
         unique: Vec::new(),
-        checks: Vec::new(),
+        constraints: Vec::new(),
     };
     if column_type.serial {
         new.def.not_null = true;
@@ -280,10 +281,14 @@ pub(super) fn new_column(column: &ast::ColumnDef, table: &str) -> Result<NewColu
             }
             ColumnOption::Collation(collation) => check_collation(collation)?,
             ColumnOption::Check(check) => {
-                new.checks.push(NewCheck::read(check, option.name.as_ref())?);
+                let check = NewCheck::read(check, option.name.as_ref())?;
+                new.constraints.push(NewConstraint::Check(check));
             }
-            ColumnOption::ForeignKey(_) => {
-                return Err(error::unsupported("FOREIGN KEY constraints are not supported"));
+            ColumnOption::ForeignKey(key) => {
+                let mut key = key.clone();
+                key.columns = vec![column.name.clone()];
+                new.constraints
+                    .push(NewConstraint::foreign_key(&key, option.name.as_ref()));
             }
             other => {
                 return Err(error::unsupported(format!(
@@ -346,7 +351,10 @@ fn constraints(create: &ast::CreateTable, columns: &[NewColumn]) -> Result<Vec<C
         }));
     }
     for constraint in &create.constraints {
-        if matches!(constraint, TableConstraint::Check(_)) {
+        if matches!(
+            constraint,
+            TableConstraint::Check(_) | TableConstraint::ForeignKey(_)
+        ) {
             continue;
         }
         let (kind, name, columns) = read_constraint(constraint)?;
@@ -384,9 +392,6 @@ pub(super) fn read_constraint(
                 unique.name.as_ref().map(names::ident),
                 column_names(&unique.columns)?,
             ))
-        }
-        TableConstraint::ForeignKey(_) => {
-            Err(error::unsupported("FOREIGN KEY constraints are not supported"))
         }
         other => Err(error::unsupported(format!("constraint {other} is not supported"))),
     }
