@@ -142,16 +142,30 @@ impl Binder<'_> {
             let value = self.call(&function, operands, span.into())?;
             return self.bind_value_item(input, value, function, ordinality, alias);
         }
-        let (call, columns) = self.resolved_set(&function, operands, span)?;
-        let scalar = columns.len() == 1;
+        // unnest(a, b, ...) is several calls in lockstep.
+        let calls = match function.as_str() {
+            "unnest" if operands.len() > 1 => operands.into_iter().map(|operand| vec![operand]).collect(),
+            _ => vec![operands],
+        };
+        let (mut resolved, mut columns) = (Vec::new(), Vec::new());
+        for operands in calls {
+            let (call, made) = self.resolved_set(&function, operands, span)?;
+            resolved.push(call);
+            columns.extend(made);
+        }
+        let (several, scalar) = (resolved.len() > 1, columns.len() == 1);
         let columns = columns.into_iter().map(|(id, column, ty)| {
-            let column = if scalar { function.as_str() } else { column };
+            let column = if scalar || several {
+                function.as_str()
+            } else {
+                column
+            };
             (id, column.to_owned(), ty)
         });
         let columns: Vec<_> = columns.collect();
         self.add_functions(
             input,
-            vec![call],
+            resolved,
             columns,
             function.clone(),
             scalar,

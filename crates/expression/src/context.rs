@@ -28,6 +28,14 @@ pub trait Session: Send + Sync {
     fn set_value(&self, sequence: &str, value: i64, called: bool) -> Result<i64, SqlError>;
     /// `lastval()`
     fn last_value(&self) -> Result<i64, SqlError>;
+    /// `set_config(name, value, is_local)`: returns the new value; `None` resets.
+    ///
+    /// # Errors
+    /// Those of SET; 0A000 where there is no session whose settings could change.
+    fn set_setting(&self, name: &str, value: Option<&str>, local: bool) -> Result<String, SqlError> {
+        let _ = (name, value, local);
+        Err(SqlError::unsupported("set_config is not supported here"))
+    }
     /// A random 64-bit word.
     fn random_u64(&self) -> u64;
     /// The concrete session, for functions of crates above.

@@ -391,6 +391,8 @@ static SYSTEM: &[Entry] = &[
     lenient("inet_client_port", &[], SqlType::Int4, null),
     lenient("pg_postmaster_start_time", &[], SqlType::TimestampTz, null),
     lenient("pg_conf_load_time", &[], SqlType::TimestampTz, null),
+    // There are no advisory locks.
+    lenient("pg_advisory_unlock_all", &[], SqlType::Void, null),
     lenient("txid_current", &[], SqlType::Int8, |_, _| Ok(int8(1))),
 ];
 
@@ -573,10 +575,18 @@ const SYSTEM_RELATIONS: &[(u32, &str)] = &[
     (1255, "pg_proc"),
     (1259, "pg_class"),
     (1262, "pg_database"),
+    (1260, "pg_authid"),
     (2604, "pg_attrdef"),
     (2606, "pg_constraint"),
+    (2608, "pg_depend"),
     (2609, "pg_description"),
+    (2610, "pg_index"),
+    (2224, "pg_sequence"),
     (2615, "pg_namespace"),
+    (2618, "pg_rewrite"),
+    (2620, "pg_trigger"),
+    (3079, "pg_extension"),
+    (3501, "pg_enum"),
 ];
 
 /// The displayed names of the values of a type that refers to objects by oid; `None` for every other type.

@@ -64,6 +64,7 @@ pg_foreign_table ftrelid:o ftserver:o ftoptions:T
 pg_foreign_server oid:o srvname:n srvowner:o srvfdw:o srvtype:t srvversion:t srvacl:T srvoptions:T
 pg_foreign_data_wrapper oid:o fdwname:n fdwowner:o fdwhandler:o fdwvalidator:o fdwacl:T fdwoptions:T
 pg_user_mappings umid:o srvid:o srvname:n umuser:o usename:n umoptions:T
+pg_statio_all_tables relid:o schemaname:n relname:n heap_blks_read:l heap_blks_hit:l idx_blks_read:l idx_blks_hit:l toast_blks_read:l toast_blks_hit:l tidx_blks_read:l tidx_blks_hit:l
 pg_partitioned_table partrelid:o partstrat:c partnatts:s partdefid:o partattrs:S partclass:O partcollation:O partexprs:t
 pg_enum oid:o enumtypid:o enumsortorder:f enumlabel:n
 pg_range rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o rngcanonical:t rngsubdiff:t

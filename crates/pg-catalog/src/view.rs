@@ -95,6 +95,10 @@ impl Session for SessionView {
         self.session.last_value()
     }
 
+    fn set_setting(&self, name: &str, value: Option<&str>, local: bool) -> Result<String, SqlError> {
+        self.session.set_setting(name, value, local)
+    }
+
     fn random_u64(&self) -> u64 {
         self.session.random_u64()
     }

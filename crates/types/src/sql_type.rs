@@ -383,6 +383,16 @@ impl SqlType {
         matches!(self, Self::Float4 | Self::Float8 | Self::Numeric(_)) || self.is_integer()
     }
 
+    /// Whether every value of another type is a value of this one, with the same bytes.
+    #[must_use]
+    pub fn holds_all_of(&self, other: &SqlType) -> bool {
+        match (other, self) {
+            (SqlType::Varchar(Some(old)), SqlType::Varchar(Some(new))) => new >= old,
+            (SqlType::Varchar(_) | SqlType::Text, SqlType::Text | SqlType::Varchar(None)) => true,
+            (old, new) => old == new,
+        }
+    }
+
     /// The type without its modifier.
     #[must_use]
     pub const fn without_typmod(&self) -> Self {

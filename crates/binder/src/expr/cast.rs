@@ -176,7 +176,7 @@ fn reg_function(operand: &Operand, to: SqlType) -> Option<&'static str> {
         && operand
             .expr
             .as_constant()
-            .is_none_or(|value| *value == Value::Null)
+            .is_some_and(|value| *value == Value::Null)
     {
         return None;
     }

@@ -128,6 +128,20 @@ fn count(arguments: Arguments<'_, '_>, nulls: bool) -> Result<Value, SqlError> {
     Ok(Value::Int4(found))
 }
 
+/// `set_config`: a NULL value resets, as in PostgreSQL; a NULL for the other arguments is false.
+fn set_config(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Value, SqlError> {
+    let text = |at: usize| match arguments.get(at) {
+        Some(ValueRef::Text(text)) => Some(*text),
+        _ => None,
+    };
+    let Some(name) = text(0) else {
+        let message = "SET requires parameter name";
+        return Err(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, message));
+    };
+    let local = matches!(arguments.get(2), Some(ValueRef::Bool(true)));
+    context.session.set_setting(name, text(1), local).map(Value::Text)
+}
+
 /// The functions.
 pub static ENTRIES: &[Entry] = &[
     entry("current_user", &[], Name, Stable, user),
@@ -138,6 +152,16 @@ pub static ENTRIES: &[Entry] = &[
     entry("current_catalog", &[], Name, Stable, database),
     entry("current_setting", &[Is(Text)], Text, Stable, setting),
     entry("current_setting", &[Is(Text), Is(Bool)], Text, Stable, setting),
+    Entry {
+        strict: false,
+        ..entry(
+            "set_config",
+            &[Is(Text), Is(Text), Is(Bool)],
+            Text,
+            Volatile,
+            set_config,
+        )
+    },
     entry("pg_backend_pid", &[], Int4, Stable, |context, _| {
         Ok(Value::Int4(context.session.backend_pid()))
     }),

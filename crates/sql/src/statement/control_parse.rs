@@ -42,6 +42,13 @@ pub(crate) fn recognise(sql: &str) -> Result<Option<ControlStatement>, SqlError>
         "CLOSE" => ControlStatement::CloseCursor(name_or_all(&mut reader)?),
         "VACUUM" | "ANALYZE" | "ANALYSE" => maintain(&mut reader, word == "VACUUM")?,
         "CHECKPOINT" => ControlStatement::Checkpoint,
+        // Nobody listens: LISTEN is refused.
+        "UNLISTEN" => {
+            if !reader.accept_symbol("*") {
+                reader.identifier()?;
+            }
+            ControlStatement::Ignored("UNLISTEN")
+        }
         "LOCK" => lock(&mut reader)?,
         "CREATE" | "DROP" if is_procedure(&reader) => {
             match procedure::parse_statement(&mut reader, word == "CREATE")? {

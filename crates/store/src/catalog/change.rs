@@ -119,6 +119,22 @@ pub enum CatalogOp {
         /// Where its rows are.
         distribution: Distribution,
     },
+    /// A sequence goes with another column from now on, or with none.
+    SetSequenceOwner {
+        /// Which sequence.
+        id: SequenceId,
+        /// Table and column.
+        owner: Option<(TableId, u32)>,
+    },
+    /// Another type for a column, in which all its values are the same bytes.
+    SetColumnType {
+        /// Which table.
+        table: TableId,
+        /// Column position.
+        column: u32,
+        /// The new type.
+        ty: SqlType,
+    },
     /// A new constraint, or a new definition of the one of its table that has this id. If it is valid, all
     /// rows are tested, unless the old definition was valid and demands the same.
     PutConstraint(ConstraintDef),
@@ -151,6 +167,7 @@ impl CatalogOp {
                     | CatalogOp::PutProcedure(_)
                     | CatalogOp::DropProcedure(_)
                     | CatalogOp::SetDistribution { .. }
+                    | CatalogOp::SetSequenceOwner { .. }
                     | CatalogOp::PutConstraint(_)
             )
         };
@@ -256,6 +273,8 @@ impl Catalog {
             CatalogOp::SetDistribution { table, distribution } => {
                 self.set_distribution(*table, *distribution)
             }
+            CatalogOp::SetSequenceOwner { id, owner } => self.set_sequence_owner(*id, *owner),
+            CatalogOp::SetColumnType { table, column, ty } => self.set_column_type(*table, *column, *ty),
             CatalogOp::PutConstraint(constraint) => self.put_constraint(constraint),
             CatalogOp::DropConstraint { table, constraint } => self.drop_constraint(*table, *constraint),
             CatalogOp::AdvanceSequence { .. } | CatalogOp::SetSequence { .. } => Ok(()),
@@ -574,6 +593,39 @@ impl Catalog {
         }
         self.definitions_mut().names.remove(&index.name);
         self.put_table(table);
+        Ok(())
+    }
+
+    fn set_sequence_owner(&mut self, id: SequenceId, owner: Option<(TableId, u32)>) -> Result<(), SqlError> {
+        let sequence = self.sequence_by_id(id).ok_or_else(|| missing("sequence", id.0))?;
+        let changed = SequenceDef {
+            owned_by: owner,
+            ..SequenceDef::clone(sequence)
+        };
+        if let Some((table, column)) = owner {
+            let table = self.table_def(table)?;
+            if table.columns.get(column as usize).is_none() {
+                return Err(missing_column(&table.name, column));
+            }
+        }
+        self.definitions_mut().sequences.insert(id, Arc::new(changed));
+        Ok(())
+    }
+
+    fn set_column_type(&mut self, table: TableId, column: u32, ty: SqlType) -> Result<(), SqlError> {
+        let mut def = TableDef::clone(self.table_def(table)?.as_ref());
+        let name = def.name.clone();
+        let place = def.columns.get_mut(column as usize);
+        let place = place.ok_or_else(|| missing_column(&name, column))?;
+        if !ty.holds_all_of(&place.ty) {
+            let (from, to) = (place.ty.name(), ty.name());
+            let message = format!("changing the type of a column from {from} to {to} is not supported");
+            return Err(SqlError::unsupported(message));
+        }
+        place.ty = ty;
+        def.renew_layout();
+        def.renew_checks()?;
+        self.put_table(def);
         Ok(())
     }
 

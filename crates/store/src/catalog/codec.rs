@@ -256,6 +256,15 @@ impl CatalogOp {
                 out.put_u8(21);
                 constraint::put(out, def);
             }
+            CatalogOp::SetSequenceOwner { id, owner } => {
+                put_tagged(out, 23, id.0);
+                put_owner(out, *owner);
+            }
+            CatalogOp::SetColumnType { table, column, ty } => {
+                put_tagged(out, 24, table.0);
+                out.put_u32(*column);
+                put_type(out, ty);
+            }
             CatalogOp::DropConstraint { table, constraint } => {
                 put_tagged(out, 22, table.0);
                 out.put_u32(constraint.0);
@@ -323,6 +332,15 @@ impl CatalogOp {
                 CatalogOp::SetDistribution { table, distribution }
             }
             21 => CatalogOp::PutConstraint(constraint::read(reader)?),
+            23 => CatalogOp::SetSequenceOwner {
+                id: SequenceId(reader.u32()?),
+                owner: owner(reader)?,
+            },
+            24 => CatalogOp::SetColumnType {
+                table: table_id(reader)?,
+                column: reader.u32()?,
+                ty: sql_type(reader)?,
+            },
             22 => CatalogOp::DropConstraint {
                 table: table_id(reader)?,
                 constraint: constraint::ConstraintId(reader.u32()?),
@@ -606,11 +624,23 @@ fn put_sequence(out: &mut Vec<u8>, sequence: &SequenceDef) {
         out.put_i64(number);
     }
     out.put_u8(u8::from(sequence.cycle));
-    out.put_u8(u8::from(sequence.owned_by.is_some()));
-    if let Some((table, column)) = sequence.owned_by {
+    put_owner(out, sequence.owned_by);
+}
+
+fn put_owner(out: &mut Vec<u8>, owner: Option<(TableId, u32)>) {
+    out.put_u8(u8::from(owner.is_some()));
+    if let Some((table, column)) = owner {
         out.put_u32(table.0);
         out.put_u32(column);
     }
+}
+
+fn owner(reader: &mut Reader<'_>) -> Decoded<Option<(TableId, u32)>> {
+    Ok(if flag(reader)? {
+        Some((TableId(reader.u32()?), reader.u32()?))
+    } else {
+        None
+    })
 }
 
 fn sequence(reader: &mut Reader<'_>) -> Decoded<SequenceDef> {
@@ -623,11 +653,7 @@ fn sequence(reader: &mut Reader<'_>) -> Decoded<SequenceDef> {
         min_value: reader.i64()?,
         max_value: reader.i64()?,
         cycle: flag(reader)?,
-        owned_by: if flag(reader)? {
-            Some((TableId(reader.u32()?), reader.u32()?))
-        } else {
-            None
-        },
+        owned_by: owner(reader)?,
     })
 }
 

@@ -92,6 +92,7 @@ impl BatchWriter<'_> {
             | CatalogOp::RenameTable { table, .. }
             | CatalogOp::SetDistribution { table, .. }
             | CatalogOp::DropConstraint { table, .. }
+            | CatalogOp::SetColumnType { table, .. }
             | CatalogOp::RenameColumn { table, .. } => (*table, self.redefined(catalog, *table)?),
             CatalogOp::PutConstraint(constraint) => {
                 let data = self.redefined(catalog, constraint.table)?;
@@ -122,6 +123,7 @@ impl BatchWriter<'_> {
             }
             CatalogOp::CreateSequence(_)
             | CatalogOp::DropSequence(_)
+            | CatalogOp::SetSequenceOwner { .. }
             | CatalogOp::AdvanceSequence { .. }
             | CatalogOp::SetSequence { .. }
             | CatalogOp::PutProcedure(_)

@@ -19,12 +19,12 @@
 //!
 //! Source: PostgreSQL 15, `ri_triggers.c`, for the meaning of the actions; DESIGN.md (Batches) for the key.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
-use weft_base::RowId;
+use weft_base::{RowId, TableId};
 use weft_lock::{LockMode, LockRequest, ResourceId};
 use weft_store::{
     Catalog, CheckTime, ConstraintDef, ConstraintId, ConstraintRule, ForeignKey, ParentKey,
@@ -193,7 +193,9 @@ impl Transaction {
         def: &TableDef,
         rows: impl IntoIterator<Item = (&'a [u8], Option<&'a [u8]>)>,
     ) -> Result<(), SqlError> {
-        if def.referenced_by.is_empty() {
+        // Who references a key has locked the table in IS.
+        let whole_table = self.held.get(&ResourceId::table(def.id)) == Some(&LockMode::X);
+        if def.referenced_by.is_empty() || whole_table {
             return Ok(());
         }
         let mut requests = LockRequests::new();
@@ -356,17 +358,7 @@ impl Transaction {
         if demands.is_empty() {
             return Ok(());
         }
-        let mut requests = LockRequests::new();
-        for demand in demands.iter().filter(|demand| demand.side == Side::Child) {
-            let rule = key_rule(&demand.constraint)?;
-            let table = LockRequest::new(ResourceId::table(rule.parent), LockMode::IS);
-            if !requests.contains(&table) {
-                requests.push(table);
-            }
-            if let Some(key) = &demand.key {
-                requests.push(LockRequest::new(ResourceId::value(rule.index, key), LockMode::S));
-            }
-        }
+        let requests = self.keys_to_lock(demands)?;
         self.lock(requests)?;
         let snapshot = self.engine.snapshot();
         self.observe(snapshot.batch());
@@ -374,6 +366,28 @@ impl Transaction {
             self.check_demand(&snapshot, demand)?;
         }
         Ok(())
+    }
+
+    /// The locks on the keys of parents that are demanded; on the whole parent, if they are very many.
+    fn keys_to_lock(&self, demands: &[Demand]) -> Result<LockRequests, SqlError> {
+        let mut by_parent: BTreeMap<TableId, Vec<ResourceId>> = BTreeMap::new();
+        for demand in demands.iter().filter(|demand| demand.side == Side::Child) {
+            let rule = key_rule(&demand.constraint)?;
+            let keys = by_parent.entry(rule.parent).or_default();
+            keys.extend(demand.key.as_ref().map(|key| ResourceId::value(rule.index, key)));
+        }
+        let keys_max = self.engine.shared().config.row_locks_before_escalation;
+        let mut requests = LockRequests::new();
+        for (parent, keys) in by_parent {
+            let table = ResourceId::table(parent);
+            if keys.len() >= keys_max {
+                requests.push(LockRequest::new(table, LockMode::S));
+                continue;
+            }
+            requests.push(LockRequest::new(table, LockMode::IS));
+            requests.extend(keys.into_iter().map(|key| LockRequest::new(key, LockMode::S)));
+        }
+        Ok(requests)
     }
 
     fn check_demand(&mut self, snapshot: &Snapshot, demand: &Demand) -> Result<(), SqlError> {

@@ -299,7 +299,7 @@ impl Session {
         }
     }
 
-    fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<(), SqlError> {
+    pub(super) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<(), SqlError> {
         match (name, value) {
             ("transaction_read_only", Some(value)) => {
                 let read_only = settings::parse_bool(name, value)?;

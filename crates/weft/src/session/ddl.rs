@@ -53,11 +53,13 @@ fn table_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
         | CatalogOp::RenameTable { table, .. }
         | CatalogOp::SetDistribution { table, .. }
         | CatalogOp::DropConstraint { table, .. }
+        | CatalogOp::SetColumnType { table, .. }
         | CatalogOp::RenameColumn { table, .. } => Some(*table),
         CatalogOp::PutConstraint(constraint) => Some(constraint.table),
         CatalogOp::CreateTable(_)
         | CatalogOp::CreateSequence(_)
         | CatalogOp::DropSequence(_)
+        | CatalogOp::SetSequenceOwner { .. }
         | CatalogOp::AdvanceSequence { .. }
         | CatalogOp::SetSequence { .. }
         | CatalogOp::PutProcedure(_)

@@ -22,6 +22,7 @@ pub(crate) struct StatementSession {
     shared: Arc<Shared>,
     catalog: Arc<Catalog>,
     settings: Arc<Settings>,
+    first_settings: Arc<Settings>,
     /// Settings of the transaction, which `settings` does not have.
     transaction_settings: [(&'static str, String); 2],
     user: Arc<str>,
@@ -31,6 +32,16 @@ pub(crate) struct StatementSession {
     /// Sequences whose position the open transaction has changed: only the session itself may draw from them.
     private_sequences: Vec<SequenceId>,
     drawn: Mutex<Drawn>,
+    changed: Mutex<Changed>,
+}
+
+/// What `set_config` changed.
+#[derive(Debug, Default)]
+struct Changed {
+    /// The settings with the changes.
+    settings: Option<Settings>,
+    /// Name, value and whether for the transaction only.
+    list: Vec<(String, Option<String>, bool)>,
 }
 
 /// Values drawn from sequences.
@@ -42,6 +53,8 @@ struct Drawn {
     reserved_in: Option<BatchId>,
     /// Positions of sequences that only the open transaction knows, as far as the statement has moved them.
     private: BTreeMap<SequenceId, SequenceState>,
+    /// Those of them that `setval` set.
+    set: Vec<SequenceId>,
 }
 
 impl Session {
@@ -52,6 +65,7 @@ impl Session {
             shared: Arc::clone(&self.shared),
             catalog: self.catalog(),
             settings: Arc::clone(&self.settings),
+            first_settings: Arc::clone(&self.first_settings),
             transaction_settings: [shown("transaction_isolation"), shown("transaction_read_only")],
             user: Arc::clone(&self.user),
             pid: self.pid,
@@ -66,7 +80,9 @@ impl Session {
                 last: self.last_drawn,
                 reserved_in: None,
                 private: BTreeMap::new(),
+                set: Vec::new(),
             }),
+            changed: Mutex::default(),
         })
     }
 
@@ -79,10 +95,25 @@ impl Session {
         self.drawn.clone_from(&drawn.by_sequence);
         self.last_drawn = drawn.last;
         for (id, state) in &drawn.private {
-            self.transaction().txn.catalog_op(CatalogOp::AdvanceSequence {
+            let open = self.transaction();
+            if !drawn.set.contains(id) {
+                open.txn.catalog_op(CatalogOp::AdvanceSequence {
+                    id: *id,
+                    to: state.last_value,
+                })?;
+                continue;
+            }
+            open.sequences_set.push(*id);
+            open.txn.catalog_op(CatalogOp::SetSequence {
                 id: *id,
-                to: state.last_value,
+                state: *state,
             })?;
+        }
+        for (name, value, local) in std::mem::take(&mut ended.changed.lock().list) {
+            // Without a transaction it would end with the statement.
+            if !local || self.open.is_some() {
+                self.set(&name, value.as_deref(), local)?;
+            }
         }
         Ok(())
     }
@@ -117,7 +148,9 @@ impl StatementSession {
 
     fn sequence(&self, name: &str) -> Result<SequenceId, SqlError> {
         let plain = name.strip_prefix("public.").unwrap_or(name);
-        let found = self.catalog.sequence(plain).map(|def| def.id);
+        let quoted = plain.strip_prefix('"').and_then(|inner| inner.strip_suffix('"'));
+        let plain = quoted.map_or(plain.to_owned(), |quoted| quoted.replace("\"\"", "\""));
+        let found = self.catalog.sequence(&plain).map(|def| def.id);
         found.ok_or_else(|| {
             let message = format!("relation \"{name}\" does not exist");
             SqlError::new(SqlState::UNDEFINED_TABLE, message)
@@ -155,7 +188,10 @@ impl weft_expression::Session for StatementSession {
         let of_transaction = self.transaction_settings.iter().find(|(own, _)| *own == lower);
         match of_transaction {
             Some((_, value)) => Some(value.clone()),
-            None => self.settings.show(name),
+            None => match &self.changed.lock().settings {
+                Some(changed) => changed.show(name),
+                None => self.settings.show(name),
+            },
         }
     }
 
@@ -164,7 +200,8 @@ impl weft_expression::Session for StatementSession {
         let public = self.shared.engine.catalog();
         let public = public
             .sequence_by_id(id)
-            .filter(|_| !self.private_sequences.contains(&id));
+            .filter(|_| !self.private_sequences.contains(&id))
+            .filter(|_| !self.drawn.lock().private.contains_key(&id));
         let Some(def) = public else {
             return self.next_private_value(id);
         };
@@ -183,8 +220,46 @@ impl weft_expression::Session for StatementSession {
         })
     }
 
-    fn set_value(&self, _sequence: &str, _value: i64, _called: bool) -> Result<i64, SqlError> {
-        Err(SqlError::unsupported("setval is not supported"))
+    fn set_value(&self, sequence: &str, value: i64, called: bool) -> Result<i64, SqlError> {
+        let id = self.sequence(sequence)?;
+        let def = self.catalog.sequence_by_id(id);
+        let def = def.ok_or_else(|| SqlError::internal("a sequence vanished"))?;
+        if !(def.min_value..=def.max_value).contains(&value) {
+            let (name, min, max) = (&def.name, def.min_value, def.max_value);
+            let message =
+                format!("setval: value {value} is out of bounds for sequence \"{name}\" ({min}..{max})");
+            return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
+        }
+        let state = SequenceState {
+            last_value: value,
+            is_called: called,
+        };
+        let mut drawn = self.drawn.lock();
+        drawn.private.insert(id, state);
+        drawn.set.push(id);
+        if called {
+            drawn.by_sequence.insert(id, value);
+        }
+        Ok(value)
+    }
+
+    fn set_setting(&self, name: &str, value: Option<&str>, local: bool) -> Result<String, SqlError> {
+        let mut changed = self.changed.lock();
+        let mut settings = changed
+            .settings
+            .take()
+            .unwrap_or_else(|| Settings::clone(&self.settings));
+        let set = match value {
+            Some(value) => settings.set(name, value),
+            None => settings.reset(Some(name), &self.first_settings),
+        };
+        let shown = settings.show(name);
+        changed.settings = Some(settings);
+        set?;
+        changed
+            .list
+            .push((name.to_owned(), value.map(str::to_owned), local));
+        shown.ok_or_else(|| super::settings::unknown(name))
     }
 
     fn last_value(&self) -> Result<i64, SqlError> {

@@ -20,6 +20,7 @@ mod definitions;
 mod durability;
 mod equivalence;
 mod foreign_keys;
+mod frameworks;
 mod locking;
 mod long_statements;
 mod messages;

@@ -317,9 +317,39 @@ fn alter_column(
                 default: new.def.default,
             })
         }
+        AlterColumnOperation::SetDataType { data_type, using, .. } => {
+            let new = super::types::column_type(data_type)?.ty;
+            if !using.as_ref().is_none_or(|using| is_plain_cast(using, name)) {
+                return Err(error::unsupported(
+                    "ALTER COLUMN TYPE ... USING an expression is not supported",
+                ));
+            }
+            if table
+                .columns
+                .get(column as usize)
+                .is_some_and(|old| old.ty == new)
+            {
+                return Ok(());
+            }
+            changes.push(CatalogOp::SetColumnType {
+                table: table.id,
+                column,
+                ty: new,
+            })
+        }
         other => Err(error::unsupported(format!(
             "ALTER COLUMN {other} is not supported"
         ))),
+    }
+}
+
+/// Whether USING says what would happen without it: the column, converted.
+fn is_plain_cast(using: &ast::Expr, column: &ast::Ident) -> bool {
+    match using {
+        ast::Expr::Cast { expr, .. } => is_plain_cast(expr, column),
+        ast::Expr::Nested(inner) => is_plain_cast(inner, column),
+        ast::Expr::Identifier(name) => names::ident(name) == names::ident(column),
+        _ => false,
     }
 }
 

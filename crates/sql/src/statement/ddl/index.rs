@@ -60,13 +60,27 @@ impl IndexKind {
     }
 }
 
+/// Whether an operator class orders text by its bytes, as every index does.
+fn orders_by_bytes(class: &str) -> bool {
+    matches!(
+        class,
+        "text_ops" | "varchar_ops" | "text_pattern_ops" | "varchar_pattern_ops"
+    )
+}
+
 /// Plain column names of an index column list.
 pub(super) fn column_names(columns: &[IndexColumn]) -> Result<Vec<String>, SqlError> {
     columns
         .iter()
         .map(|column| {
-            if column.operator_class.is_some() {
-                return Err(error::unsupported("operator classes are not supported"));
+            if let Some(class) = &column.operator_class
+                && !names::parts(class)
+                    .last()
+                    .is_some_and(|class| orders_by_bytes(class))
+            {
+                return Err(error::unsupported(format!(
+                    "operator class {class} is not supported"
+                )));
             }
             let options = &column.column.options;
             if options.asc == Some(false) || options.nulls_first == Some(true) {

@@ -4,6 +4,7 @@
 //! are parsed here.
 
 use sqlparser::ast::{Expr, ObjectName, SequenceOptions, UnaryOperator, Value};
+use weft_base::TableId;
 use weft_store::{CatalogOp, SequenceDef, SequenceId, SequenceState};
 use weft_types::{SqlError, SqlState, SqlType};
 
@@ -129,17 +130,22 @@ pub(super) fn create_sequence(changes: &mut Changes, statement: &SequenceStateme
     let mut sequence = new_sequence(SequenceId(changes.catalog.next_object_id()), name, ty)?;
     apply_choices(&mut sequence, &statement.choices)?;
     if let Some(Some((table, column))) = &statement.choices.owned_by {
-        let table = names::table(&changes.catalog, table)?;
-        let position = table
-            .column_index(column)
-            .and_then(|position| u32::try_from(position).ok())
-            .ok_or_else(|| error::undefined_column_of(column, &table.name))?;
-        sequence.owned_by = Some((table.id, position));
+        sequence.owned_by = Some(owner_column(changes, table, column)?);
     }
     changes.push(CatalogOp::CreateSequence(sequence))
 }
 
-/// ALTER SEQUENCE: sets its position. Other properties are fixed at creation.
+/// The column that OWNED BY names.
+fn owner_column(changes: &Changes, table: &[String], column: &str) -> Result<(TableId, u32), SqlError> {
+    let table = names::table(&changes.catalog, table)?;
+    let position = table
+        .column_index(column)
+        .and_then(|position| u32::try_from(position).ok())
+        .ok_or_else(|| error::undefined_column_of(column, &table.name))?;
+    Ok((table.id, position))
+}
+
+/// ALTER SEQUENCE: sets its position or its owner. Other properties are fixed at creation.
 pub(super) fn alter_sequence(changes: &mut Changes, statement: &SequenceStatement) -> Result<(), SqlError> {
     let name = names::relation(&statement.name)?;
     let Some(sequence) = changes.catalog.sequence(name).cloned() else {
@@ -149,12 +155,24 @@ pub(super) fn alter_sequence(changes: &mut Changes, statement: &SequenceStatemen
         }
         return Err(error::undefined_table(name));
     };
-    let only_restart = SequenceChoices {
+    let possible = SequenceChoices {
         restart: statement.choices.restart,
+        owned_by: statement.choices.owned_by.clone(),
         ..SequenceChoices::default()
     };
-    if statement.choices != only_restart {
-        return Err(error::unsupported("ALTER SEQUENCE can only RESTART"));
+    if statement.choices != possible {
+        return Err(error::unsupported(
+            "ALTER SEQUENCE can only RESTART and set OWNED BY",
+        ));
+    }
+    if let Some(owner) = &statement.choices.owned_by {
+        let owner = owner
+            .as_ref()
+            .map(|(table, column)| owner_column(changes, table, column));
+        changes.push(CatalogOp::SetSequenceOwner {
+            id: sequence.id,
+            owner: owner.transpose()?,
+        })?;
     }
     if let Some(restart) = statement.choices.restart {
         let state = SequenceState {
