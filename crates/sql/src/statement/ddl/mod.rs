@@ -33,6 +33,8 @@ pub(super) struct Changes {
 
 impl Changes {
     fn new(catalog: &Catalog) -> Self {
+        // Conditions are compiled while the changes are collected.
+        super::checks::install();
         Changes {
             catalog: catalog.clone(),
             ops: Vec::new(),
