@@ -77,30 +77,8 @@ fn alter_one(
             drop_behavior,
             ..
         } => {
-            for name in column_names {
-                let cascade = matches!(drop_behavior, Some(ast::DropBehavior::Cascade));
-                match column(table, name) {
-                    Ok(column) => {
-                        if cascade {
-                            let reads = |key: &ForeignKey| key.parent_columns.contains(&(column as usize));
-                            constraint::drop_references(changes, table, &reads)?;
-                        }
-                        changes.push(CatalogOp::DropColumn {
-                            table: table.id,
-                            column,
-                        })?
-                    }
-                    Err(_) if *if_exists => {
-                        let name = names::ident(name);
-                        changes.notice(format!(
-                            "column \"{name}\" of relation \"{}\" does not exist, skipping",
-                            table.name
-                        ));
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(())
+            let cascade = matches!(drop_behavior, Some(ast::DropBehavior::Cascade));
+            drop_columns(changes, table, column_names, (*if_exists, cascade))
         }
         AlterTableOperation::DropConstraint {
             if_exists,
@@ -154,6 +132,37 @@ fn alter_one(
             "ALTER TABLE {other} is not supported"
         ))),
     }
+}
+
+fn drop_columns(
+    changes: &mut Changes,
+    table: &TableDef,
+    list: &[ast::Ident],
+    (if_exists, cascade): (bool, bool),
+) -> Result<(), SqlError> {
+    for name in list {
+        match column(table, name) {
+            Ok(column) => {
+                if cascade {
+                    let reads = |key: &ForeignKey| key.parent_columns.contains(&(column as usize));
+                    constraint::drop_references(changes, table, &reads)?;
+                }
+                changes.push(CatalogOp::DropColumn {
+                    table: table.id,
+                    column,
+                })?;
+            }
+            Err(_) if if_exists => {
+                let name = names::ident(name);
+                changes.notice(format!(
+                    "column \"{name}\" of relation \"{}\" does not exist, skipping",
+                    table.name
+                ));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn add_constraint(
