@@ -16,7 +16,7 @@ use crate::error;
 #[derive(Clone)]
 pub(super) struct NewCheck {
     pub(super) name: Option<String>,
-    pub(super) condition: ast::Expr,
+    pub(super) condition: Box<ast::Expr>,
 }
 
 impl NewCheck {
@@ -26,7 +26,7 @@ impl NewCheck {
         }
         Ok(NewCheck {
             name: check.name.as_ref().or(name).map(names::ident),
-            condition: check.expr.as_ref().clone(),
+            condition: check.expr.clone(),
         })
     }
 }
