@@ -277,7 +277,8 @@ impl ReadSource for weft_store::Snapshot {
         high: Bound<&[u8]>,
         visit: RowVisitor<'_>,
     ) -> Result<bool, SqlError> {
-        let versions = self.range(index.table, index.id, low, high, false, RANGE_ROWS_MAX + 1)?;
+        let snapshot = self.for_one_read(index.table);
+        let versions = snapshot.range(index.table, index.id, low, high, false, RANGE_ROWS_MAX + 1)?;
         if versions.len() > RANGE_ROWS_MAX {
             return Ok(false);
         }
@@ -299,7 +300,8 @@ impl ReadSource for weft_store::Snapshot {
         limit: usize,
         visit: RowVisitor<'_>,
     ) -> Result<(), SqlError> {
-        let versions = self.range(index.table, index.id, low, high, reverse, limit)?;
+        let snapshot = self.for_one_read(index.table);
+        let versions = snapshot.range(index.table, index.id, low, high, reverse, limit)?;
         for version in versions {
             visit(version.bytes, version.row_id);
         }

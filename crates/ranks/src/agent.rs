@@ -507,7 +507,7 @@ pub(crate) fn definitions_of(session: &Session) -> Definitions {
     let catalog = session.definitions();
     Definitions {
         version: catalog.version(),
-        digest: catalog.digest(),
+        digest: catalog.definitions_digest(),
     }
 }
 

@@ -17,6 +17,11 @@ impl TableDef {
         violation::check_conditions(self, &self.layout, row)
     }
 
+    /// The error for rows that have a NULL in a column that is to be NOT NULL (23502).
+    pub fn nulls_in_rows(&self, column: usize) -> SqlError {
+        violation::null_in_rows(self, column)
+    }
+
     /// The error for a row whose key in a unique index is taken (23505).
     pub fn unique_violation(&self, index: &IndexDef, row: &[u8]) -> SqlError {
         violation::duplicate_key(self, index, row)

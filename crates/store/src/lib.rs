@@ -60,13 +60,14 @@ mod writer;
 
 pub use catalog::{
     COLUMNS_MAX, Catalog, CatalogOp, Check, CheckLanguage, CheckTime, ColumnDef, CompiledCheck,
-    ConstraintDef, ConstraintId, ConstraintRule, DefaultExpr, Distribution, FIRST_OBJECT_ID, ForeignKey,
-    INDEX_COLUMNS_MAX, Identity, IndexDef, IndexMethod, PROCEDURE_PARAMS_MAX, ParamMode, ParentKey,
-    ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam, ReferentialAction, Relation, RowTest,
-    SequenceDef, SequenceId, SequenceState, TableDef, refuse_many_params, set_check_language,
+    ConstraintDef, ConstraintId, ConstraintRule, DefaultExpr, Distribution, EARLIER_LAYOUTS_MAX,
+    FIRST_OBJECT_ID, ForeignKey, INDEX_COLUMNS_MAX, Identity, IndexDef, IndexMethod, PROCEDURE_PARAMS_MAX,
+    ParamMode, ParentKey, ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam, ReferentialAction,
+    Relation, RowTest, SequenceDef, SequenceId, SequenceState, TableDef, refuse_many_params,
+    set_check_language,
 };
 pub use evict::{Evicted, Evictor};
-pub use index::prepare::PreparedIndex;
+pub use index::prepare::{CheckedNotNull, Prepared, PreparedIndex};
 pub use lookup_plan::{LookupPlan, PlannedLookups};
 pub use memory::PrefaultedPages;
 pub use memory::SlotId;

@@ -198,7 +198,7 @@ impl<'s> LookupPlan<'s> {
         let Some(path) = self.paths.get(number) else {
             return self.push_nothing();
         };
-        let (found, hashed, number) = (path.found, path.index.hash.as_ref(), number as u32);
+        let (found, hashed, number) = (path.found, path.index.hash.as_deref(), number as u32);
         self.current = Some(CurrentPath {
             at,
             fetch,
@@ -370,7 +370,7 @@ impl<'s> LookupState<'s> {
         let path = paths
             .get(self.path as usize)
             .filter(|path| path.at == at && path.is_unique)?;
-        let row = row_in(place, self.row.slot, pin)?;
+        let row = row_in(path.found.0, place, self.row.slot, pin)?;
         path.index.carries(path.layout, row.bytes, key).then_some(row)
     }
 }

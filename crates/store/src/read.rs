@@ -212,7 +212,7 @@ impl<'s> ReadView<'s> {
         if index_data.def.unique
             // A hint is not worth a read from disk.
             && let Some(place) = table_data.core.slots.resident(hint)
-            && let Some(row) = row_in(place, hint, self.pin)
+            && let Some(row) = row_in(table_data, place, hint, self.pin)
             && index_data.data.carries(table_data.layout(), row.bytes, key)
         {
             return Ok(Some(row));
@@ -240,8 +240,11 @@ impl<'s> ReadView<'s> {
     #[inline]
     pub fn bytes(&self, table: TableId, slot: SlotId) -> Result<Option<(&'s [u8], BatchId)>, SqlError> {
         let table: Option<&'s Arc<TableData>> = self.schema.tables.get(&table);
-        let found = table.and_then(|table| table.core.live(slot, self.pin));
-        self.found(found.map(|(_, version)| (version.bytes(), version.batch())))
+        let found = table.and_then(|table| {
+            let (_, version) = table.core.live(slot, self.pin)?;
+            Some((table.row(version, self.pin)?, version.batch()))
+        });
+        self.found(found)
     }
 
     /// Rows with keys between the bounds (on encoded key bytes), in key order or reverse, at most `limit`. A
@@ -390,11 +393,11 @@ impl<'s> ReadView<'s> {
         let Some(table) = self.schema.tables.get(&table) else {
             return Ok(());
         };
-        let mut scratch = Scratch::default();
+        let (mut scratch, mut buffer) = (Scratch::default(), Vec::new());
         for slot in table.core.slots.ids_in(chunk) {
             if is_wanted((slot.0 % REGION_SLOTS) as usize) {
                 table.core.visit(slot, self.pin, &mut scratch, |place, version| {
-                    see(row_of(slot, place, version));
+                    see(row_of(slot, place, version, table.row_in(version, &mut buffer)));
                 })?;
             }
         }
@@ -404,16 +407,18 @@ impl<'s> ReadView<'s> {
     /// The copied columns of one morsel, as this view sees them, if all of these are copied. `None` is noted:
     /// a morsel that is read in its slots again and again gets a copy.
     pub fn chunk_columns(&self, table: TableId, chunk: u64, columns: &[usize]) -> Option<ChunkColumns> {
-        let core = &self.schema.tables.get(&table)?.core;
-        let copy = core.slots.columns(chunk);
+        let table = self.schema.tables.get(&table)?;
+        let core = &table.core;
+        // One under another definition has other columns.
+        let copy = core.slots.columns(chunk).filter(|copy| copy.is_of(table));
         let read = copy.as_ref().and_then(|copy| copy.read(self.batch(), columns));
-        core.asked.note(columns);
+        table.asked.note(columns);
         match &copy {
             None => core.slots.note_read(chunk),
             Some(copy) if read.is_none() || has_many_holes(copy) => copy.miss(),
             Some(_) => return read,
         }
-        core.asked.note_miss();
+        table.asked.note_miss();
         read
     }
 
@@ -473,7 +478,10 @@ impl<'s> ReadView<'s> {
     pub(crate) fn index_sizes(&self) -> (u64, u64, u64) {
         let (mut bytes, mut ordered_bytes, mut entries) = (0, 0, 0);
         for table in self.schema.tables.values() {
-            let hashes = table.indexes.iter().filter_map(|index| index.data.hash.as_ref());
+            let hashes = table
+                .indexes
+                .iter()
+                .filter_map(|index| index.data.hash.as_deref());
             bytes += hashes
                 .chain(table.row_ids.as_deref())
                 .map(|hash| hash.size_bytes() as u64)
@@ -481,7 +489,7 @@ impl<'s> ReadView<'s> {
             let ordered = table
                 .indexes
                 .iter()
-                .filter_map(|index| index.data.ordered.as_ref());
+                .filter_map(|index| index.data.ordered.as_deref());
             for ordered in ordered {
                 ordered_bytes += ordered.size_bytes() as u64;
                 entries += ordered.len() as u64;
@@ -528,24 +536,29 @@ pub fn prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
 
 #[inline(always)]
 pub(crate) fn row_at<'s>(table: &'s TableData, slot: SlotId, pin: Pin<'s>) -> Option<RowVersion<'s>> {
-    row_in(table.core.slots.slot(slot, pin)?, slot, pin)
+    row_in(table, table.core.slots.slot(slot, pin)?, slot, pin)
 }
 
 /// The row in this place, which is this slot's.
 #[inline(always)]
-pub(crate) fn row_in<'s>(place: Slot<'s>, slot: SlotId, pin: Pin<'s>) -> Option<RowVersion<'s>> {
+pub(crate) fn row_in<'s>(
+    table: &'s TableData,
+    place: Slot<'s>,
+    slot: SlotId,
+    pin: Pin<'s>,
+) -> Option<RowVersion<'s>> {
     let version = place.at(pin).filter(|version| version.is_live())?;
-    Some(row_of(slot, place, version))
+    Some(row_of(slot, place, version, table.row(version, pin)?))
 }
 
-/// This version of the row in this place.
+/// This version of the row in this place, with its bytes in the present layout.
 #[inline(always)]
-fn row_of<'s>(slot: SlotId, place: Slot<'s>, version: VersionRef<'s>) -> RowVersion<'s> {
+fn row_of<'s>(slot: SlotId, place: Slot<'s>, version: VersionRef<'s>, bytes: &'s [u8]) -> RowVersion<'s> {
     RowVersion {
         slot,
         row_id: place.row_id(),
         batch: version.batch(),
-        bytes: version.bytes(),
+        bytes,
     }
 }
 

@@ -1,11 +1,12 @@
 //! A table's memory and indexes, and the set of all tables at one catalog.
 //!
 //! Three layers, so that a change of definitions copies no rows:
-//! - [`TableCore`]: the slots. Lives as long as the rows have the same layout.
-//! - [`TableData`]: a core with one definition and its indexes. CREATE INDEX makes a new one over the same
-//!   core.
+//! - [`TableCore`]: the slots. Lives until the table is truncated or its rows are rewritten.
+//! - [`TableData`]: a core with one definition and its indexes. CREATE INDEX and ADD COLUMN make a new one
+//!   over the same core: it says how rows are laid out, and how they were before.
 //! - [`Schema`]: a catalog with the data of each of its tables; what a snapshot pins.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,7 +35,6 @@ pub(crate) struct TableCore {
     /// Tells cores apart for the lifetime of the process, which addresses do not.
     pub(crate) id: u64,
     pub(crate) table: TableId,
-    pub(crate) layout: Arc<RowLayout>,
     pub(crate) slots: SlotArena,
     /// Live rows, as of the last committed member. An estimate for planners.
     pub(crate) row_count: AtomicI64,
@@ -43,8 +43,6 @@ pub(crate) struct TableCore {
     /// Rows removed since a checkpoint last took this list, if that checkpoint or an earlier one may contain
     /// them.
     pub(crate) removed: Mutex<Vec<RowId>>,
-    /// The columns that queries have read in whole chunks.
-    pub(crate) asked: Asked,
     /// Who wants to know which slots are written.
     watches: Mutex<Vec<Marks>>,
 }
@@ -114,12 +112,10 @@ impl TableCore {
         TableCore {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             table: def.id,
-            layout: Arc::clone(&def.layout),
             slots: SlotArena::new(def.id, memory),
             row_count: AtomicI64::new(0),
             terms_sum: AtomicU64::new(0),
             removed: Mutex::default(),
-            asked: Asked::new(def.layout.column_count()),
             watches: Mutex::default(),
         }
     }
@@ -206,7 +202,7 @@ fn live_in<'s>(place: Slot<'s>, pin: Pin<'s>) -> Option<(Slot<'s>, VersionRef<'s
 pub(crate) struct TableIndex {
     pub(crate) id: IndexId,
     pub(crate) def: Arc<IndexDef>,
-    pub(crate) data: Arc<IndexData>,
+    pub(crate) data: IndexData,
 }
 
 /// A table as one catalog version sees it.
@@ -214,6 +210,8 @@ pub(crate) struct TableIndex {
 pub(crate) struct TableData {
     pub(crate) def: Arc<TableDef>,
     pub(crate) core: Arc<TableCore>,
+    /// Versions of batches below this one have an earlier layout.
+    laid_out_since: BatchId,
     /// The bits that must not be set in a row's null bitmap.
     pub(crate) not_null: NotNull,
     /// The table has CHECK constraints.
@@ -223,6 +221,8 @@ pub(crate) struct TableData {
     pub(crate) indexed: KeyColumns,
     /// Row ids to slots: how write sets name rows in a table without primary key.
     pub(crate) row_ids: Option<Arc<HashIndex>>,
+    /// The columns that queries have read in whole chunks.
+    pub(crate) asked: Arc<Asked>,
 }
 
 /// See [`TableData::not_null`].
@@ -271,18 +271,19 @@ impl TableData {
         let indexes = def.indexes.iter().map(|index| TableIndex {
             id: index.id,
             def: Arc::clone(index),
-            data: Arc::new(IndexData::new(index, &def.layout, memory)),
+            data: IndexData::new(index, &def.layout, memory),
         });
         let core = Arc::new(TableCore::new(def, memory));
         let has_key = def.primary_key.is_some();
         let row_ids = (!has_key).then(|| Arc::new(HashIndex::new(memory)));
-        TableData::with_indexes(Arc::clone(def), core, indexes.collect(), row_ids)
+        let asked = Arc::new(Asked::new(def.layout.column_count()));
+        TableData::with_indexes(Arc::clone(def), (core, asked), indexes.collect(), row_ids)
     }
 
     /// These rows and indexes under a definition.
     pub(crate) fn with_indexes(
         def: Arc<TableDef>,
-        core: Arc<TableCore>,
+        (core, asked): (Arc<TableCore>, Arc<Asked>),
         indexes: Vec<TableIndex>,
         row_ids: Option<Arc<HashIndex>>,
     ) -> Self {
@@ -291,16 +292,93 @@ impl TableData {
         TableData {
             not_null: NotNull::of(&def),
             has_checks: !def.checks().is_empty(),
-            indexed: KeyColumns::new(&core.layout, &columns.into_iter().collect::<Vec<_>>()),
+            indexed: KeyColumns::new(&def.layout, &columns.into_iter().collect::<Vec<_>>()),
+            laid_out_since: def.laid_out_since(),
             def,
             core,
             indexes,
             row_ids,
+            asked,
         }
     }
 
+    /// The same rows and indexes under another definition, without indexes that have no data.
+    pub(crate) fn under(&self, def: &Arc<TableDef>) -> TableData {
+        let indexes = def.indexes.iter().filter_map(|index| {
+            let old = self.index(index.id).ok()?;
+            Some(TableIndex {
+                id: index.id,
+                def: Arc::clone(index),
+                data: old.data.under(index, &def.layout),
+            })
+        });
+        let asked = match self.laid_out_since == def.laid_out_since() {
+            true => Arc::clone(&self.asked),
+            false => Arc::new(Asked::new(def.layout.column_count())),
+        };
+        let core = Arc::clone(&self.core);
+        TableData::with_indexes(
+            Arc::clone(def),
+            (core, asked),
+            indexes.collect(),
+            self.row_ids.clone(),
+        )
+    }
+
     pub(crate) fn layout(&self) -> &RowLayout {
-        &self.core.layout
+        &self.def.layout
+    }
+
+    /// What tells copies of columns under this definition from those under another one.
+    pub(crate) fn laid_out_since(&self) -> BatchId {
+        self.laid_out_since
+    }
+
+    /// The row of a version in the present layout; a copy, which the pin's owner keeps, if the version has an
+    /// earlier one. `None` if the pin has no such owner: no row is read through those.
+    #[inline(always)]
+    pub(crate) fn row<'s>(&'s self, version: VersionRef<'s>, pin: Pin<'s>) -> Option<&'s [u8]> {
+        match version.batch() >= self.laid_out_since {
+            true => Some(version.bytes()),
+            false => self.converted(version, pin),
+        }
+    }
+
+    #[cold]
+    fn converted<'s>(&'s self, version: VersionRef<'s>, pin: Pin<'s>) -> Option<&'s [u8]> {
+        let Some(earlier) = self.def.earlier_layout(version.batch()) else {
+            return Some(version.bytes());
+        };
+        let convert = |row: &mut Vec<u8>| earlier.convert(self.layout(), version.bytes(), row);
+        pin.keep(version, convert)
+    }
+
+    /// The same for a moment: a copy is in `buffer`.
+    #[inline(always)]
+    pub(crate) fn row_in<'v>(&self, version: VersionRef<'v>, buffer: &'v mut Vec<u8>) -> &'v [u8] {
+        match version.batch() >= self.laid_out_since {
+            true => version.bytes(),
+            false => self.def.present(version.batch(), version.bytes(), buffer),
+        }
+    }
+
+    /// The same with a copy of its own.
+    #[inline(always)]
+    fn owned_row<'v>(&self, version: VersionRef<'v>) -> Cow<'v, [u8]> {
+        match version.batch() >= self.laid_out_since {
+            true => Cow::Borrowed(version.bytes()),
+            false => self.converted_copy(version),
+        }
+    }
+
+    #[cold]
+    fn converted_copy<'v>(&self, version: VersionRef<'v>) -> Cow<'v, [u8]> {
+        let Some(earlier) = self.def.earlier_layout(version.batch()) else {
+            return Cow::Borrowed(version.bytes());
+        };
+        let mut row = Vec::new();
+        earlier.convert(self.layout(), version.bytes(), &mut row);
+        Cow::Owned(row)
     }
 
     /// The row has a NULL in a NOT NULL column: visible in its null bitmap, which comes first.
@@ -337,6 +415,7 @@ impl TableData {
         if !removed.is_live() {
             return;
         }
+        let removed_row = self.owned_row(removed);
         for index in &self.indexes {
             let chain = std::iter::successors(remaining, |version| version.older());
             let mut are_keys_kept = false;
@@ -344,8 +423,8 @@ impl TableData {
                 let keeps_keys = version.keeps_keys() && version.batch() <= newest;
                 !std::mem::replace(&mut are_keys_kept, keeps_keys) && version.is_live()
             });
-            let rows = needing.map(VersionRef::bytes);
-            index.data.remove(self.layout(), slot, removed.bytes(), rows);
+            let rows = needing.map(|version| self.owned_row(version));
+            index.data.remove(self.layout(), slot, &removed_row, rows);
         }
     }
 
@@ -374,6 +453,8 @@ pub(crate) struct RangeLoader<'l> {
     slots: Range<u64>,
     loaded: Loaded,
     residence: Residence,
+    /// For a row in the present layout.
+    buffer: Vec<u8>,
 }
 
 /// Which rows a loader leaves in memory.
@@ -436,6 +517,7 @@ impl TableLoader {
             slots: self.spare.lock().pop().unwrap_or_default(),
             loaded: Loaded::default(),
             residence,
+            buffer: Vec::new(),
         }
     }
 
@@ -448,7 +530,7 @@ impl TableLoader {
     pub(crate) fn empty_index(&self, id: IndexId, rows: usize) -> Option<(usize, IndexData)> {
         let (core, indexes) = (&self.data.core, self.data.indexes.iter().enumerate());
         let (number, index) = indexes.into_iter().find(|(_, index)| index.id == id)?;
-        let mut data = IndexData::new(&index.def, &core.layout, core.slots.memory());
+        let mut data = IndexData::new(&index.def, self.data.layout(), core.slots.memory());
         data.make_room(rows);
         Some((number, data))
     }
@@ -476,8 +558,8 @@ impl TableLoader {
     pub(crate) fn build(&self, number: usize, rows: usize, threads: usize) -> Result<Structure, SqlError> {
         let (core, pin) = (&self.data.core, self.pin());
         match self.data.indexes.get(number) {
-            Some(TableIndex { def, .. }) => match build(def, core, pin, rows, threads) {
-                Ok(index) => Ok(Structure::Index(number, Arc::new(index))),
+            Some(TableIndex { def, .. }) => match build((&self.data.def, def), core, pin, rows, threads) {
+                Ok(index) => Ok(Structure::Index(number, index)),
                 Err(BuildError::Duplicate(_)) => Err(SqlError::internal(format!(
                     "duplicate key in unique index \"{}\"",
                     def.name
@@ -517,8 +599,8 @@ impl RangeLoader<'_> {
     /// Adds a row as it was. Errors: bytes that the table's layout does not allow, NULL in a NOT NULL column.
     pub(crate) fn push(&mut self, row_id: RowId, batch: BatchId, row: &[u8]) -> Result<(), CodecError> {
         let data = &self.loader.data;
-        data.layout().validate(row)?;
-        if data.has_forbidden_null(row) {
+        data.def.layout_at(batch).validate(row)?;
+        if data.has_forbidden_null(data.def.present(batch, row, &mut self.buffer)) {
             return Err(CodecError::new(0, "NULL in a NOT NULL column"));
         }
         let core = &data.core;
@@ -572,7 +654,7 @@ impl RangeLoader<'_> {
 /// What is built over a table's rows.
 pub(crate) enum Structure {
     /// The index with this number.
-    Index(usize, Arc<IndexData>),
+    Index(usize, IndexData),
     /// The index over row ids.
     RowIds(HashIndex),
 }

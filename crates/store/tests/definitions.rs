@@ -139,6 +139,8 @@ fn definitions_that_rows_violate_change_nothing() {
 #[test]
 fn columns_are_added_and_dropped() {
     let store = with_rows();
+    fixture::settle(&store);
+    let live = store.memory_stats().version_bytes;
     let before = store.snapshot();
     let row_id = before.get(NOTES, weft_store::SlotId(5)).unwrap().unwrap().row_id;
     fixture::batch(&store, |batch| {
@@ -197,11 +199,7 @@ fn columns_are_added_and_dropped() {
     assert_eq!(fixture::decode(&old), (8, Some(1), None));
     drop((before, after));
     fixture::settle(&store);
-    let live = store.memory_stats().version_bytes;
-    assert_eq!(
-        live,
-        300 * (24 + items.layout.fixed_bytes() as u64) + 300 * (24 + 9)
-    );
+    assert_eq!(store.memory_stats().version_bytes, live, "no row was written");
 }
 
 #[test]

@@ -15,3 +15,4 @@ mod histories;
 mod image;
 mod memory;
 mod model;
+mod reshaping;

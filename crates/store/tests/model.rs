@@ -12,8 +12,8 @@ use weft_base::IndexId;
 use weft_base::{BatchId, SimDisk};
 use weft_store::columns::ColumnKeeper;
 use weft_store::{
-    CatalogOp, Evictor, IndexDef, IndexMethod, Locator, MemberWriter, PreparedIndex, Refiller, Snapshot,
-    Store,
+    CatalogOp, Evictor, IndexDef, IndexMethod, Locator, MemberWriter, Prepared, PreparedIndex, Refiller,
+    Snapshot, Store,
 };
 use weft_types::{SqlError, Value};
 
@@ -169,7 +169,7 @@ fn create_prepared(store: &Arc<Store>, model: &mut Model, mut prepared: Prepared
         return assert!(has_duplicate(&def, model), "{def:?}");
     }
     let mut batch = store.begin_batch(next);
-    batch.offer(prepared);
+    batch.offer(Prepared::Index(Box::new(prepared)));
     if has_writes && let Some((id, (kind, name))) = model.pop_first() {
         // The transaction that creates it also writes: keys stay, change and go.
         let mut member = batch.member(0);

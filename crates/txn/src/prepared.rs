@@ -69,7 +69,7 @@ impl PreparedTxn {
             locks: record.locks,
             writes: TxnWrites {
                 catalog_ops: ops.collect::<Result<_, _>>()?,
-                indexes: Mutex::default(),
+                preparations: Mutex::default(),
                 write_set: record.write_set,
             },
             _memory: None,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weft_base::{BatchId, TxnId};
 use weft_lock::LockRequest;
 use weft_program::{AccessKeys, Outcome, Program};
-use weft_store::{CatalogOp, PreparedIndex};
+use weft_store::{CatalogOp, Prepared};
 use weft_types::SqlError;
 use weft_types::interrupt::Interrupt;
 
@@ -81,8 +81,8 @@ impl ProgramRequest {
 #[derive(Debug, Default)]
 pub(crate) struct TxnWrites {
     pub catalog_ops: Vec<CatalogOp>,
-    /// Indexes for these, built already.
-    pub indexes: Mutex<Vec<PreparedIndex>>,
+    /// What was done for these already.
+    pub preparations: Mutex<Vec<Prepared>>,
     pub write_set: Vec<u8>,
 }
 

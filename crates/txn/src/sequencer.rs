@@ -600,8 +600,10 @@ fn run_members_or_panic(
 ) -> Result<Vec<Answer<Committed>>, SqlError> {
     for commit in &batch.commits {
         let writes = commit.writes();
-        let indexes = std::mem::take(&mut *writes.indexes.lock());
-        indexes.into_iter().for_each(|index| writer.offer(index));
+        let preparations = std::mem::take(&mut *writes.preparations.lock());
+        preparations
+            .into_iter()
+            .for_each(|prepared| writer.offer(prepared));
         let (before, _) = split(&writes.catalog_ops);
         apply(writer, commit, before)?;
     }

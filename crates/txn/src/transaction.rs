@@ -24,7 +24,6 @@ mod references;
 mod run;
 
 pub use self::conflict::InsertOutcome;
-use self::definitions::created_by;
 use self::memory::TxnMemory;
 use self::references::References;
 use crate::cancel::CancelToken;
@@ -45,9 +44,9 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
-use weft_base::{BatchId, CatalogVersion, IndexId, Reservation, RowId, TableId, TxnId};
+use weft_base::{BatchId, CatalogVersion, Reservation, RowId, TableId, TxnId};
 use weft_lock::{LockMode, LockRequest, ResourceId, join};
-use weft_store::{Catalog, CatalogOp, PreparedIndex, Snapshot, TableDef};
+use weft_store::{Catalog, CatalogOp, Prepared, Snapshot, TableDef};
 use weft_types::{SqlError, SqlState, interrupt};
 
 /// The isolation level of a transaction.
@@ -117,8 +116,8 @@ pub struct Transaction {
     overlay: Arc<Overlay>,
     catalog_ops: Vec<CatalogOp>,
     private_catalog: Option<Arc<Catalog>>,
-    /// Indexes that this transaction creates, built already.
-    prepared: Vec<PreparedIndex>,
+    /// What was done already for the definitions that this transaction changes.
+    prepared: Vec<Prepared>,
     /// What foreign keys demand of its writes.
     references: References,
     /// The definitions that the last program was compiled for.
@@ -271,8 +270,8 @@ impl Transaction {
             _reading: Some(Arc::new(reading)),
             overlay: Arc::clone(&self.overlay),
             catalog: self.catalog_over(&snapshot),
-            reshaped: self.reshaped_tables(),
-            snapshot,
+            unusable: self.unusable_tables(),
+            snapshot: self.seen(snapshot),
         })
     }
 
@@ -522,7 +521,7 @@ impl Transaction {
         self.refuse_writes_in_excess()?;
         self.refuse_reshaped(def)?;
         self.lock_new_rows(def, rows.iter().map(Vec::as_slice))?;
-        let snapshot = self.engine.snapshot();
+        let snapshot = self.seen(self.engine.snapshot());
         let catalog = self.catalog();
         let mut ids = Vec::with_capacity(rows.len());
         for row in rows {
@@ -554,7 +553,7 @@ impl Transaction {
         def.check_row(row)?;
         if def.unique_key_changes(current, row) {
             self.lock_new_rows(def, [current, row])?;
-            let snapshot = self.engine.snapshot();
+            let snapshot = self.seen(self.engine.snapshot());
             self.observe(snapshot.batch());
             check_unique(def, &snapshot, &self.overlay, &self.catalog(), row, Some(row_id))?;
         }
@@ -598,12 +597,12 @@ impl Transaction {
             // Deleted by this transaction itself.
             return Ok(None);
         }
-        let snapshot = self.engine.snapshot();
+        let snapshot = self.seen(self.engine.snapshot());
         let view = TxnView {
             catalog: self.catalog(),
             overlay: Arc::clone(&self.overlay),
             snapshot,
-            reshaped: Arc::default(),
+            unusable: Arc::default(),
             _reading: None,
         };
         let found = view.current(def, row_id, image)?;
@@ -636,13 +635,9 @@ impl Transaction {
         self.overlay_mut().rollback_to(mark.overlay);
         self.catalog_ops.truncate(mark.catalog_op_count);
         self.references.rollback_to(mark.deferred_count);
-        let left: Vec<IndexId> = self
-            .catalog_ops
-            .iter()
-            .filter_map(created_by)
-            .map(|index| index.id)
-            .collect();
-        self.prepared.retain(|prepared| left.contains(&prepared.def().id));
+        let left = &self.catalog_ops;
+        self.prepared
+            .retain(|prepared| left.iter().any(|op| prepared.is_for(op)));
         self.private_catalog = mark.private_catalog.clone();
         // Versions of definitions that were rolled back may be given to others.
         self.known = None;
@@ -670,7 +665,7 @@ impl Transaction {
             txn: self.id,
             work: CommitWork::Session(TxnWrites {
                 catalog_ops: std::mem::take(&mut self.catalog_ops),
-                indexes: Mutex::new(std::mem::take(&mut self.prepared)),
+                preparations: Mutex::new(std::mem::take(&mut self.prepared)),
                 write_set: self.overlay.encode(),
             }),
             interrupt: interrupt::current(),
@@ -689,7 +684,7 @@ impl Transaction {
     ///
     /// # Errors
     /// The name is longer than [`PREPARED_NAME_BYTES_MAX`] (22023) or in use (42710); there are too many
-    /// (53200); it could not be logged.
+    /// (53200); it has definitions that are checked at commit (0A000); it could not be logged.
     pub fn prepare(mut self, name: &str, owner: &str) -> Answer<Committed> {
         if name.len() > PREPARED_NAME_BYTES_MAX {
             let message = format!("transaction identifier \"{name}\" is too long");
@@ -703,6 +698,7 @@ impl Transaction {
         if let Some(error) = shared.failure() {
             return Err(Refused::early(error));
         }
+        self.refuse_unchecked().map_err(Refused::early)?;
         let held = self.held.iter();
         let mut locks: Vec<LockRequest> = held.map(|(id, mode)| LockRequest::new(*id, *mode)).collect();
         locks.sort_by_key(|lock| lock.resource);
@@ -714,7 +710,7 @@ impl Transaction {
             locks,
             writes: TxnWrites {
                 catalog_ops: std::mem::take(&mut self.catalog_ops),
-                indexes: Mutex::new(std::mem::take(&mut self.prepared)),
+                preparations: Mutex::new(std::mem::take(&mut self.prepared)),
                 write_set: self.overlay.encode(),
             },
             _memory: self.writes_memory.take(),

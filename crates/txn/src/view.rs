@@ -76,12 +76,10 @@ fn merged<'a>(base: Vec<Keyed<'a>>, own: Vec<Keyed<'a>>, reverse: bool, limit: u
     next.take(limit).map(|(_, row)| row).collect()
 }
 
-/// The error for using the rows of a table whose columns the same transaction changed.
-pub(crate) fn reshaped() -> SqlError {
-    SqlError::unsupported(
-        "a table with rows whose columns were added or dropped can be used after the commit only",
-    )
-    .hint("Commit the change of the table first.")
+/// The error for using the rows of a table whose primary key was dropped in the same transaction.
+pub(crate) fn without_key() -> SqlError {
+    SqlError::unsupported("a table whose primary key was dropped can be used after the commit only")
+        .hint("Commit the change of the table first.")
 }
 
 /// A frozen view. Cheap to clone.
@@ -90,8 +88,8 @@ pub struct TxnView {
     pub(crate) snapshot: Snapshot,
     pub(crate) overlay: Arc<Overlay>,
     pub(crate) catalog: Arc<Catalog>,
-    /// Tables whose rows still have the layout from before this transaction changed their columns.
-    pub(crate) reshaped: Arc<[TableId]>,
+    /// Tables whose primary key this transaction dropped.
+    pub(crate) unusable: Arc<[TableId]>,
     /// The statement that reads, which is ended if the snapshot keeps too much in memory.
     pub(crate) _reading: Option<Arc<RunningSnapshot>>,
 }
@@ -112,18 +110,27 @@ impl TxnView {
             snapshot,
             overlay: Arc::default(),
             catalog,
-            reshaped: Arc::default(),
+            unusable: Arc::default(),
             _reading: None,
         }
     }
 
-    /// An error (0A000) for a table whose columns this transaction added or dropped: its rows are rewritten
-    /// at commit and cannot be read before.
+    /// An error (0A000) for a table whose primary key this transaction dropped: its rows cannot be found
+    /// again before the commit.
     pub fn check_readable(&self, table: TableId) -> Result<(), SqlError> {
-        if self.reshaped.contains(&table) {
-            Err(reshaped())
+        if self.unusable.contains(&table) {
+            Err(without_key())
         } else {
             Ok(())
+        }
+    }
+
+    /// The same view for one read of a table ([`Snapshot::for_one_read`]).
+    #[must_use]
+    pub fn for_one_read(&self, table: TableId) -> TxnView {
+        TxnView {
+            snapshot: self.snapshot.for_one_read(table),
+            ..self.clone()
         }
     }
 

@@ -394,6 +394,36 @@ impl RowLayout {
         self.value_ref(row, col).to_value()
     }
 
+    /// Sets a column of `row`, which began as [`RowLayout::null_row`], to bytes taken by [`RowLayout::raw`]
+    /// from a column of the same type. Columns are set in ascending order, and none twice: so the heap is in
+    /// column order.
+    ///
+    /// # Errors
+    /// XX000 if the length does not match the column or there is no such column; 54000 if the row exceeds
+    /// 4 GiB. The row is then unchanged.
+    pub fn append_raw(&self, row: &mut Vec<u8>, col: usize, raw: &[u8]) -> Result<(), SqlError> {
+        let place = match self.column_kind(col) {
+            ColumnKind::Variable => Some(variable_cell(row.len(), raw.len())?),
+            ColumnKind::Fixed(bytes) if usize::from(bytes) == raw.len() && col < self.cells.len() => None,
+            ColumnKind::Fixed(_) => {
+                let message = format!("{} raw bytes do not fit column {col}", raw.len());
+                return Err(SqlError::internal(message));
+            }
+        };
+        let cell = place.as_ref().map_or(raw, <[u8; _]>::as_slice);
+        let at = self.cell_offset(col).unwrap_or_default();
+        if let Some(to) = row.get_mut(at..at + cell.len()) {
+            to.copy_from_slice(cell);
+        }
+        if let Some(byte) = row.get_mut(col / 8) {
+            *byte &= !(1 << (col % 8));
+        }
+        if place.is_some() {
+            row.extend_from_slice(raw);
+        }
+        Ok(())
+    }
+
     /// Overwrites a fixed column of at most 8 bytes in place with the low bits of `bits` and makes it
     /// non-NULL. Returns whether there is such a column.
     pub fn set_fixed_u64(&self, row: &mut [u8], col: usize, bits: u64) -> bool {

@@ -56,7 +56,8 @@ impl ReadSource for ViewSource {
         if !index.method.is_ordered() {
             return Ok(false);
         }
-        let rows = self.0.range(index, low, high, false, INDEX_RANGE_ROWS_MAX + 1)?;
+        let view = self.0.for_one_read(index.table);
+        let rows = view.range(index, low, high, false, INDEX_RANGE_ROWS_MAX + 1)?;
         if rows.len() > INDEX_RANGE_ROWS_MAX {
             return Ok(false);
         }
@@ -79,7 +80,8 @@ impl ReadSource for ViewSource {
         visit: RowVisitor<'_>,
     ) -> Result<(), SqlError> {
         self.0.check_readable(index.table)?;
-        let rows = self.0.range(index, low, high, reverse, limit)?;
+        let view = self.0.for_one_read(index.table);
+        let rows = view.range(index, low, high, reverse, limit)?;
         for row in rows {
             visit(&row.bytes, row.row_id);
         }

@@ -138,3 +138,71 @@ fn a_reader_without_the_vector_is_caught() {
     };
     assert!(transfers(config, 3) > 0);
 }
+
+/// Each rank counts batches for itself, and knows by them which columns a row was written with.
+#[test]
+fn columns_change_on_all_ranks() {
+    let cluster = bank(Config::default());
+    let mut client = cluster.client(0);
+    for _ in 0..3 {
+        let there = on_rank(1);
+        client.ok(&format!(
+            "update account set balance = balance where id = {there}"
+        ));
+    }
+    let batches = || {
+        cluster
+            .databases
+            .iter()
+            .map(|database| database.engine().boundary())
+    };
+    assert!(
+        !batches().is_sorted_by(|one, other| one == other),
+        "the ranks' batches differ"
+    );
+    client.ok("alter table account add column n int not null default 3, add column note text default 'old'");
+    client.ok("alter table item add column c int default 5");
+    client.ok("insert into item values (1, 10)");
+    for rank in 0..3 {
+        let mut client = cluster.client(rank as usize);
+        let there = on_rank(rank);
+        assert_eq!(
+            client.rows(&format!("select * from account where id = {there}")),
+            format!("{there},100,3,old")
+        );
+        client.ok(&format!("update account set n = n + 1 where id = {there}"));
+        assert_eq!(client.rows("select c from item where id = 1"), "5");
+    }
+    client.ok("insert into account values (100, 1, 9, 'new')");
+    client.ok(
+        "begin; alter table account drop column balance, add column m int; update account set m = id; commit",
+    );
+    for rank in 0..3 {
+        let mut client = cluster.client(rank);
+        assert_eq!(
+            client.rows("select count(*), sum(n), min(note) from account"),
+            "21,72,new"
+        );
+        assert_eq!(client.rows("select count(*) from account where m = id"), "21");
+        assert_eq!(
+            client.rows("select * from account where id = 100"),
+            "100,9,new,100"
+        );
+    }
+    // The rows of one rank are enough to refuse it on all, and nothing is left prepared.
+    client.ok(&format!(
+        "update account set note = null where id = {}",
+        on_rank(2)
+    ));
+    client.fails("alter table account alter note set not null", "23502");
+    client.fails("alter table account add column k int not null", "23502");
+    client.ok("begin; update account set n = 1; alter table account alter n drop not null");
+    client.ok("alter table account alter n set not null");
+    client.fails("commit", "0A000");
+    for rank in 0..3 {
+        let mut client = cluster.client(rank);
+        assert_eq!(client.rows("select count(*) from pg_prepared_xacts"), "0");
+        assert_eq!(client.rows("select sum(n) from account"), "72");
+        client.ok("alter table account add column k int default 1; alter table account drop column k");
+    }
+}

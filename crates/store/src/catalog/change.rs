@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use weft_base::{CatalogVersion, IndexId, TableId};
+use weft_base::{BatchId, CatalogVersion, IndexId, TableId};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::constraint::{ConstraintDef, ConstraintId};
@@ -14,6 +14,7 @@ use super::definition::{
     TableDef,
 };
 use super::distribution::Distribution;
+use super::earlier::NOT_YET;
 use super::procedure::{ProcedureDef, ProcedureId};
 use super::{Catalog, Definitions, Relation, codec};
 
@@ -48,7 +49,7 @@ pub enum CatalogOp {
         /// The new default.
         default: Option<DefaultExpr>,
     },
-    /// A new last column. Every row is written anew with `fill` in it.
+    /// A new last column. Rows that exist have `fill` in it; they are not written.
     AddColumn {
         /// Which table.
         table: TableId,
@@ -57,7 +58,7 @@ pub enum CatalogOp {
         /// Its value in the rows that exist.
         fill: Value,
     },
-    /// A column goes, with the indexes over it and the sequences owned by it. Every row is written anew.
+    /// A column goes, with the indexes over it and the sequences owned by it. No row is written.
     DropColumn {
         /// Which table.
         table: TableId,
@@ -185,8 +186,15 @@ impl CatalogOp {
 }
 
 impl Catalog {
-    /// The catalog after one change; `self` stays as it is. Deterministic; errors are the user's.
+    /// The catalog after one change that a transaction makes and has not committed: every row that there is
+    /// was written before it. Otherwise as [`Catalog::apply_in`].
     pub fn apply(&self, op: &CatalogOp) -> Result<Catalog, SqlError> {
+        self.apply_in(op, NOT_YET)
+    }
+
+    /// The catalog after one change in a batch, which has written no row of the table before; `self` stays as
+    /// it is. Deterministic; errors are the user's.
+    pub fn apply_in(&self, op: &CatalogOp, batch: BatchId) -> Result<Catalog, SqlError> {
         if let CatalogOp::AdvanceSequence { id, to } = op {
             return self.with_sequence(
                 *id,
@@ -200,7 +208,7 @@ impl Catalog {
             return self.with_sequence(*id, *state);
         }
         let mut next = self.clone();
-        next.apply_definition(op)?;
+        next.apply_definition(op, batch)?;
         next.version = CatalogVersion(self.version.0 + 1);
         next.renew_digests();
         Ok(next)
@@ -230,6 +238,7 @@ impl Catalog {
 
     pub(super) fn renew_digests(&mut self) {
         self.definitions_digest = codec::definitions_digest(self);
+        self.layouts_digest = codec::layouts_digest(self);
         self.sequences_digest = self.sequence_states.iter().fold(0, |sum, (id, state)| {
             sum.wrapping_add(codec::sequence_term(*id, *state))
         });
@@ -239,7 +248,7 @@ impl Catalog {
         Arc::make_mut(&mut self.definitions)
     }
 
-    fn apply_definition(&mut self, op: &CatalogOp) -> Result<(), SqlError> {
+    fn apply_definition(&mut self, op: &CatalogOp, batch: BatchId) -> Result<(), SqlError> {
         match op {
             CatalogOp::CreateTable(table) => self.create_table(table),
             CatalogOp::DropTable(table) => self.drop_table(*table),
@@ -260,12 +269,12 @@ impl Catalog {
                 column,
                 default,
             } => self.edit_column(*table, *column, |column| column.default = default.clone()),
-            CatalogOp::AddColumn { table, column, fill } => self.add_column(*table, column, fill),
-            CatalogOp::DropColumn { table, column } => self.drop_column(*table, *column),
+            CatalogOp::AddColumn { table, column, fill } => self.add_column(*table, (column, fill), batch),
+            CatalogOp::DropColumn { table, column } => self.drop_column(*table, *column, batch),
             CatalogOp::RenameTable { table, name } => self.rename_table(*table, name),
             CatalogOp::RenameColumn { table, column, name } => self.rename_column(*table, *column, name),
             CatalogOp::RenameIndex { index, name } => self.rename_index(*index, name),
-            CatalogOp::Truncate(table) => self.table_def(*table).map(|_| ()),
+            CatalogOp::Truncate(table) => self.truncate(*table),
             CatalogOp::CreateSequence(sequence) => self.create_sequence(sequence),
             CatalogOp::DropSequence(sequence) => self.drop_sequence(*sequence),
             CatalogOp::PutProcedure(procedure) => self.put_procedure(procedure),
@@ -476,21 +485,27 @@ impl Catalog {
         self.edit_column(table, column, |column| column.not_null = not_null)
     }
 
-    fn add_column(&mut self, table: TableId, column: &ColumnDef, fill: &Value) -> Result<(), SqlError> {
+    fn add_column(
+        &mut self,
+        table: TableId,
+        (column, fill): (&ColumnDef, &Value),
+        batch: BatchId,
+    ) -> Result<(), SqlError> {
         let mut table = TableDef::clone(self.table_def(table)?.as_ref());
         if table.column_index(&column.name).is_some() {
             return Err(duplicate_column(&table.name, &column.name));
         }
+        codec::check_fill(column, fill)?;
+        table.keep_layout(batch);
         table.columns.push(column.clone());
         check_columns(&table.columns)?;
-        table.renew_layout();
+        table.column_added(fill);
         table.renew_checks()?;
-        codec::check_fill(column, fill)?;
         self.put_table(table);
         Ok(())
     }
 
-    fn drop_column(&mut self, table: TableId, column: u32) -> Result<(), SqlError> {
+    fn drop_column(&mut self, table: TableId, column: u32, batch: BatchId) -> Result<(), SqlError> {
         let position = column as usize;
         let def = self.table_def(table)?;
         if def.columns.get(position).is_none() {
@@ -515,6 +530,7 @@ impl Catalog {
             self.drop_index(index)?;
         }
         let mut def = TableDef::clone(self.table_def(table)?.as_ref());
+        def.keep_layout(batch);
         def.drop_constraints_over(position);
         def.columns.remove(position);
         for index in &mut def.indexes {
@@ -524,7 +540,7 @@ impl Catalog {
             }
             *index = Arc::new(moved);
         }
-        def.renew_layout();
+        def.column_dropped(position);
         def.renew_checks()?;
         self.put_table(def);
         self.move_referenced_columns(table, position);
@@ -554,6 +570,14 @@ impl Catalog {
                 _ => {}
             }
         }
+    }
+
+    /// The rows that come next have the present layout.
+    fn truncate(&mut self, table: TableId) -> Result<(), SqlError> {
+        let mut def = TableDef::clone(self.table_def(table)?.as_ref());
+        def.forget_layouts();
+        self.put_table(def);
+        Ok(())
     }
 
     fn rename_table(&mut self, table: TableId, name: &str) -> Result<(), SqlError> {

@@ -22,7 +22,14 @@ use super::{Catalog, Relation};
 use super::{constraint, distribution};
 
 const DEFINITIONS_SEED: u64 = 0x7765_6674_6361_7461;
+const LAYOUTS_SEED: u64 = 0x7765_6674_6c61_796f;
 const SEQUENCE_SEED: u64 = 0x7765_6674_7365_7175;
+
+/// Tags of the sections that follow the sequences of a catalog, if they are not empty.
+pub(super) const SECTION_PROCEDURES: u8 = 1;
+pub(super) const SECTION_DISTRIBUTIONS: u8 = 2;
+pub(super) const SECTION_CONSTRAINTS: u8 = 3;
+const SECTION_EARLIER: u8 = 4;
 
 type Reader<'a> = ByteReader<'a>;
 type Decoded<T> = Result<T, CodecError>;
@@ -39,7 +46,7 @@ pub(super) fn sequence_term(id: SequenceId, state: SequenceState) -> u64 {
     mix64(hash64_seeded(&bytes, SEQUENCE_SEED))
 }
 
-/// The term of everything but sequence positions.
+/// The term of everything but sequence positions and earlier layouts.
 pub(super) fn definitions_digest(catalog: &Catalog) -> u64 {
     let mut bytes = Vec::new();
     put_definitions(&mut bytes, catalog);
@@ -47,6 +54,16 @@ pub(super) fn definitions_digest(catalog: &Catalog) -> u64 {
     catalog.encode_distributions(&mut bytes);
     catalog.encode_constraints(&mut bytes);
     mix64(hash64_seeded(&bytes, DEFINITIONS_SEED))
+}
+
+/// The term of earlier layouts; 0 if there are none.
+pub(super) fn layouts_digest(catalog: &Catalog) -> u64 {
+    let mut bytes = Vec::new();
+    catalog.encode_earlier(&mut bytes);
+    match bytes.is_empty() {
+        true => 0,
+        false => mix64(hash64_seeded(&bytes, LAYOUTS_SEED)),
+    }
 }
 
 /// The value given to existing rows must fit the new column.
@@ -83,6 +100,7 @@ impl Catalog {
         self.encode_procedures(out);
         self.encode_distributions(out);
         self.encode_constraints(out);
+        self.encode_earlier(out);
     }
 
     /// Reads what [`Catalog::encode`] wrote. Names and ids are checked as if the objects were created anew.
@@ -110,18 +128,66 @@ impl Catalog {
                 None => return Err(invalid("sequence state without sequence")),
             }
         }
-        catalog.decode_procedures(reader)?;
-        catalog.decode_distributions(reader)?;
-        catalog.decode_constraints(reader)?;
-        if reader.remaining() > 0 {
-            return Err(invalid("unknown section"));
-        }
+        catalog.decode_sections(reader)?;
         catalog.version = version;
         catalog.next_object_id = next_object_id;
         if version.0 > 0 {
             catalog.renew_digests();
         }
         Ok(catalog)
+    }
+
+    /// Appends the section of earlier layouts, if a table has some.
+    fn encode_earlier(&self, out: &mut Vec<u8>) {
+        let tables = || {
+            self.definitions
+                .tables
+                .values()
+                .filter(|table| table.has_earlier())
+        };
+        let count = tables().count();
+        if count == 0 {
+            return;
+        }
+        out.put_u8(SECTION_EARLIER);
+        out.put_varint(count as u64);
+        for table in tables() {
+            out.put_u32(table.id.0);
+            table.put_earlier(out);
+        }
+    }
+
+    fn decode_earlier(&mut self, reader: &mut Reader<'_>) -> Decoded<()> {
+        for _ in 0..count(reader, usize::MAX)? {
+            let id = TableId(reader.u32()?);
+            let tables = &mut Arc::make_mut(&mut self.definitions).tables;
+            let found = tables.get(&id).filter(|table| !table.has_earlier());
+            let mut table = TableDef::clone(found.ok_or_else(|| invalid("earlier layouts of no table"))?);
+            table.read_earlier(reader)?;
+            if !table.has_earlier() {
+                return Err(invalid("an empty list of earlier layouts"));
+            }
+            tables.insert(id, Arc::new(table));
+        }
+        Ok(())
+    }
+
+    /// What follows the sequences: each section at most once, in the order of their tags.
+    fn decode_sections(&mut self, reader: &mut Reader<'_>) -> Decoded<()> {
+        let mut before = 0;
+        while reader.remaining() > 0 {
+            let tag = reader.u8()?;
+            match tag {
+                _ if tag <= before => return Err(invalid("sections out of order")),
+                SECTION_PROCEDURES => self.decode_procedures(reader)?,
+                SECTION_DISTRIBUTIONS => self.decode_distributions(reader)?,
+                SECTION_CONSTRAINTS => self.decode_constraints(reader)?,
+                SECTION_EARLIER => self.decode_earlier(reader)?,
+                _ => return Err(invalid("unknown section")),
+            }
+            before = tag;
+        }
+        Ok(())
     }
 
     fn install_table(&mut self, table: TableDef) -> Decoded<()> {
@@ -520,13 +586,13 @@ fn column(reader: &mut Reader<'_>) -> Decoded<ColumnDef> {
     })
 }
 
-fn put_fill(out: &mut Vec<u8>, ty: &SqlType, fill: &Value) {
+pub(super) fn put_fill(out: &mut Vec<u8>, ty: &SqlType, fill: &Value) {
     // A fill that does not fit the type is refused when the operation is applied; it travels as NULL.
     let row = RowLayout::new(std::slice::from_ref(ty)).encode(std::slice::from_ref(fill));
     out.put_len_prefixed(&row.unwrap_or_default());
 }
 
-fn fill(reader: &mut Reader<'_>, ty: &SqlType) -> Decoded<Value> {
+pub(super) fn fill(reader: &mut Reader<'_>, ty: &SqlType) -> Decoded<Value> {
     let bytes = reader.len_prefixed()?;
     if bytes.is_empty() {
         return Ok(Value::Null);

@@ -21,12 +21,9 @@ use weft_base::{ByteReader, ByteWriter, CodecError, IndexId, TableId};
 use weft_types::{RowLayout, SqlError, SqlState, SqlType, Value, encode_key_value};
 
 use super::Catalog;
-use super::codec::{count, flag, invalid, put_text, text};
+use super::codec::{SECTION_CONSTRAINTS, count, flag, invalid, put_text, text};
 use super::definition::{COLUMNS_MAX, INDEX_COLUMNS_MAX, IndexDef, TableDef};
 use super::distribution::Distribution;
-
-/// The first byte of the section, which no other section begins with.
-pub(super) const SECTION_FORMAT: u8 = 3;
 
 /// Names a constraint for ever; same number space as tables and indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -531,17 +528,13 @@ impl Catalog {
         if all().next().is_none() {
             return;
         }
-        out.put_u8(SECTION_FORMAT);
+        out.put_u8(SECTION_CONSTRAINTS);
         out.put_varint(all().count() as u64);
         all().for_each(|constraint| put(out, constraint));
     }
 
-    /// Reads the section, if it comes next.
+    /// Reads the section behind its tag.
     pub(super) fn decode_constraints(&mut self, reader: &mut ByteReader<'_>) -> Result<(), CodecError> {
-        if reader.clone().u8() != Ok(SECTION_FORMAT) {
-            return Ok(());
-        }
-        reader.u8()?;
         let constraints = count(reader, usize::MAX)?;
         if constraints == 0 {
             return Err(invalid("an empty list of constraints"));

@@ -12,6 +12,7 @@ use weft_types::{RowLayout, SqlType};
 
 use super::constraint::{Check, ConstraintDef};
 use super::distribution::Distribution;
+use super::earlier::EarlierLayout;
 
 /// The first id that a user's table, index or sequence gets; lower ones belong to the system catalog, as in
 /// PostgreSQL.
@@ -140,9 +141,11 @@ pub struct TableDef {
     pub referenced_by: Vec<Arc<ConstraintDef>>,
     /// The compiled conditions of `constraints`.
     pub(super) checks: Vec<Check>,
+    /// Layouts of rows that were written before columns were added or dropped, oldest first.
+    pub(super) earlier: Vec<Arc<EarlierLayout>>,
 }
 
-/// Layouts are equal where the columns are and tests where the constraints are, so they take no part.
+/// Present layouts are equal where the columns are and tests where the constraints are, so they take no part.
 impl PartialEq for TableDef {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
@@ -153,6 +156,7 @@ impl PartialEq for TableDef {
             && self.distribution == other.distribution
             && self.constraints == other.constraints
             && self.referenced_by == other.referenced_by
+            && self.earlier == other.earlier
     }
 }
 
@@ -171,6 +175,7 @@ impl TableDef {
             constraints: Vec::new(),
             referenced_by: Vec::new(),
             checks: Vec::new(),
+            earlier: Vec::new(),
         }
     }
 

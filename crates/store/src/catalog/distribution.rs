@@ -9,19 +9,16 @@
 //! 2. Every unique index contains that column: equal values then meet on one rank (as PostgreSQL requires of
 //!    unique constraints on partitioned tables).
 //!
-//! In the catalog's encoding distributions are a section of their own at its end, and absent where every
-//! table is on a single rank: older catalogs are read as before.
+//! In the catalog's encoding distributions are a section of their own, which is absent where every table is
+//! on a single rank.
 
 use weft_base::{ByteReader, ByteWriter, CodecError, TableId};
 use weft_ops::hash64;
 use weft_types::{SqlError, SqlState, Value, encode_key_value};
 
 use super::Catalog;
-use super::codec::{count, invalid};
+use super::codec::{SECTION_DISTRIBUTIONS, count, invalid};
 use super::definition::{IndexDef, TableDef};
-
-/// The first byte of the section, which no other section begins with.
-pub(super) const SECTION_FORMAT: u8 = 2;
 
 /// Which ranks hold a table's rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -128,7 +125,7 @@ impl Catalog {
         if placed().next().is_none() {
             return;
         }
-        out.put_u8(SECTION_FORMAT);
+        out.put_u8(SECTION_DISTRIBUTIONS);
         out.put_varint(placed().count() as u64);
         for table in placed() {
             out.put_u32(table.id.0);
@@ -136,12 +133,8 @@ impl Catalog {
         }
     }
 
-    /// Reads the section, if it comes next.
+    /// Reads the section behind its tag.
     pub(super) fn decode_distributions(&mut self, reader: &mut ByteReader<'_>) -> Result<(), CodecError> {
-        if reader.clone().u8() != Ok(SECTION_FORMAT) {
-            return Ok(());
-        }
-        reader.u8()?;
         let tables = count(reader, usize::MAX)?;
         if tables == 0 {
             return Err(invalid("an empty list of distributions"));

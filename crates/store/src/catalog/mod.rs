@@ -8,6 +8,7 @@
 //! Invariants:
 //! 1. Tables, indexes and sequences share one name space and one id counter; an id is never used twice.
 //! 2. A table's `layout` follows from its columns; every index column exists; at most one index is primary.
+//!    Layouts that its rows had before are known as long as there may be such rows (`earlier.rs`).
 //! 3. Equal histories of operations give equal catalogs, byte for byte when encoded, and so equal digests.
 
 mod change;
@@ -15,6 +16,7 @@ mod codec;
 mod constraint;
 mod definition;
 mod distribution;
+mod earlier;
 mod procedure;
 
 use std::collections::BTreeMap;
@@ -34,6 +36,7 @@ pub use definition::{
     SequenceDef, SequenceId, SequenceState, TableDef,
 };
 pub use distribution::Distribution;
+pub use earlier::EARLIER_LAYOUTS_MAX;
 pub use procedure::{
     PROCEDURE_PARAMS_MAX, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam,
     refuse_many_params,
@@ -68,6 +71,7 @@ pub struct Catalog {
     definitions: Arc<Definitions>,
     sequence_states: Arc<BTreeMap<SequenceId, SequenceState>>,
     definitions_digest: u64,
+    layouts_digest: u64,
     sequences_digest: u64,
 }
 
@@ -86,6 +90,7 @@ impl Catalog {
             definitions: Arc::default(),
             sequence_states: Arc::default(),
             definitions_digest: 0,
+            layouts_digest: 0,
             sequences_digest: 0,
         }
     }
@@ -184,8 +189,17 @@ impl Catalog {
         name
     }
 
-    /// This catalog's term of the state digest: definitions and sequence positions. 0 for the empty catalog.
+    /// This catalog's term of the state digest: definitions, earlier layouts and sequence positions. 0 for
+    /// the empty catalog.
     pub fn digest(&self) -> u64 {
-        self.definitions_digest.wrapping_add(self.sequences_digest)
+        self.definitions_digest
+            .wrapping_add(self.layouts_digest)
+            .wrapping_add(self.sequences_digest)
+    }
+
+    /// The digest of the definitions alone: equal in databases in which the same changes were made, whatever
+    /// batches these were.
+    pub fn definitions_digest(&self) -> u64 {
+        self.definitions_digest
     }
 }

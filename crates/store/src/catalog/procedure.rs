@@ -14,7 +14,7 @@ use weft_base::{ByteReader, ByteWriter, CodecError};
 use weft_types::{SqlError, SqlState, SqlType};
 
 use super::Catalog;
-use super::codec::{count, invalid, put_text, put_type, sql_type, text};
+use super::codec::{SECTION_PROCEDURES, count, invalid, put_text, put_type, sql_type, text};
 
 /// Most parameters of a procedure, as in PostgreSQL.
 pub const PROCEDURE_PARAMS_MAX: usize = 100;
@@ -32,8 +32,6 @@ pub fn refuse_many_params(count: usize) -> Result<(), SqlError> {
         )),
     }
 }
-/// Format number of the section.
-const SECTION_FORMAT: u8 = 1;
 
 /// Names a procedure for ever; same number space as tables and indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -167,20 +165,15 @@ impl Catalog {
         if self.definitions.procedures.is_empty() {
             return;
         }
-        out.put_u8(SECTION_FORMAT);
+        out.put_u8(SECTION_PROCEDURES);
         out.put_varint(self.definitions.procedures.len() as u64);
         for procedure in self.procedures() {
             put_procedure(out, procedure);
         }
     }
 
-    /// Reads the section, if it comes next.
+    /// Reads the section behind its tag.
     pub(super) fn decode_procedures(&mut self, reader: &mut ByteReader<'_>) -> Result<(), CodecError> {
-        // Other sections may follow, or be the only ones.
-        if reader.clone().u8() != Ok(SECTION_FORMAT) {
-            return Ok(());
-        }
-        reader.u8()?;
         let procedures = count(reader, usize::MAX)?;
         if procedures == 0 {
             return Err(invalid("an empty list of procedures"));

@@ -85,6 +85,9 @@ impl Header {
         let mut catalog_reader = ByteReader::new(reader.len_prefixed()?);
         let catalog = Catalog::decode(&mut catalog_reader)?;
         catalog_reader.finish()?;
+        if catalog.tables().any(|table| table.laid_out_since() > batch) {
+            return Err(CodecError::new(0, "a layout of rows from after the checkpoint"));
+        }
         reader.finish()?;
         Ok(Header {
             batch,

@@ -2,22 +2,25 @@
 
 use std::sync::Arc;
 
+use weft_base::TableId;
 use weft_column::segment::{Segment, SegmentBuilder};
+use weft_types::RowLayout;
 
 use super::form::{cell, kind_of};
 use super::region::{Packed, RegionColumns, SlotMask};
 use crate::memory::{REGION_SLOTS, Scratch};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
-use crate::table::TableCore;
+use crate::table::{TableCore, TableData};
 
 /// The strings of a column of a region that has more bytes are not copied: they are not what is scanned.
 const STRING_BYTES_MAX: usize = 16 << 20;
 
 /// Begins empty copies of regions of a table: from here on their slots are recorded as they are written.
 /// Waits for a boundary; `None` if there is none. Returns the bytes of the copies that they replace.
-pub(super) fn begin(store: &Arc<Store>, core: &TableCore, regions: &[u64]) -> Option<u64> {
-    let empty = || Arc::new(RegionColumns::new(core.layout.column_count()));
+pub(super) fn begin(store: &Arc<Store>, table: &TableData, regions: &[u64]) -> Option<u64> {
+    let (core, columns) = (&table.core, table.layout().column_count());
+    let empty = || Arc::new(RegionColumns::new(columns, table.laid_out_since()));
     let mut copies: Vec<(u64, Option<Arc<RegionColumns>>)> =
         regions.iter().map(|region| (*region, Some(empty()))).collect();
     store.at_rest(|snapshot| {
@@ -42,33 +45,42 @@ pub(super) fn forget(store: &Arc<Store>, core: &TableCore, regions: &[u64]) {
     });
 }
 
-/// Adds columns to a region's copy, from a snapshot that is not older than the copy.
+/// Adds columns to a region's copy, from a snapshot that is not older than the copy. Adds nothing if the
+/// table has other columns by then.
 pub(super) fn fill(
     snapshot: &Snapshot,
-    core: &TableCore,
+    table: TableId,
     region: u64,
     copy: &RegionColumns,
     columns: &[usize],
 ) {
+    let Some(table) = snapshot.table(table).filter(|table| copy.is_of(table)) else {
+        return;
+    };
+    let (core, layout) = (&table.core, table.layout());
     let mut present = SlotMask::empty();
-    let mut builders: Vec<Column> = columns.iter().map(|column| Column::new(core, *column)).collect();
+    let mut builders: Vec<Column> = columns
+        .iter()
+        .map(|column| Column::new(layout, *column))
+        .collect();
     let pin = snapshot.view().pin();
     let mut rows = 0;
-    let mut scratch = Scratch::default();
+    let (mut scratch, mut buffer) = (Scratch::default(), Vec::new());
     for slot in core.slots.ids_in(region) {
         let mut is_present = false;
         let shown = core.visit(slot, pin, &mut scratch, |_, version| {
             is_present = true;
+            let row = table.row_in(version, &mut buffer);
             builders
                 .iter_mut()
-                .for_each(|builder| builder.push(core, Some(version.bytes())));
+                .for_each(|builder| builder.push(layout, Some(row)));
         });
         if is_present {
             present.set((slot.0 % REGION_SLOTS) as usize);
         } else {
             // A row that cannot be read is not in the copy: who reads it in its slot is told why.
             let _ = shown;
-            builders.iter_mut().for_each(|builder| builder.push(core, None));
+            builders.iter_mut().for_each(|builder| builder.push(layout, None));
         }
         rows += 1;
     }
@@ -89,8 +101,8 @@ struct Column {
 }
 
 impl Column {
-    fn new(core: &TableCore, column: usize) -> Column {
-        let ty = core.layout.types().get(column);
+    fn new(layout: &RowLayout, column: usize) -> Column {
+        let ty = layout.types().get(column);
         Column {
             column,
             builder: ty.and_then(|ty| SegmentBuilder::new(0, &[kind_of(ty)]).ok()),
@@ -99,13 +111,13 @@ impl Column {
     }
 
     /// The cell of the next row, or NULL for a slot without one.
-    fn push(&mut self, core: &TableCore, row: Option<&[u8]>) {
+    fn push(&mut self, layout: &RowLayout, row: Option<&[u8]>) {
         let Some(builder) = self.builder.as_mut() else {
             return;
         };
-        let value = row.map_or(Ok(None), |row| cell(&core.layout, row, self.column));
+        let value = row.map_or(Ok(None), |row| cell(layout, row, self.column));
         if let Some(row) = row {
-            self.string_bytes += core.layout.var_bytes(row, self.column).map_or(0, <[u8]>::len);
+            self.string_bytes += layout.var_bytes(row, self.column).map_or(0, <[u8]>::len);
         }
         let is_packed = match value {
             Ok(value) => builder.push(0, value.as_ref()).is_ok(),

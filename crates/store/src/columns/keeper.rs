@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::build;
 use super::region::RegionColumns;
 use crate::store::Store;
-use crate::table::TableCore;
+use crate::table::{TableCore, TableData};
 
 /// When a copy is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,11 +171,11 @@ impl ColumnKeeper {
         }
         let mut tables = Vec::new();
         let mut bytes = 0;
-        for (_, core) in store.snapshot().tables() {
-            if core.asked.is_new.load(Ordering::Relaxed)
-                && core.slots.region_count() >= self.policy.regions_min
+        for table in store.snapshot().table_data() {
+            if table.asked.is_new.load(Ordering::Relaxed)
+                && table.core.slots.region_count() >= self.policy.regions_min
             {
-                tables.push(Arc::clone(core));
+                tables.push(Arc::clone(table));
             }
         }
         if !tables.is_empty() {
@@ -185,19 +185,19 @@ impl ColumnKeeper {
             }
         }
         let mut made = 0;
-        for core in tables {
+        for table in tables {
             // Not before its turn: who stops at one table has not looked at those behind it.
-            core.asked.is_new.store(false, Ordering::Relaxed);
-            let Some(more) = self.keep_table(store, &core, &mut bytes, pause) else {
+            table.asked.is_new.store(false, Ordering::Relaxed);
+            let Some(more) = self.keep_table(store, &table, &mut bytes, pause) else {
                 // What is left to do is looked at again.
-                core.asked.note_miss();
+                table.asked.note_miss();
                 break;
             };
             made += more;
         }
         if is_time {
-            let halve = |(_, core): (_, &Arc<TableCore>)| core.asked.halve();
-            store.snapshot().tables().for_each(halve);
+            let halve = |table: &Arc<TableData>| table.asked.halve();
+            store.snapshot().table_data().for_each(halve);
         }
         made
     }
@@ -206,18 +206,19 @@ impl ColumnKeeper {
     fn keep_table(
         &self,
         store: &Arc<Store>,
-        core: &TableCore,
+        table: &TableData,
         bytes: &mut u64,
         pause: &mut dyn FnMut() -> bool,
     ) -> Option<usize> {
+        let core = &table.core;
         let regions = core.slots.region_count();
-        let columns = core
+        let columns = table
             .asked
             .columns(regions * u64::from(self.policy.reads_min.saturating_sub(1)));
         let mut made = 0;
         let mut all = 0..regions;
         loop {
-            let need = |region: u64| (region, self.need(core, region, &columns));
+            let need = |region: u64| (region, self.need(table, region, &columns));
             let needy = all.by_ref().map(need).filter(|(_, need)| *need != Need::Nothing);
             let needy: Vec<(u64, Need)> = needy.take(BEGUN_MAX).collect();
             if needy.is_empty() {
@@ -227,7 +228,7 @@ impl ColumnKeeper {
             let anew: Vec<u64> = anew.map(|(region, _)| *region).collect();
             let full = *bytes >= self.bytes_max;
             if !anew.is_empty() && !full {
-                *bytes -= build::begin(store, core, &anew)?.min(*bytes);
+                *bytes -= build::begin(store, table, &anew)?.min(*bytes);
             }
             for (region, _) in needy {
                 if *bytes >= self.bytes_max {
@@ -245,8 +246,9 @@ impl ColumnKeeper {
         }
     }
 
-    fn need(&self, core: &TableCore, region: u64, columns: &[usize]) -> Need {
-        let is_due = match core.slots.columns(region) {
+    fn need(&self, table: &TableData, region: u64, columns: &[usize]) -> Need {
+        let core = &table.core;
+        let is_due = match core.slots.columns(region).filter(|copy| copy.is_of(table)) {
             None => core.slots.reads(region) >= self.policy.reads_min,
             Some(copy) if copy.is_empty() => return Need::Columns,
             Some(copy) if has_many_holes(&copy) => copy.misses() >= self.policy.holes_reads_min,
@@ -266,7 +268,7 @@ fn extend(store: &Arc<Store>, core: &TableCore, region: u64, copy: &RegionColumn
     let before = if copy.is_empty() { 0 } else { copy.bytes() };
     let columns = columns.iter().copied();
     let missing: Vec<usize> = columns.filter(|column| copy.is_missing(*column)).collect();
-    build::fill(&store.snapshot(), core, region, copy, &missing);
+    build::fill(&store.snapshot(), core.table, region, copy, &missing);
     copy.bytes() - before
 }
 

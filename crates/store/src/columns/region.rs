@@ -9,6 +9,7 @@ use weft_column::segment::Segment;
 use weft_offload::Buffer;
 
 use crate::memory::REGION_SLOTS;
+use crate::table::TableData;
 
 /// Words of a bit for each slot of a region.
 pub(super) const WORDS: usize = REGION_SLOTS as usize / 64;
@@ -134,6 +135,8 @@ impl Packed {
 /// are added as queries ask for them.
 #[derive(Debug)]
 pub(crate) struct RegionColumns {
+    /// Of the definition whose columns these are ([`TableData::laid_out_since`]).
+    laid_out_since: BatchId,
     /// The boundary's batch; set before anybody else knows the copy.
     batch: AtomicU64,
     pub(crate) changed: ChangedSlots,
@@ -151,9 +154,10 @@ pub(crate) struct RegionColumns {
 
 impl RegionColumns {
     /// A copy of nothing, in a table of so many columns.
-    pub(super) fn new(columns: usize) -> Self {
+    pub(super) fn new(columns: usize, laid_out_since: BatchId) -> Self {
         let bytes = size_of::<RegionColumns>() + columns * size_of::<OnceLock<Option<Packed>>>();
         RegionColumns {
+            laid_out_since,
             batch: AtomicU64::new(0),
             changed: ChangedSlots::new(),
             present: OnceLock::new(),
@@ -162,6 +166,11 @@ impl RegionColumns {
             used: AtomicBool::new(true),
             misses: AtomicU32::new(0),
         }
+    }
+
+    /// Whether its columns are those of this definition.
+    pub(crate) fn is_of(&self, table: &TableData) -> bool {
+        self.laid_out_since == table.laid_out_since()
     }
 
     /// Sets the boundary at which it begins.
@@ -293,7 +302,7 @@ mod tests {
 
     #[test]
     fn written_slots_are_masked_out() {
-        let columns = Arc::new(RegionColumns::new(2));
+        let columns = Arc::new(RegionColumns::new(2, BatchId(0)));
         columns.set_batch(BatchId(5));
         assert!(columns.read(BatchId(9), &[]).is_none(), "nothing was copied yet");
         columns.set_present(mask(&[0, 63, 64, 4095]));

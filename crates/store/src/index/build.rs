@@ -21,7 +21,7 @@ use weft_types::{SqlError, sort};
 
 use super::IndexData;
 use super::hash::HashIndex;
-use crate::catalog::IndexDef;
+use crate::catalog::{IndexDef, TableDef};
 use crate::memory::{Pin, Scratch, Slot, SlotId, VersionRef};
 use crate::table::{TableCore, row_id_hash};
 
@@ -112,16 +112,18 @@ pub(crate) enum BuildError {
 /// An index over the live rows that the pin sees, about `rows` of them. With several threads the rows are
 /// divided among them, and then the key ranges.
 pub(crate) fn build(
-    def: &IndexDef,
+    (table, def): (&TableDef, &IndexDef),
     core: &TableCore,
     pin: Pin<'_>,
     rows: usize,
     threads: usize,
 ) -> Result<IndexData, BuildError> {
-    let mut index = IndexData::new(def, &core.layout, core.slots.memory());
+    let mut index = IndexData::new(def, &table.layout, core.slots.memory());
     index.make_room(rows);
     let next = AtomicU64::new(0);
-    let pieces = with_each(0..threads.max(1), |_| collect(def, &index, core, pin, &next));
+    let pieces = with_each(0..threads.max(1), |_| {
+        collect((table, def), &index, core, pin, &next)
+    });
     let (mut entries, mut with_null) = (Vec::new(), Vec::new());
     for piece in pieces {
         let piece = piece.map_err(BuildError::Ended)?;
@@ -209,21 +211,23 @@ fn with_each<I: Send, T: Send>(each: impl Iterator<Item = I>, work: impl Fn(I) -
 
 /// Takes regions as long as there are any: hash entries go into the index, the others are returned.
 fn collect(
-    def: &IndexDef,
+    (table, def): (&TableDef, &IndexDef),
     index: &IndexData,
     core: &TableCore,
     pin: Pin<'_>,
     next: &AtomicU64,
 ) -> Result<Piece, SqlError> {
-    let layout = core.layout.as_ref();
+    let layout = table.layout.as_ref();
     let (mut piece, mut key, mut adding) = (Piece::default(), Vec::new(), Adding::default());
+    let mut buffer = Vec::new();
     each_live(core, pin, next, |slot, _, version| {
-        index.key_of(layout, version.bytes(), &mut key);
+        let row = table.present(version.batch(), version.bytes(), &mut buffer);
+        index.key_of(layout, row, &mut key);
         if let Some(hash) = index.hash_for(&key) {
             adding.add(hash, hash64(&key), slot);
         }
         if index.ordered.is_some() || def.unique {
-            let has_null = def.unique && index.has_null(layout, version.bytes());
+            let has_null = def.unique && index.has_null(layout, row);
             let list = if has_null {
                 &mut piece.with_null
             } else {

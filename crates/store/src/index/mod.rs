@@ -10,6 +10,7 @@ pub(crate) mod hash;
 pub(crate) mod ordered;
 pub(crate) mod prepare;
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -24,11 +25,14 @@ use ordered::OrderedIndex;
 /// What stands for NULL in an encoded key (`weft_types`' key format).
 const MARK_NULL: u8 = 0x02;
 
-/// The structures of one index.
+/// The structures of one index, and how keys are taken from the rows of one layout. Other layouts of the
+/// table share the structures.
+#[derive(Clone)]
 pub(crate) struct IndexData {
-    key_columns: KeyColumns,
-    pub(crate) hash: Option<HashIndex>,
-    pub(crate) ordered: Option<OrderedIndex>,
+    /// In a box, so that the list in which an index is looked up stays short.
+    key_columns: Box<KeyColumns>,
+    pub(crate) hash: Option<Arc<HashIndex>>,
+    pub(crate) ordered: Option<Arc<OrderedIndex>>,
     /// Keys with a NULL are stored in `ordered` only: a unique index may have many rows with such a key, and
     /// long sequences of equal entries are slow to search, for neighbouring keys too.
     nulls_in_order: bool,
@@ -38,17 +42,27 @@ impl IndexData {
     /// An empty index over rows of this layout.
     pub(crate) fn new(def: &IndexDef, layout: &RowLayout, memory: &Arc<RowMemory>) -> Self {
         IndexData {
-            key_columns: KeyColumns::new(layout, &def.columns),
-            hash: def.method.is_hashed().then(|| HashIndex::new(memory)),
+            key_columns: Box::new(KeyColumns::new(layout, &def.columns)),
+            hash: def.method.is_hashed().then(|| Arc::new(HashIndex::new(memory))),
             ordered: matches!(def.method, IndexMethod::Ordered | IndexMethod::Both)
-                .then(|| OrderedIndex::new(memory)),
+                .then(|| Arc::new(OrderedIndex::new(memory))),
             nulls_in_order: def.unique && !def.primary && matches!(def.method, IndexMethod::Both),
+        }
+    }
+
+    /// The same index, over rows of another layout in which its key has other columns.
+    pub(crate) fn under(&self, def: &IndexDef, layout: &RowLayout) -> Self {
+        IndexData {
+            key_columns: Box::new(KeyColumns::new(layout, &def.columns)),
+            hash: self.hash.clone(),
+            ordered: self.ordered.clone(),
+            nulls_in_order: self.nulls_in_order,
         }
     }
 
     /// Presizes a new index for this many rows, unless some rows may have no entry.
     pub(crate) fn make_room(&mut self, rows: usize) {
-        if let Some(hash) = &mut self.hash
+        if let Some(hash) = self.hash.as_mut().and_then(Arc::get_mut)
             && !self.nulls_in_order
         {
             hash.make_room(rows);
@@ -63,7 +77,7 @@ impl IndexData {
             _ => key.contains(&MARK_NULL),
         };
         self.hash
-            .as_ref()
+            .as_deref()
             .filter(|_| !(self.nulls_in_order && may_hold_null()))
     }
 
@@ -119,18 +133,18 @@ impl IndexData {
         layout: &RowLayout,
         slot: SlotId,
         removed: &[u8],
-        remaining: impl Iterator<Item = &'r [u8]>,
+        remaining: impl Iterator<Item = Cow<'r, [u8]>>,
     ) {
         let (mut key, mut other_key) = (Vec::new(), Vec::new());
         let (mut hash_needed, mut key_needed) = (false, false);
         for other in remaining {
-            if self.same_cells(layout, removed, other) {
+            if self.same_cells(layout, removed, &other) {
                 return;
             }
             if key.is_empty() {
                 self.key_of(layout, removed, &mut key);
             }
-            self.key_of(layout, other, &mut other_key);
+            self.key_of(layout, &other, &mut other_key);
             key_needed |= key == other_key;
             hash_needed |= HashIndex::is_same_entry(hash64(&key), hash64(&other_key));
         }
@@ -154,6 +168,8 @@ impl IndexData {
         }
     }
 }
+
+const _: () = assert!(size_of::<IndexData>() == 32);
 
 /// Lends a thread's buffer for encoding keys; a new one if it is lent out already.
 fn with_key_buffer<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {

@@ -1,4 +1,4 @@
-//! An index that is built while batches go on.
+//! An index that is built while batches go on, and rows that are checked.
 //!
 //! ```text
 //!   boundary a   the entries of all rows                      build.rs
@@ -10,6 +10,8 @@
 //! While others may write to the table, the snapshot of the last step is kept, so what an entry stood for can
 //! still be read: the index is exactly that of one boundary at any time, without entries of older versions.
 //! Nobody finds it before it appears, and then only readers of that boundary and later ones.
+//!
+//! SET NOT NULL goes the same way: it looks at all rows of a boundary, then at those written since.
 //!
 //! In a replay there is nothing prepared: the batch builds the index. The outcome is the same.
 
@@ -24,8 +26,8 @@ use weft_types::{SqlError, SqlState};
 use super::IndexData;
 use super::build::{BuildError, build};
 use super::hash::Candidates;
-use crate::catalog::{IndexDef, TableDef};
-use crate::memory::{Pin, Scratch, SlotId};
+use crate::catalog::{CatalogOp, IndexDef, TableDef};
+use crate::memory::{Pin, Scratch, SlotId, VersionRef};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::table::{TableCore, Watch};
@@ -54,6 +56,33 @@ impl std::fmt::Debug for PreparedIndex {
         f.debug_struct("PreparedIndex")
             .field("def", &self.def)
             .field("at", &self.at)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What was done for a change of definitions while batches went on.
+#[derive(Debug)]
+pub enum Prepared {
+    /// For CREATE INDEX and ADD PRIMARY KEY.
+    Index(Box<PreparedIndex>),
+    /// For SET NOT NULL.
+    NotNull(CheckedNotNull),
+}
+
+/// That no row of a boundary has a NULL in a column.
+pub struct CheckedNotNull {
+    table: Arc<TableDef>,
+    column: usize,
+    core: Arc<TableCore>,
+    written: Watch,
+    store: Arc<Store>,
+}
+
+impl std::fmt::Debug for CheckedNotNull {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CheckedNotNull")
+            .field("table", &self.table.name)
+            .field("column", &self.column)
             .finish_non_exhaustive()
     }
 }
@@ -97,7 +126,7 @@ impl Store {
                 check_no_nulls(table, &core, pin, *column)?;
             }
         }
-        let data = build(def, &core, pin, core.rows(), 1)
+        let data = build((table, def), &core, pin, core.rows(), 1)
             .map_err(|why| build_error(why, (table, def), &core, pin))?;
         Ok(Some(PreparedIndex {
             table: Arc::clone(table),
@@ -108,6 +137,126 @@ impl Store {
             at: then.batch(),
             then: Some(then),
         }))
+    }
+}
+
+impl Store {
+    /// Checks that no row has a NULL in a column while batches go on; `None` as for an index.
+    ///
+    /// # Errors
+    /// There is a NULL (23502); otherwise as [`Store::prepare_index`].
+    pub fn check_not_null(
+        self: &Arc<Self>,
+        table: &Arc<TableDef>,
+        column: usize,
+    ) -> Result<Option<CheckedNotNull>, SqlError> {
+        let Some(core) = self.snapshot().core_of(table) else {
+            return Ok(None);
+        };
+        let mut written = Watch::new(&core);
+        let (_, now) = taken(self, &mut written)?;
+        if !now
+            .core_of(table)
+            .is_some_and(|newest| Arc::ptr_eq(&newest, &core))
+        {
+            return Ok(None);
+        }
+        check_no_nulls(table, &core, now.view().pin(), column)?;
+        Ok(Some(CheckedNotNull {
+            table: Arc::clone(table),
+            column,
+            core,
+            written,
+            store: Arc::clone(self),
+        }))
+    }
+}
+
+impl Prepared {
+    /// Goes on to the newest boundary; how many slots may have been written since the last one.
+    ///
+    /// # Errors
+    /// As the preparation. It cannot be used then.
+    pub fn catch_up(&mut self) -> Result<usize, SqlError> {
+        match self {
+            Prepared::Index(index) => index.catch_up(),
+            Prepared::NotNull(checked) => checked.catch_up(),
+        }
+    }
+
+    /// Goes on to the newest boundary for the last time: nobody else writes to the table until the change
+    /// appears.
+    ///
+    /// # Errors
+    /// As [`Prepared::catch_up`].
+    pub fn catch_up_last(&mut self) -> Result<(), SqlError> {
+        match self {
+            Prepared::Index(index) => index.catch_up_last(),
+            Prepared::NotNull(checked) => checked.catch_up().map(|_| ()),
+        }
+    }
+
+    /// Whether it was made for this change.
+    pub fn is_for(&self, op: &CatalogOp) -> bool {
+        match (self, op) {
+            (Prepared::Index(index), CatalogOp::CreateIndex(def) | CatalogOp::AddPrimaryKey(def)) => {
+                index.def.id == def.id
+            }
+            (
+                Prepared::NotNull(checked),
+                CatalogOp::SetNotNull {
+                    table,
+                    column,
+                    not_null,
+                },
+            ) => *not_null && checked.table.id == *table && checked.column == *column as usize,
+            _ => false,
+        }
+    }
+}
+
+impl CheckedNotNull {
+    fn catch_up(&mut self) -> Result<usize, SqlError> {
+        let (marks, now) = taken(&self.store, &mut self.written)?;
+        let slots: Vec<SlotId> = self.core.slots.ids_of_marks(&marks).collect();
+        let (mut pace, mut scratch) = (Pace::default(), Scratch::default());
+        for slot in &slots {
+            pace.step(SLOT_UNITS)?;
+            let mut is_null = false;
+            self.core
+                .visit(*slot, now.view().pin(), &mut scratch, |_, version| {
+                    is_null = self.is_null(version);
+                })?;
+            if is_null {
+                return Err(violation::null_in_rows(&self.table, self.column));
+            }
+        }
+        Ok(slots.len())
+    }
+
+    fn is_null(&self, version: VersionRef<'_>) -> bool {
+        let mut buffer = Vec::new();
+        let row = self.table.present(version.batch(), version.bytes(), &mut buffer);
+        self.table.layout.is_null(row, self.column)
+    }
+
+    /// Whether it is this column of these rows.
+    pub(crate) fn is_of(&self, def: &TableDef, core: &Arc<TableCore>, column: usize) -> bool {
+        Arc::ptr_eq(&self.core, core)
+            && self.column == column
+            && self.table.laid_out_since() == def.laid_out_since()
+    }
+
+    /// Checks what the open batch has written: nobody else has since the last time.
+    pub(crate) fn finish(mut self, pin: Pin<'_>) -> Result<(), SqlError> {
+        let marks = self.written.take();
+        // Rows that the batch has written are in memory.
+        let newest = self.core.slots.ids_of_marks(&marks);
+        let mut versions = newest.filter_map(|slot| self.core.peek(slot, pin));
+        match versions.any(|(_, version)| self.is_null(version)) {
+            true => Err(violation::null_in_rows(&self.table, self.column)),
+            false => Ok(()),
+        }
     }
 }
 
@@ -232,12 +381,13 @@ impl PreparedIndex {
         pin: Pin<'_>,
         scratch: &mut Scratch,
     ) -> Result<(Option<Vec<u8>>, bool), SqlError> {
-        let layout = self.core.layout.as_ref();
+        let layout = self.table.layout.as_ref();
         let (mut key, mut has_null) = (None, false);
         self.core.visit(slot, pin, scratch, |_, version| {
-            let mut bytes = Vec::new();
-            self.data.key_of(layout, version.bytes(), &mut bytes);
-            has_null = self.def.unique && self.data.has_null(layout, version.bytes());
+            let (mut bytes, mut buffer) = (Vec::new(), Vec::new());
+            let row = self.table.present(version.batch(), version.bytes(), &mut buffer);
+            self.data.key_of(layout, row, &mut bytes);
+            has_null = self.def.unique && self.data.has_null(layout, row);
             key = Some(bytes);
         })?;
         Ok((key, has_null))
@@ -263,14 +413,16 @@ impl PreparedIndex {
 
     /// All entries are those of rows that the pin sees, so each row with this key is one too many.
     fn check_unique(&self, key: &[u8], pin: Pin<'_>, scratch: &mut Scratch) -> Result<(), SqlError> {
-        let layout = self.core.layout.as_ref();
+        let layout = self.table.layout.as_ref();
         let mut candidates = Candidates::new();
         self.data.candidates(key, &mut candidates);
         for slot in candidates {
             let mut duplicate = None;
             self.core.visit(slot, pin, scratch, |_, version| {
-                if self.data.carries(layout, version.bytes(), key) {
-                    duplicate = Some(violation::duplicate_rows(&self.table, &self.def, version.bytes()));
+                let mut buffer = Vec::new();
+                let row = self.table.present(version.batch(), version.bytes(), &mut buffer);
+                if self.data.carries(layout, row, key) {
+                    duplicate = Some(violation::duplicate_rows(&self.table, &self.def, row));
                 }
             })?;
             if let Some(error) = duplicate {
@@ -284,7 +436,9 @@ impl PreparedIndex {
     fn null_in(&self, slot: SlotId, pin: Pin<'_>) -> SqlError {
         let mut column = None;
         let shown = self.core.visit(slot, pin, &mut Scratch::default(), |_, version| {
-            let is_null = |column: &&usize| self.core.layout.is_null(version.bytes(), **column);
+            let mut buffer = Vec::new();
+            let row = self.table.present(version.batch(), version.bytes(), &mut buffer);
+            let is_null = |column: &&usize| self.table.layout.is_null(row, **column);
             column = self.def.columns.iter().find(is_null).copied();
         });
         let column = column.unwrap_or_default();
@@ -300,10 +454,12 @@ pub(crate) fn check_no_nulls(
     column: usize,
 ) -> Result<(), SqlError> {
     let (mut is_null, mut pace, mut outcome) = (false, Pace::default(), Ok(()));
+    let mut buffer = Vec::new();
     core.each_live(pin, |_, _, version| {
         if outcome.is_ok() {
             outcome = pace.step(2);
-            is_null |= core.layout.is_null(version.bytes(), column);
+            let row = table.present(version.batch(), version.bytes(), &mut buffer);
+            is_null |= table.layout.is_null(row, column);
         }
     })?;
     outcome?;
@@ -326,7 +482,9 @@ pub(crate) fn build_error(
     };
     let mut duplicate = None;
     let shown = core.visit(slot, pin, &mut Scratch::default(), |_, version| {
-        duplicate = Some(violation::duplicate_rows(table, def, version.bytes()));
+        let mut buffer = Vec::new();
+        let row = table.present(version.batch(), version.bytes(), &mut buffer);
+        duplicate = Some(violation::duplicate_rows(table, def, row));
     });
     let missing = || SqlError::internal("a duplicate row is gone");
     shown.err().unwrap_or_else(|| duplicate.unwrap_or_else(missing))

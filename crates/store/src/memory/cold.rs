@@ -6,18 +6,15 @@
 //! tables are read without that. Slot numbers do not change, so no index does.
 //!
 //! Whoever needs the row waits for it, members of a batch included. Whoever reads must ask
-//! [`ColdAccess::check`] before it uses what it found: a row that could not be read is not a row that is not
-//! there.
+//! [`super::ReadContext::check`] before it uses what it found: a row that could not be read is not a row that
+//! is not there.
 //!
 //! Source: decision 0027.
 
 use std::fmt;
-use std::sync::OnceLock;
 
 use weft_base::{BatchId, RowId, TableId};
 use weft_types::SqlError;
-
-use super::slot::Slot;
 
 /// Where cold rows are read from.
 pub(crate) trait ColdRows: fmt::Debug + Send + Sync {
@@ -95,33 +92,6 @@ impl ReadAhead {
             };
         }
         None
-    }
-}
-
-/// For those who need cold rows: why the first one that could not be read was not.
-#[derive(Debug, Default)]
-pub(crate) struct ColdAccess(OnceLock<SqlError>);
-
-impl ColdAccess {
-    /// Fails if a row was needed that could not be read: then what was found is not all there is.
-    ///
-    /// # Errors
-    /// Why it was not read.
-    #[inline]
-    pub(crate) fn check(&self) -> Result<(), SqlError> {
-        match self.0.get() {
-            None => Ok(()),
-            Some(error) => Err(error.clone()),
-        }
-    }
-
-    /// The slot of a row that was to be read; notes if it could not be.
-    pub(super) fn note<'s>(&self, read: Result<Option<Slot<'s>>, SqlError>) -> Option<Slot<'s>> {
-        read.unwrap_or_else(|error| {
-            // The first one tells why.
-            let _ = self.0.set(error);
-            None
-        })
     }
 }
 

@@ -439,7 +439,7 @@ mod tests {
     use weft_base::TableId;
 
     use super::*;
-    use crate::memory::{ColdAccess, ColdRows, ColdRowsInOrder, VersionRef};
+    use crate::memory::{ColdRows, ColdRowsInOrder, ReadContext, VersionRef};
 
     /// What happens while a row is read, once.
     type Meanwhile = Box<dyn FnOnce() + Send>;
@@ -645,8 +645,8 @@ mod tests {
             assert!(arena.resident(*slot).is_none());
             let passed = arena.slot(*slot, pin(1));
             assert!(passed.is_none(), "who does not ask for cold rows");
-            let thawing = ColdAccess::default();
-            let place = arena.slot(*slot, pin(1).with_cold(&thawing)).unwrap();
+            let thawing = ReadContext::default();
+            let place = arena.slot(*slot, pin(1).with_context(&thawing)).unwrap();
             assert_eq!(seen(place, 1), Some((1, true, bytes.to_vec())));
             assert_eq!(seen(place, 0), None, "it is as old as it was");
             assert!(thawing.check().is_ok() && place.row_id() == id(number));
@@ -756,8 +756,8 @@ mod tests {
                     let found = arena.visit(*slot, &mut scratch, |place| place.row_id());
                     assert_eq!(found.unwrap(), Some(id(number)));
                     if thaws {
-                        let cold = ColdAccess::default();
-                        let place = arena.slot(*slot, pin(1).with_cold(&cold));
+                        let cold = ReadContext::default();
+                        let place = arena.slot(*slot, pin(1).with_context(&cold));
                         assert_eq!(place.map(Slot::row_id), Some(id(number)));
                         assert!(arena.thaw(*slot).unwrap().is_some());
                     }

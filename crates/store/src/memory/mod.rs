@@ -13,7 +13,7 @@
 //!   one version. `slot`: one row's place. `slots`: those of a table. `regions`: where slots are. `cold`:
 //!   rows that are not in memory. `frozen`: what a region has instead of slots. `row_ids`: which rows those
 //!   are. `freeze`: how rows leave memory and come back. `refill`: how a region comes back. `image`: where
-//!   rows are, to be written to disk.
+//!   rows are, to be written to disk. `context`: what belongs to one reader.
 //!
 //! Invariants:
 //! 1. Who has found a slot may use it until it gives up its pin: a slot that was moved or whose row has
@@ -29,6 +29,7 @@
 
 pub(crate) mod arena;
 mod cold;
+mod context;
 mod freeze;
 mod frozen;
 mod image;
@@ -41,7 +42,8 @@ mod slot;
 mod slots;
 mod version;
 
-pub(crate) use cold::{ColdAccess, ColdRows, ColdRowsInOrder};
+pub(crate) use cold::{ColdRows, ColdRowsInOrder};
+pub(crate) use context::ReadContext;
 pub(crate) use freeze::{LeftBehind, OldPlaces, OldSlots, Scratch, free_left_block};
 pub(crate) use image::{ColdPlace, ColdRegion, ColdRegionBuilder, RegionShape, RowLengths};
 pub use prefault::PrefaultedPages;

@@ -454,7 +454,7 @@ impl SlotArena {
     fn slot_of_cold<'s>(&'s self, region: &'s Region, slot: SlotId, pin: Pin<'s>) -> Option<Slot<'s>> {
         match region.find(slot)? {
             Found::Slot(place) => Some(place),
-            Found::Cold(..) => pin.cold()?.note(self.thaw(slot)),
+            Found::Cold(..) => pin.context()?.note(self.thaw(slot)),
         }
     }
 

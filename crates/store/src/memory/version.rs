@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use weft_base::BatchId;
 use weft_types::SqlError;
 
-use super::cold::ColdAccess;
+use super::context::ReadContext;
 use super::slab::{RowMemory, block_bytes};
 
 /// Header of a version; `len` bytes of the row follow it.
@@ -41,13 +41,13 @@ const MARKS: u32 = (1 << SEAL_SHIFT) - 1;
 pub(crate) const HEADER_BYTES: usize = size_of::<Version>();
 const _: () = assert!(HEADER_BYTES == 24 && align_of::<Version>() == 8);
 
-/// Permission to follow version pointers for `'s`, the newest batch to see, and what to do about cold rows.
+/// Permission to follow version pointers for `'s`, the newest batch to see, and what belongs to the reader.
 /// Readers use their boundary, the open batch sees everything.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pin<'s> {
     horizon: u64,
     /// `None`: it passes over cold rows.
-    cold: Option<&'s ColdAccess>,
+    context: Option<&'s ReadContext>,
     lifetime: PhantomData<&'s ()>,
 }
 
@@ -61,28 +61,41 @@ impl<'s> Pin<'s> {
     pub(crate) unsafe fn new(horizon: u64) -> Self {
         Pin {
             horizon,
-            cold: None,
+            context: None,
             lifetime: PhantomData,
         }
     }
 
-    /// The same, for somebody who needs cold rows.
-    pub(crate) fn with_cold(self, cold: &'s ColdAccess) -> Self {
+    /// The same, for somebody who reads rows: cold ones and those of an earlier layout, too.
+    pub(crate) fn with_context(self, context: &'s ReadContext) -> Self {
         Pin {
-            cold: Some(cold),
+            context: Some(context),
             ..self
         }
     }
 
     /// For somebody who needs cold rows.
-    pub(super) fn cold(self) -> Option<&'s ColdAccess> {
-        self.cold
+    pub(super) fn context(self) -> Option<&'s ReadContext> {
+        self.context
     }
 
-    /// See [`ColdAccess::check`].
+    /// See [`ReadContext::keep`]; `None` if it reads no rows.
+    pub(crate) fn keep(
+        self,
+        version: VersionRef<'s>,
+        convert: impl FnOnce(&mut Vec<u8>),
+    ) -> Option<&'s [u8]> {
+        debug_assert!(
+            self.context.is_some(),
+            "rows are read through pins with a context"
+        );
+        self.context.map(|context| context.keep(version, convert))
+    }
+
+    /// See [`ReadContext::check`].
     #[inline]
     pub(crate) fn check(self) -> Result<(), SqlError> {
-        self.cold.map_or(Ok(()), ColdAccess::check)
+        self.context.map_or(Ok(()), ReadContext::check)
     }
 
     /// The newest batch that is visible.
@@ -139,7 +152,12 @@ impl<'s> VersionRef<'s> {
         self.header().flags.load(Ordering::Relaxed) & TOMBSTONE == 0
     }
 
-    /// The row's bytes; empty for a tombstone.
+    /// Where it is: of no other version while somebody may use this one.
+    pub(super) fn address(self) -> usize {
+        self.version.as_ptr().addr()
+    }
+
+    /// The row's bytes as they were written, in the layout of then; empty for a tombstone.
     pub(crate) fn bytes(self) -> &'s [u8] {
         let len = self.header().len as usize;
         // SAFETY: `write` filled `len` bytes after the header; they do not change while it is linked or read.

@@ -17,10 +17,11 @@ use weft_types::SqlError;
 
 use crate::catalog::{Catalog, TableDef};
 use crate::columns::ChunkColumns;
-use crate::memory::{ColdAccess, Pin, SlotId};
+use crate::memory::{Pin, ReadContext, SlotId};
 use crate::read::{Locator, ReadView, RowVersion};
 use crate::store::Store;
 use crate::table::{Schema, TableCore, TableData};
+use crate::table_map::TableMap;
 pub(crate) use published::Published;
 pub(crate) use registry::ReaderRegistry;
 use registry::{CellId, IDLE};
@@ -70,8 +71,24 @@ struct SnapshotInner {
     schema: Arc<Schema>,
     batch: BatchId,
     digest: u64,
-    cold: ColdAccess,
-    registration: Registration,
+    context: ReadContext,
+    registered: Registered,
+}
+
+/// What keeps a snapshot's boundary.
+enum Registered {
+    Here(Registration),
+    /// Another one's: these are the same rows, under other definitions or for one read.
+    With(Snapshot),
+}
+
+impl SnapshotInner {
+    fn registration(&self) -> &Registration {
+        match &self.registered {
+            Registered::Here(registration) => registration,
+            Registered::With(base) => base.inner.registration(),
+        }
+    }
 }
 
 /// The state at one batch boundary. Takes no locks and stops no batch; keeps superseded versions alive while
@@ -96,8 +113,8 @@ impl Store {
                         schema,
                         batch,
                         digest: state.digest,
-                        cold: ColdAccess::default(),
-                        registration,
+                        context: ReadContext::default(),
+                        registered: Registered::Here(registration),
                     }),
                 };
             }
@@ -108,7 +125,7 @@ impl Store {
     pub fn reader(self: &Arc<Self>) -> Reader {
         Reader {
             registration: Registration::new(self),
-            cold: ColdAccess::default(),
+            context: ReadContext::default(),
         }
     }
 
@@ -130,8 +147,49 @@ impl Snapshot {
     /// All reads of the snapshot.
     pub fn view(&self) -> ReadView<'_> {
         // SAFETY: the registration is held by `self` at `batch`, and was made when that was the boundary.
-        let pin = unsafe { Pin::new(self.inner.batch.0) }.with_cold(&self.inner.cold);
+        let pin = unsafe { Pin::new(self.inner.batch.0) }.with_context(&self.inner.context);
         ReadView::new(&self.inner.schema, pin, self.inner.batch, self.inner.digest)
+    }
+
+    /// The same rows under definitions that a transaction has made and not committed: the columns that it
+    /// added or dropped are there or not. The catalog, and so the set of tables and indexes, is still that of
+    /// the boundary.
+    #[must_use]
+    pub fn under(&self, definitions: &Catalog) -> Snapshot {
+        let mut tables = TableMap::clone(&self.inner.schema.tables);
+        for def in definitions.tables() {
+            if let Some(table) = tables.get(&def.id).filter(|table| table.def != *def) {
+                let table = Arc::new(table.under(def));
+                tables.insert(def.id, table);
+            }
+        }
+        self.with_schema(Arc::new(Schema {
+            catalog: Arc::clone(&self.inner.schema.catalog),
+            tables: Arc::new(tables),
+        }))
+    }
+
+    /// The same snapshot for one read of a table: copies of rows that have an earlier layout go with it and
+    /// are not kept for as long as this one.
+    #[must_use]
+    pub fn for_one_read(&self, table: TableId) -> Snapshot {
+        let has_earlier = |table: &Arc<TableData>| table.laid_out_since() > BatchId(0);
+        match self.inner.schema.tables.get(&table).is_some_and(has_earlier) {
+            true => self.with_schema(Arc::clone(&self.inner.schema)),
+            false => self.clone(),
+        }
+    }
+
+    fn with_schema(&self, schema: Arc<Schema>) -> Snapshot {
+        Snapshot {
+            inner: Arc::new(SnapshotInner {
+                schema,
+                batch: self.inner.batch,
+                digest: self.inner.digest,
+                context: ReadContext::default(),
+                registered: Registered::With(self.clone()),
+            }),
+        }
     }
 
     /// Says that nothing that was read before is used any more: what has left memory since need not be kept
@@ -142,8 +200,11 @@ impl Snapshot {
         let Some(inner) = Arc::get_mut(&mut self.inner) else {
             return false;
         };
-        inner.cold = ColdAccess::default();
-        inner.registration.renew_epoch();
+        let Registered::Here(registration) = &inner.registered else {
+            return false;
+        };
+        registration.renew_epoch();
+        inner.context = ReadContext::default();
         true
     }
 
@@ -165,13 +226,18 @@ impl Snapshot {
     /// The rows of a table, if they are laid out as this definition says.
     pub(crate) fn core_of(&self, def: &TableDef) -> Option<Arc<TableCore>> {
         let table = self.inner.schema.tables.get(&def.id)?;
-        let is_same = table.core.layout == def.layout;
+        let is_same = table.def.layout == def.layout && table.laid_out_since() == def.laid_out_since();
         is_same.then(|| Arc::clone(&table.core))
     }
 
     /// All tables, in any order.
     pub(crate) fn table_data(&self) -> impl Iterator<Item = &Arc<TableData>> {
         self.inner.schema.tables.values()
+    }
+
+    /// A table.
+    pub(crate) fn table(&self, id: TableId) -> Option<&Arc<TableData>> {
+        self.inner.schema.tables.get(&id)
     }
 
     /// The rows of all tables, in any order.
@@ -182,7 +248,7 @@ impl Snapshot {
 
     /// The store that this snapshot reads.
     pub fn store(&self) -> &Arc<Store> {
-        &self.inner.registration.store
+        &self.inner.registration().store
     }
 
     /// See [`ReadView::lookup`].
@@ -300,19 +366,19 @@ impl Snapshot {
 /// A claimed place in the registry. One thread at a time; idle until pinned.
 pub struct Reader {
     registration: Registration,
-    cold: ColdAccess,
+    context: ReadContext,
 }
 
 impl Reader {
     /// Registers at the newest boundary until the guard is dropped.
     pub fn pin(&mut self) -> Pinned<'_> {
-        self.cold = ColdAccess::default();
+        self.context = ReadContext::default();
         loop {
             // The cell exists: it is claimed as long as `self` lives.
             if let Some(state) = self.registration.pin() {
                 // SAFETY: the guard keeps the cell at this boundary for its lifetime, and the view borrows
                 // the guard.
-                let pin = unsafe { Pin::new(state.boundary) }.with_cold(&self.cold);
+                let pin = unsafe { Pin::new(state.boundary) }.with_context(&self.context);
                 // SAFETY: as above.
                 let schema = unsafe { state.schema() };
                 let view = ReadView::new(schema, pin, BatchId(state.boundary), state.digest);

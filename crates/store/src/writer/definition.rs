@@ -1,9 +1,10 @@
 //! Changes of definitions inside a batch: the pure change of the catalog, and what it does to the data.
 //!
 //! Nothing that readers use is changed. A new index is built over the existing slots, unless it was prepared
-//! before ([`BatchWriter::offer`]), and appears with a new [`TableData`]; a change of the row layout writes
-//! all rows into a new core, with the same row ids; a table that is dropped or truncated is just removed from
-//! the schema. On an error the batch's schema is unchanged.
+//! before ([`BatchWriter::offer`]), and appears with a new [`TableData`]. So do other columns: rows stay as
+//! they are (`catalog/earlier.rs`). If a table has had too many layouts, all rows are written into a new
+//! core, with the same row ids. A table that is dropped or truncated is just removed from the schema. On an
+//! error the batch's schema is unchanged.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::catalog::{
 };
 use crate::index::build::{build, build_row_ids};
 use crate::index::hash::HashIndex;
-use crate::index::prepare::{PreparedIndex, build_error, check_no_nulls};
+use crate::index::prepare::{Prepared, build_error, check_no_nulls};
 use crate::memory::{Pin, Slot, VersionRef};
 use crate::read::lookup_in;
 use crate::table::{Residence, Schema, TableCore, TableData, TableIndex, TableLoader};
@@ -28,12 +29,12 @@ use crate::table::{Residence, Schema, TableCore, TableData, TableIndex, TableLoa
 const ROW_UNITS: usize = 64;
 
 impl BatchWriter<'_> {
-    /// An index for one of the catalog operations to come: it need not be built then.
-    pub fn offer(&mut self, prepared: PreparedIndex) {
+    /// What was prepared for one of the catalog operations to come: it need not be done then.
+    pub fn offer(&mut self, prepared: Prepared) {
         self.prepared.get_mut().push(prepared);
     }
 
-    /// How many indexes were offered and not used so far.
+    /// How many of these were offered and not used so far.
     pub fn offered(&mut self) -> usize {
         self.prepared.get_mut().len()
     }
@@ -42,7 +43,7 @@ impl BatchWriter<'_> {
     /// of this can be interrupted. On an error nothing has changed. Members that write must be committed;
     /// later members see the new catalog.
     pub fn apply_catalog(&mut self, op: &CatalogOp) -> Result<(), SqlError> {
-        let catalog = Arc::new(self.schema.catalog.apply(op)?);
+        let catalog = Arc::new(self.schema.catalog.apply_in(op, self.batch)?);
         let mut tables = Arc::clone(&self.schema.tables);
         if let Some((table, data)) = self.changed_table(&catalog, op)? {
             let tables = Arc::make_mut(&mut tables);
@@ -84,7 +85,7 @@ impl BatchWriter<'_> {
             } => {
                 let data = self.redefined(catalog, *table)?;
                 if *not_null {
-                    check_no_nulls(&data.def, &data.core, self.pin(Pin::EVERYTHING), *column as usize)?;
+                    self.check_not_null(&data, *column as usize)?;
                 }
                 (*table, data)
             }
@@ -109,7 +110,7 @@ impl BatchWriter<'_> {
                 }
                 (
                     *table,
-                    self.rewritten(catalog, *table, |values| values.push(fill.clone()))?,
+                    self.reshaped(catalog, *table, |values| values.push(fill.clone()))?,
                 )
             }
             CatalogOp::DropColumn { table, column } => {
@@ -119,7 +120,7 @@ impl BatchWriter<'_> {
                         values.remove(position);
                     }
                 };
-                (*table, self.rewritten(catalog, *table, drop)?)
+                (*table, self.reshaped(catalog, *table, drop)?)
             }
             CatalogOp::CreateSequence(_)
             | CatalogOp::DropSequence(_)
@@ -135,22 +136,7 @@ impl BatchWriter<'_> {
     /// The same rows and indexes under the definition in `catalog`, without indexes that have no data yet.
     fn redefined(&self, catalog: &Catalog, table: TableId) -> Result<TableData, SqlError> {
         let old = self.schema.table(table)?;
-        let def = Arc::clone(definition(catalog, table)?);
-        let indexes = def.indexes.iter().filter_map(|index| {
-            let old = old.index(index.id).ok()?;
-            Some(TableIndex {
-                id: index.id,
-                def: Arc::clone(index),
-                data: Arc::clone(&old.data),
-            })
-        });
-        let (core, row_ids) = (Arc::clone(&old.core), old.row_ids.clone());
-        Ok(TableData::with_indexes(
-            Arc::clone(&def),
-            core,
-            indexes.collect(),
-            row_ids,
-        ))
+        Ok(old.under(definition(catalog, table)?))
     }
 
     /// Whether the constraint only gets another name: rows need not be tested again.
@@ -223,17 +209,22 @@ impl BatchWriter<'_> {
             return Ok(data);
         };
         let pin = self.pin(Pin::EVERYTHING);
-        let is_it = |prepared: &mut PreparedIndex| prepared.is_of(&def, &data.core);
+        let is_it = |prepared: &mut Prepared| match prepared {
+            Prepared::Index(index) => index.is_of(&def, &data.core),
+            Prepared::NotNull(_) => false,
+        };
         let prepared = self.prepared.lock().extract_if(.., is_it).next();
         let built = match prepared {
-            Some(prepared) => prepared.finish(self.pin(self.batch.0.saturating_sub(1)), pin)?,
-            None => {
+            Some(Prepared::Index(prepared)) => {
+                prepared.finish(self.pin(self.batch.0.saturating_sub(1)), pin)?
+            }
+            _ => {
                 if def.primary {
                     for column in &def.columns {
                         check_no_nulls(&data.def, &data.core, pin, *column)?;
                     }
                 }
-                build(&def, &data.core, pin, data.core.rows(), 1)
+                build((&data.def, &def), &data.core, pin, data.core.rows(), 1)
                     .map_err(|why| build_error(why, (&data.def, &def), &data.core, pin))?
             }
         };
@@ -241,20 +232,37 @@ impl BatchWriter<'_> {
         indexes.push(TableIndex {
             id: def.id,
             def,
-            data: Arc::new(built),
+            data: built,
         });
         Ok(TableData::with_indexes(
             data.def,
-            data.core,
+            (data.core, data.asked),
             indexes,
             data.row_ids,
         ))
     }
 
+    /// Fails if a row has a NULL in a column.
+    fn check_not_null(&self, data: &TableData, column: usize) -> Result<(), SqlError> {
+        let pin = self.pin(Pin::EVERYTHING);
+        let is_it = |prepared: &mut Prepared| match prepared {
+            Prepared::NotNull(checked) => checked.is_of(&data.def, &data.core, column),
+            Prepared::Index(_) => false,
+        };
+        let prepared = self.prepared.lock().extract_if(.., is_it).next();
+        match prepared {
+            Some(Prepared::NotNull(checked)) => checked.finish(pin),
+            _ => check_no_nulls(&data.def, &data.core, pin, column),
+        }
+    }
+
     /// After DROP INDEX; a table that loses its primary key gets an index over row ids, which then name its
     /// rows.
     fn without_index(&self, catalog: &Catalog, table: TableId) -> Result<TableData, SqlError> {
-        let mut data = self.redefined(catalog, table)?;
+        self.with_row_ids(self.redefined(catalog, table)?)
+    }
+
+    fn with_row_ids(&self, mut data: TableData) -> Result<TableData, SqlError> {
         if data.def.primary_key.is_none() && data.row_ids.is_none() {
             data.row_ids = Some(Arc::new(self.row_ids(&data.core)?));
         }
@@ -263,6 +271,22 @@ impl BatchWriter<'_> {
 
     fn row_ids(&self, core: &TableCore) -> Result<HashIndex, SqlError> {
         build_row_ids(core, self.pin(Pin::EVERYTHING), core.rows(), 1)
+    }
+
+    /// The same rows under the definition in `catalog`, which has other columns. `change` says how to change
+    /// a row if all have to be written: the table has had too many layouts, or this batch has made its rows.
+    fn reshaped(
+        &self,
+        catalog: &Catalog,
+        table: TableId,
+        change: impl Fn(&mut Vec<Value>),
+    ) -> Result<TableData, SqlError> {
+        let old = self.schema.table(table)?;
+        let is_of_this_batch = !self.kept(&old.core).0;
+        if is_of_this_batch || !definition(catalog, table)?.has_earlier() {
+            return self.rewritten(catalog, table, change);
+        }
+        self.with_row_ids(self.redefined(catalog, table)?)
     }
 
     /// All rows, changed, in a new core under the definition in `catalog`, with the row ids they had.
@@ -276,10 +300,11 @@ impl BatchWriter<'_> {
         let loader = TableLoader::new(definition(catalog, table)?, self.store.memory());
         let mut range = loader.range(Residence::All);
         let mut outcome = Ok(());
-        let mut pace = Pace::default();
+        let (mut pace, mut buffer) = (Pace::default(), Vec::new());
         let mut change_row = |place: Slot<'_>, version: VersionRef<'_>| {
             pace.step(ROW_UNITS)?;
-            let row = changed_row(old.layout(), loader.layout(), version.bytes(), &change)?;
+            let row = old.row_in(version, &mut buffer);
+            let row = changed_row(old.layout(), loader.layout(), row, &change)?;
             range
                 .push(place.row_id(), self.batch, &row)
                 .map_err(|error| damaged_row(&error))

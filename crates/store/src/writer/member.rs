@@ -324,9 +324,11 @@ impl<'b> MemberWriter<'b> {
         let (position, data) = self.open(table)?;
         let (place, old) = self.live_to_write(data, slot)?;
         check_row(data, row)?;
-        let keeps_keys = data.indexed.same(data.layout(), old.bytes(), row);
+        let mut buffer = Vec::new();
+        let old_row = data.row_in(old, &mut buffer);
+        let keeps_keys = data.indexed.same(data.layout(), old_row, row);
         if !keeps_keys {
-            self.prepare_keys(data, row, Some(old.bytes()));
+            self.prepare_keys(data, row, Some(old_row));
             self.claim_keys(data, slot, row, true)?;
         }
         self.link(position, data, (slot, place), Some(old), Some((row, keeps_keys)));
@@ -551,7 +553,7 @@ impl<'b> MemberWriter<'b> {
     fn prepared_hashes<'d>(&self, data: &'d TableData) -> impl Iterator<Item = (&'d HashIndex, u64)> {
         let prepared = data.indexes.iter().zip(&self.keys);
         prepared.filter_map(|(index, key)| {
-            let hash = index.data.hash.as_ref()?;
+            let hash = index.data.hash.as_deref()?;
             Some((hash, key.hash.filter(|_| key.is_touched)?))
         })
     }

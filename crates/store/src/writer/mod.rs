@@ -25,8 +25,8 @@ use weft_types::SqlError;
 
 use crate::catalog::Catalog;
 use crate::garbage::RowPlace;
-use crate::index::prepare::PreparedIndex;
-use crate::memory::{ColdAccess, Pin, Slot, SlotId};
+use crate::index::prepare::Prepared;
+use crate::memory::{Pin, ReadContext, Slot, SlotId};
 use crate::probe::Probe;
 use crate::read::ReadView;
 use crate::store::{Finished, GateGuard, Store};
@@ -73,10 +73,10 @@ pub struct BatchWriter<'s> {
     before: Arc<Schema>,
     schema: Arc<Schema>,
     committed: Mutex<Vec<MemberWrites>>,
-    /// Whether all cold rows that its members needed could be read.
-    cold: ColdAccess,
-    /// Indexes for catalog operations to come.
-    prepared: Mutex<Vec<PreparedIndex>>,
+    /// Whether all cold rows that its members needed could be read; rows that they read in another layout.
+    context: ReadContext,
+    /// For catalog operations to come.
+    prepared: Mutex<Vec<Prepared>>,
     is_finished: bool,
     /// Dropped last, when the batch is finished or undone.
     _gate: GateGuard<'s>,
@@ -90,7 +90,7 @@ impl<'s> BatchWriter<'s> {
             before: Arc::clone(&schema),
             schema,
             committed: Mutex::new(Vec::new()),
-            cold: ColdAccess::default(),
+            context: ReadContext::default(),
             prepared: Mutex::default(),
             is_finished: false,
             _gate: gate,
@@ -127,7 +127,7 @@ impl<'s> BatchWriter<'s> {
     /// what they should have done: the batch is to be undone. Members wait for such rows, and so does whoever
     /// waits for the batch.
     pub fn check_rows(&self) -> Result<(), SqlError> {
-        self.cold.check()
+        self.context.check()
     }
 
     /// Closes the batch and returns the new state digest; [`Store::publish`] makes it visible. Do not publish
@@ -242,7 +242,7 @@ impl<'s> BatchWriter<'s> {
 
     fn pin(&self, horizon: u64) -> Pin<'_> {
         // SAFETY: the store's gate is closed while this batch is open, so the collector frees nothing.
-        unsafe { Pin::new(horizon) }.with_cold(&self.cold)
+        unsafe { Pin::new(horizon) }.with_context(&self.context)
     }
 
     /// Removes the versions of some writes, last first, and the index entries that only they needed.

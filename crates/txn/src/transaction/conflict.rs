@@ -31,7 +31,7 @@ impl Transaction {
         self.refuse_writes_in_excess()?;
         self.refuse_reshaped(def)?;
         self.lock_new_rows(def, rows.iter().map(Vec::as_slice))?;
-        let snapshot = self.engine.snapshot();
+        let snapshot = self.seen(self.engine.snapshot());
         self.observe(snapshot.batch());
         let catalog = self.catalog();
         let mut placed = Vec::with_capacity(rows.len());

@@ -91,18 +91,19 @@ impl Transaction {
             self.check_definitions()?;
         }
         if !self.catalog_ops.is_empty() {
-            let reshaped = self.reshaped_tables();
+            let unusable = self.unusable_tables();
             if program
                 .accesses
                 .iter()
-                .any(|access| reshaped.contains(&access.table))
+                .any(|access| unusable.contains(&access.table))
             {
-                return Err(view::reshaped());
+                return Err(view::without_key());
             }
         }
         let mark = self.overlay.mark();
         let mut outcome = Outcome::default();
-        let newest = self.pinned.as_ref().map(|_| self.engine.snapshot());
+        let newest = self.pinned.as_ref().map(|_| self.seen(self.engine.snapshot()));
+        let snapshot = self.seen(snapshot);
         let context = StatementContext {
             snapshot: &snapshot,
             newest: newest.as_ref().unwrap_or(&snapshot),

@@ -2,7 +2,7 @@
 //!
 //! A transaction that changes definitions locks the catalog in X until its end, so the ids that its plan took
 //! from the catalog stay its own; it also locks the tables that it changes in X, so nobody is using them. An
-//! index is built before that ([`weft_txn::Transaction::prepare_index`]).
+//! index is built, and rows are searched for NULLs, before that ([`weft_txn::Transaction::prepare_change`]).
 
 use std::sync::Arc;
 
@@ -118,18 +118,17 @@ impl Session {
             // new ones.
             return Err(weft_txn::stale_program());
         }
-        // Others may use the tables while their indexes are built.
+        // Others may use the tables meanwhile. What comes after another change depends on that.
         for op in &plan.ops {
-            let (CatalogOp::CreateIndex(index) | CatalogOp::AddPrimaryKey(index)) = op else {
+            if !open.txn.prepare_change(op)? {
                 break;
-            };
-            open.txn.prepare_index(index)?;
+            }
         }
         for op in &plan.ops {
             for table in tables_of(op, &open.txn.catalog()) {
                 open.txn.lock_table(table, LockMode::X)?;
             }
-            open.txn.catch_up_indexes()?;
+            open.txn.catch_up()?;
             open.txn.catalog_op(op.clone())?;
             if let CatalogOp::SetSequence { id, .. } | CatalogOp::DropSequence(id) = op {
                 open.sequences_set.push(*id);

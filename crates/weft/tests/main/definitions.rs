@@ -101,38 +101,6 @@ fn a_snapshot_older_than_a_change_does_not_write() {
     }
 }
 
-#[test]
-fn rows_of_a_table_whose_columns_change_wait_for_the_commit() {
-    let db = database();
-    let mut c = Client::with(&db, "create table t (id int primary key, v int)");
-    c.ok("insert into t values (1, 1), (2, 2)");
-    for sql in [
-        "select * from t",
-        "select v from t where id = 1",
-        "insert into t (id) values (3)",
-        "insert into t (id) select 3",
-        "update t set v = 3 where id = 1",
-        "update t set v = 3 where v > 0",
-        "delete from t",
-    ] {
-        c.ok("begin; alter table t drop column v; alter table t add column v int");
-        c.fails(sql, "0A000");
-        c.ok("rollback");
-    }
-    c.ok("begin; update t set v = 3 where id = 1");
-    c.fails("alter table t add column w int", "0A000");
-    c.ok("rollback");
-    // A table without other rows than the transaction's later ones is free to use.
-    c.ok("begin; truncate t; alter table t add column w int default 5; insert into t values (1, 1); commit");
-    c.ok("begin; create table u (id int primary key); alter table u add column w int; insert into u values (1, 2)");
-    c.ok("update u set w = w + 1; commit");
-    assert_eq!(c.rows("select * from t, u"), "1,1,5,1,3");
-    // Going back to before the change frees it too.
-    c.ok("begin; savepoint s; alter table t drop column w");
-    c.ok("rollback to s; update t set w = 6 where id = 1; commit");
-    assert_eq!(c.rows("select w from t"), "6");
-}
-
 /// Others write to the table while its indexes are built: these are right when they appear, and writers
 /// hardly wait.
 #[test]

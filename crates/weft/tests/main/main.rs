@@ -13,6 +13,7 @@
 mod checks;
 mod client;
 mod code_aggregates;
+mod column_changes;
 mod columns;
 mod constraints;
 mod copies;

@@ -118,3 +118,100 @@ fn prepared_definitions_survive_a_restart() {
     );
     c.ok("insert into t values (102, 102); create table w (id int)");
 }
+
+/// The batch of the commit, and not that of the preparation, tells from when on rows have the new columns.
+#[test]
+fn prepared_changes_of_columns_are_made_when_they_are_committed() {
+    let disk = SimDisk::new(8);
+    let db = open_on(&disk);
+    let mut c = Client::with(&db, "create table t (id int primary key, a int, b text)");
+    c.ok("create table u (id int primary key)");
+    c.ok("insert into t select i, i, 'b' || i from generate_series(1, 100) i; create index t_a on t (a)");
+    c.ok("begin; alter table t drop column b, add column d int default 7; update t set d = 8 where id = 1");
+    c.ok("delete from t where id = 2; insert into t values (101, 101, 9); prepare transaction 'columns'");
+    drop((c, db));
+    disk.crash();
+    for round in 0..4 {
+        let db = open_on(&disk);
+        let mut c = Client::new(&db);
+        assert_eq!(c.rows("select count(*), min(b), max(b) from t"), "100,b1,b99");
+        // Batches between the preparation and the commit.
+        c.ok(&format!(
+            "insert into u values ({round}); insert into u values ({round} + 10)"
+        ));
+        match round {
+            0 => {}
+            1 => {
+                c.ok("checkpoint");
+            }
+            2 => {
+                db.checkpoint_for_stop().unwrap();
+            }
+            _ => {
+                let mut before = Client::with(&db, "begin isolation level repeatable read; select * from t");
+                c.ok("commit prepared 'columns'");
+                assert_eq!(
+                    before.rows("select id, b from t where id < 3 order by id"),
+                    "1,b1;2,b2"
+                );
+                assert_eq!(c.rows("select * from t where id < 4 order by id"), "1,1,8;3,3,7");
+            }
+        }
+        drop((c, db));
+        disk.crash();
+    }
+    for _ in 0..2 {
+        let db = open_on(&disk);
+        let mut c = Client::new(&db);
+        assert_eq!(c.rows("select count(*), sum(d), sum(a) from t"), "100,703,5149");
+        assert_eq!(
+            c.rows("select * from t where a in (1, 3, 101) order by id"),
+            "1,1,8;3,3,7;101,101,9"
+        );
+        c.fails("select b from t", "42703");
+        c.ok("update t set d = d where id = 3; checkpoint");
+        let snapshot = db.engine().snapshot();
+        assert_eq!(
+            db.engine().store().verify_digest(&snapshot).unwrap(),
+            snapshot.digest()
+        );
+    }
+}
+
+/// Who is told that a transaction is prepared is told that it can be committed.
+#[test]
+fn constraints_that_are_checked_at_commit_are_not_prepared() {
+    let db = database();
+    let mut c = Client::with(&db, "create table t (id int primary key, v int)");
+    c.ok("insert into t values (1, 1), (2, 2)");
+    for changes in [
+        "update t set v = 2; create unique index t_v on t (v)",
+        "update t set v = null where id = 1; alter table t alter v set not null",
+        "alter table t add column w int; alter table t alter w set not null",
+        "alter table t drop constraint t_pkey, add column w int; alter table t add primary key (v)",
+        "create table n (id int); insert into n values (1), (1); create unique index on n (id)",
+    ] {
+        c.ok(&format!("begin; {changes}"));
+        let refused = c.message("prepare transaction 'a'").1;
+        let state = refused.map_err(|error| error.state.0);
+        assert_eq!(state, Err("0A000"), "{changes}");
+    }
+    // These have been checked, and nobody can write to the table meanwhile.
+    c.ok("begin; create unique index t_v on t (v); alter table t alter v set not null");
+    c.ok("insert into t values (3, 3)");
+    c.ok("prepare transaction 'a'");
+    c.ok("commit prepared 'a'");
+    c.ok("begin; truncate t; alter table t add unique (id, v); prepare transaction 'a'");
+    c.ok("commit prepared 'a'");
+    c.ok("insert into t values (1, 1)");
+    for begin in ["", "begin; "] {
+        c.fails(
+            &format!("{begin}alter table t add column w int not null"),
+            "23502",
+        );
+        c.ok("rollback");
+    }
+    c.ok("begin; truncate t; alter table t add column w int not null; prepare transaction 'a'");
+    c.ok("commit prepared 'a'");
+    c.fails("insert into t values (1, 1, null)", "23502");
+}

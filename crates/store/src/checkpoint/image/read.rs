@@ -2,7 +2,6 @@
 //! of one index.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weft_base::{BatchId, CodecError, Disk, DiskFile, OpenMode, Progress, TableId};
@@ -158,7 +157,7 @@ struct Restoring<'r> {
 /// An index that is being filled.
 enum Filling {
     /// With its number in the definition.
-    Index(usize, Arc<IndexData>),
+    Index(usize, IndexData),
     RowIds(HashIndex),
 }
 
@@ -182,7 +181,7 @@ impl<'r> Restoring<'r> {
             Kind::Ordered(id) | Kind::Hashed(id) => loader
                 .empty_index(id, rows)
                 .filter(|(_, data)| data.ordered.is_some() == matches!(index.kind, Kind::Ordered(_)))
-                .map(|(number, data)| Filling::Index(number, Arc::new(data))),
+                .map(|(number, data)| Filling::Index(number, data)),
             Kind::RowIds => loader.empty_row_ids(rows).map(Filling::RowIds),
         });
         let indexes: Option<Vec<Filling>> = indexes.collect();
