@@ -155,10 +155,10 @@ impl BatchWriter<'_> {
         let Some(check) = data.def.checks().iter().find(is_it) else {
             return Ok(());
         };
-        let (mut pace, mut outcome) = (Pace::default(), Ok(Some(true)));
+        let (mut pace, mut outcome, mut buffer) = (Pace::default(), Ok(Some(true)), Vec::new());
         data.core.each_live(self.pin(Pin::EVERYTHING), |_, _, version| {
             if !matches!(outcome, Err(_) | Ok(Some(false))) {
-                let tested = |()| check.test.holds(data.layout(), version.bytes());
+                let tested = |()| check.test.holds(data.layout(), data.row_in(version, &mut buffer));
                 outcome = pace.step(ROW_UNITS).and_then(tested);
             }
         })?;
@@ -195,9 +195,10 @@ impl BatchWriter<'_> {
                 false => Err(violation::missing_parent(&data.def, constraint, &parent.def, row)),
             }
         };
+        let mut buffer = Vec::new();
         data.core.each_live(pin, |_, _, version| {
             if outcome.is_ok() {
-                outcome = test(version.bytes());
+                outcome = test(data.row_in(version, &mut buffer));
             }
         })?;
         outcome

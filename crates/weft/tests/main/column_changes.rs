@@ -5,7 +5,7 @@ use std::time::Duration;
 use weft::Database;
 use weft_base::{Prng, SimDisk};
 
-use crate::client::{Client, Results, database, in_thread, moment, open_with, options};
+use crate::client::{Client, Results, database, in_thread, moment, open_on, open_with, options};
 
 #[test]
 fn columns_that_a_transaction_changes_can_be_used_in_it() {
@@ -302,4 +302,36 @@ fn crashes_keep_columns_and_rows() {
             }
         }
     }
+}
+
+/// What constraints and types read of rows that were written before the columns changed.
+#[test]
+fn constraints_of_added_columns_are_tested_on_rows_of_earlier_layouts() {
+    let disk = SimDisk::new(12);
+    let db = open_on(&disk);
+    let mut c = Client::with(
+        &db,
+        "create table p (id int primary key); insert into p values (1); \
+         create table t (a int, id int primary key, v varchar(3)); insert into t values (0, 1, 'one'), (0, 2, 'two')",
+    );
+    c.fails("alter table t add column n int default 7 check (n = 8)", "23514");
+    c.fails("alter table t add column n int default 9 references p", "23503");
+    c.ok("alter table t drop column a, add column n int default 1");
+    c.fails("alter table t add check (v <> 'two')", "23514");
+    c.ok("alter table t add check (n = 1 and v <> 'three'), add foreign key (n) references p");
+    c.fails("delete from p", "23503");
+    c.ok("alter table t alter v type text");
+    assert_eq!(c.rows("select * from t order by id"), "1,one,1;2,two,1");
+    c.ok("update t set v = 'a longer one' where id = 1; insert into t values (3, 'third')");
+    c.fails("update t set v = 'three' where id = 2", "23514");
+    c.fails("update t set n = 2 where id = 2", "23514");
+    let rows = "1,a longer one,1;2,two,1;3,third,1";
+    assert_eq!(c.rows("select * from t order by id"), rows);
+    drop((c, db));
+    disk.crash();
+    let db = open_on(&disk);
+    let mut c = Client::new(&db);
+    assert_eq!(c.rows("select * from t order by id"), rows);
+    c.fails("delete from p", "23503");
+    c.ok("delete from t; delete from p");
 }
