@@ -39,6 +39,14 @@ fn every_way_of_writing_a_row_is_checked() {
             ("call put(3, 0)", "t_n_check"),
             // The check comes before the unique value.
             ("insert into t values (1, 0, null, 1)", "t_n_check"),
+            (
+                "insert into t values (1, 0, null, 1) on conflict (id) do nothing",
+                "t_n_check",
+            ),
+            (
+                "insert into t values (1, 0, null, 1) on conflict (id) do update set n = 5",
+                "t_n_check",
+            ),
         ] {
             let error = c.fails(&format!("{begin}{write}"), "23514");
             assert_eq!(error.fields().constraint.as_deref(), Some(constraint), "{write}");

@@ -191,6 +191,10 @@ impl Analyser<'_> {
         rows: &[Vec<Scalar>],
     ) -> Analysed<PointConflict> {
         let arbiter = arbiter(conflict, table, self.text)?;
+        // Conditions are tested before conflicts are looked for; a program tests only what it writes.
+        if !table.checks().is_empty() {
+            return Err(Refusal::General);
+        }
         // The key is both searched for and inserted, so a volatile one would differ between the two.
         let volatile_key = rows.iter().any(|row| {
             arbiter
