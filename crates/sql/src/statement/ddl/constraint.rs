@@ -332,18 +332,23 @@ pub(super) fn drop_references(
         if !concerns(key) {
             continue;
         }
-        let table = changes.catalog.table_by_id(constraint.table);
-        let table = table.map_or_else(String::new, |table| table.name.clone());
-        changes.notice(format!(
-            "drop cascades to constraint {} on table {table}",
-            constraint.name
-        ));
+        tell_of_cascade(changes, constraint);
         changes.push(CatalogOp::DropConstraint {
             table: constraint.table,
             constraint: constraint.id,
         })?;
     }
     Ok(())
+}
+
+/// The notice that a foreign key is dropped with what it references.
+pub(super) fn tell_of_cascade(changes: &mut Changes, constraint: &ConstraintDef) {
+    let table = changes.catalog.table_by_id(constraint.table);
+    let table = table.map_or_else(String::new, |table| table.name.clone());
+    changes.notice(format!(
+        "drop cascades to constraint {} on table {table}",
+        constraint.name
+    ));
 }
 
 /// Renames a constraint that is not an index; false if the table has none of this name.

@@ -188,12 +188,7 @@ fn release_tables(changes: &mut Changes, list: &[ast::ObjectName], cascade: bool
                 continue;
             }
             if !together {
-                let of = changes.catalog.table_by_id(constraint.table);
-                let of = of.map_or_else(String::new, |of| of.name.clone());
-                changes.notice(format!(
-                    "drop cascades to constraint {} on table {of}",
-                    constraint.name
-                ));
+                constraint::tell_of_cascade(changes, &constraint);
             }
             changes.push(CatalogOp::DropConstraint {
                 table: constraint.table,
