@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use bench::{
-    AssignmentArgument, ColdArguments, FormArgument, HotArguments, HtapArguments, IndexArguments,
-    JoinArguments, LimitsArguments, LoadArguments, LocksArguments, ScanArguments, SimulationArguments,
-    SmallbankArguments, StallArguments, TpcbArguments, TpccArguments, TpccMixArgument, TpchArguments,
-    YcsbArguments, YcsbPreset, YcsbRead,
+    AssignmentArgument, ColdArguments, FabricArguments, FormArgument, HotArguments, HtapArguments,
+    IndexArguments, JoinArguments, LimitsArguments, LoadArguments, LocksArguments, RatesArgument,
+    ScanArguments, SimulationArguments, SmallbankArguments, StallArguments, TpcbArguments, TpccArguments,
+    TpccMixArgument, TpchArguments, YcsbArguments, YcsbPreset, YcsbRead,
 };
 pub use lsm::{
     BlockCompression, CompactionArguments, CompactionUnit, FileIo, LsmArguments, LsmCase, LsmUnit,
@@ -70,6 +70,8 @@ pub enum BenchCommand {
     Limits(LimitsArguments),
     /// Scans of bit-packed codes, with every form of instructions, as a share of the memory's bandwidth.
     Scan(ScanArguments),
+    /// Round trips, one-sided operations and bandwidth between two ranks.
+    Fabric(FabricArguments),
     /// Joins of 16-byte tuples on one machine or over ranks, phase by phase beside the document's models.
     Join(JoinArguments),
     /// Locks and two-phase commits over one-sided messages between ranks, beside what messages and disks

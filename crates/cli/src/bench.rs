@@ -7,6 +7,7 @@
 pub(crate) mod cold;
 mod cold_peer;
 pub(crate) mod compaction;
+pub(crate) mod fabric;
 pub(crate) mod htap;
 pub(crate) mod index;
 pub(crate) mod join;
@@ -18,6 +19,7 @@ pub(crate) mod locks;
 mod locks_only;
 pub(crate) mod lsm;
 mod network;
+mod rank_processes;
 mod run;
 pub(crate) mod scan;
 pub(crate) mod smallbank;

@@ -46,6 +46,7 @@ pub fn run(arguments: WeftArguments) -> Result<(), Failure> {
         Command::Bench(BenchCommand::Stall(stall)) => bench::stall::run(&stall),
         Command::Bench(BenchCommand::Htap(htap)) => bench::htap::run(&htap),
         Command::Bench(BenchCommand::Cold(cold)) => bench::cold::run(&cold),
+        Command::Bench(BenchCommand::Fabric(fabric)) => bench::fabric::run(&fabric),
         Command::Bench(BenchCommand::Join(join)) => bench::join::run(&join),
         Command::Bench(BenchCommand::Locks(locks)) => bench::locks::run(&locks),
         Command::Bench(BenchCommand::Scan(scan)) => bench::scan::run(&scan),

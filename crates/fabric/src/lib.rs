@@ -21,6 +21,7 @@
 //! | [`collective`] | barrier, sums, scans, exchanges |
 //! | `shared` | threads and processes |
 //! | [`sim`] | the simulation |
+//! | [`measure`] | round trips, operations and bandwidth of two ranks |
 //! | [`error`] | what can go wrong |
 //!
 //! # Invariants
@@ -41,6 +42,7 @@ pub mod collective;
 pub mod error;
 pub mod in_flight;
 pub mod mailbox;
+pub mod measure;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 mod rank;

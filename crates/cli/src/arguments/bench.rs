@@ -348,6 +348,23 @@ pub enum FormArgument {
     Processes,
 }
 
+/// `weft bench fabric`
+#[derive(Debug, Clone, Args)]
+pub struct FabricArguments {
+    /// What the two ranks are.
+    #[arg(long, value_enum, default_value = "threads")]
+    pub form: FormArgument,
+    /// Rounds; medians are reported.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: u64,
+    /// Check that the benchmark works, not what it measures.
+    #[arg(long)]
+    pub quick: bool,
+    /// Print one JSON object per line instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Which rank gets which partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum AssignmentArgument {
@@ -359,19 +376,35 @@ pub enum AssignmentArgument {
     RoundRobin,
 }
 
+/// Where the rates of simulated ranks come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RatesArgument {
+    /// Measured here, by two ranks that are threads.
+    Here,
+    /// Table 4.2 of the document, of a Cray XC30: figures are then the same on every machine.
+    Document,
+}
+
 /// What `weft bench join` simulates.
 #[derive(Debug, Clone, Args)]
 pub struct SimulationArguments {
-    /// Instead of joining, simulate joins over so many ranks, with rates measured here.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=65_536))]
-    pub simulate_ranks: Option<u32>,
-    /// Tuples of either side on each simulated rank.
+    /// Instead of joining, simulate joins over so many ranks, one case for each number.
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=65_536))]
+    pub simulate_ranks: Vec<u32>,
+    /// Rates of simulated ranks.
+    #[arg(long, value_enum, default_value = "here")]
+    pub rates: RatesArgument,
+    /// Tuples of the probe side on each simulated rank.
     #[arg(long, default_value_t = 40_000_000, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
     pub rank_tuples: u64,
+    /// Tuples of the build side on each simulated rank [default: as many].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub rank_build_tuples: Option<u64>,
     /// Simulated ranks that share a link.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub ranks_per_node: u32,
-    /// Gigabytes a second of a simulated link, each way [default: what puts reach on this machine].
+    /// Gigabytes a second of a simulated link, each way [default: what puts reach on this machine, or what
+    /// the document's rates say of one rank, for each rank of a node].
     #[arg(long)]
     pub link_gb: Option<f64>,
     /// Nanoseconds of a simulated message beside its bytes.

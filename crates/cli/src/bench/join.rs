@@ -12,8 +12,6 @@
 //!
 //! Source: Barthels 3.3, 3.4, 4.3 and 4.4.
 
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use weft_base::Prng;
@@ -26,7 +24,7 @@ use weft_join::{
 use weft_workload::Record;
 use weft_workload::driver::median;
 
-use super::{join_simulation, print};
+use super::{join_simulation, print, rank_processes};
 use crate::arguments::{AssignmentArgument, FormArgument, JoinArguments};
 use crate::failure::Failure;
 
@@ -37,8 +35,8 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Runs the joins and prints medians.
 pub(crate) fn run(arguments: &JoinArguments) -> Result<(), Failure> {
-    if let Some(ranks) = arguments.simulation.simulate_ranks {
-        let records = join_simulation::records(arguments, ranks)?;
+    if !arguments.simulation.simulate_ranks.is_empty() {
+        let records = join_simulation::records(arguments)?;
         return print(arguments.json, "SIMULATED joins over many ranks", &records);
     }
     let tuples = |given: Option<u64>| match given {
@@ -76,30 +74,8 @@ pub(crate) fn run(arguments: &JoinArguments) -> Result<(), Failure> {
             let ended = Threads::run(arguments.ranks, code).map_err(failed)?;
             ended.into_iter().collect()
         }
-        FormArgument::Processes => on_processes(arguments.ranks),
+        FormArgument::Processes => rank_processes::start(arguments.ranks),
     }
-}
-
-fn on_processes(ranks: u32) -> Result<(), Failure> {
-    let failed = |error| Failure::doing("a fabric of processes", error);
-    let session = processes::Session::create(Path::new(processes::SHARED_MEMORY), ranks).map_err(failed)?;
-    let program = std::env::current_exe().map_err(|error| Failure::doing("finding this program", error))?;
-    let mut children = Vec::new();
-    for rank in 0..ranks {
-        let mut command = Command::new(&program);
-        command.args(std::env::args_os().skip(1));
-        children.push(session.spawn(rank, &mut command).map_err(failed)?);
-    }
-    let mut outcome = Ok(());
-    for (rank, mut child) in children.into_iter().enumerate() {
-        let status = child
-            .wait()
-            .map_err(|error| Failure::doing("waiting for a rank", error))?;
-        if !status.success() && outcome.is_ok() {
-            outcome = Err(Failure::Environment(format!("rank {rank} ended with {status}")));
-        }
-    }
-    outcome
 }
 
 /// The measurement, by every rank; the first one prints.

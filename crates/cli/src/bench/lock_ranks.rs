@@ -50,26 +50,32 @@ impl Ranks<'_> {
             send_ns: parts.send_ns,
         };
         let mut all = self.costs(&measured);
-        for isolation in Isolation::ALL {
-            for ranks in self.steps() {
-                let simulated = self.simulate(self.tpcc, isolation, ranks, measured);
-                let case = format!("SIMULATION tpcc {} ranks={}", isolation.name(), simulated.ranks);
-                all.extend(self.figure(&case, &simulated));
-                if simulated.ranks == DOCUMENT_RANKS[1] {
-                    let [serializable, read_committed] = DOCUMENT_TPCC;
-                    let document = match isolation {
-                        Isolation::Serializable => serializable,
-                        Isolation::ReadCommitted => read_committed,
-                    };
-                    all.push(self.beside(&case, simulated.throughput, document));
-                }
-            }
-        }
         for (name, costs) in [
             ("measured costs", measured),
             ("the document's costs", Costs::of_the_document()),
         ] {
+            all.extend(self.scales(name, costs));
             all.extend(self.shares(name, costs));
+        }
+        all
+    }
+
+    /// Figures 5.5 and 5.6.
+    fn scales(&self, name: &str, costs: Costs) -> Vec<Record> {
+        let mut all = Vec::new();
+        for (isolation, document) in Isolation::ALL.into_iter().zip(DOCUMENT_TPCC) {
+            for ranks in self.steps() {
+                let simulated = self.simulate(self.tpcc, isolation, ranks, costs);
+                let case = format!(
+                    "SIMULATION {name} tpcc {} ranks={}",
+                    isolation.name(),
+                    simulated.ranks
+                );
+                all.extend(self.figure(&case, &simulated));
+                if simulated.ranks == DOCUMENT_RANKS[1] {
+                    all.push(self.beside(&case, simulated.throughput, document));
+                }
+            }
         }
         all
     }
@@ -82,7 +88,10 @@ impl Ranks<'_> {
             let share = f64::from(percent) / 100.0;
             let trace = LockTrace::synthetic(1, 1_000, 10_000, 10, share);
             let simulated = self.simulate(&trace, Isolation::Serializable, self.ranks, costs);
-            let case = format!("SIMULATION {name} remote={percent}% ranks={}", simulated.ranks);
+            let case = format!(
+                "SIMULATION {name} synthetic remote={percent}% ranks={}",
+                simulated.ranks
+            );
             all.extend(self.figure(&case, &simulated));
             let local_ns = *local_ns.get_or_insert(simulated.txn_ns);
             let [(_, local), ..] = TABLE;

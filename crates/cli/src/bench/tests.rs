@@ -179,11 +179,18 @@ fn joins_run_on_one_machine_and_over_ranks() {
         "--ranks 3 --wide --hot-percent 40 --buffer-bytes 100",
         "--ranks 2 --assignment round-robin --schedule-rounds-of 5000",
         "--simulate-ranks 64 --rank-tuples 100000 --stragglers-per-mille 20 --resize-to 96",
+        "--simulate-ranks 8,32 --rates document --rank-tuples 400000 --rank-build-tuples 100000",
     ] {
         let line = format!("weft bench join --quick --rounds 1 --json {words}");
         let line = line.split_whitespace();
         crate::run(WeftArguments::try_parse_from(line).unwrap()).unwrap();
     }
+}
+
+#[test]
+fn the_fabric_is_measured() {
+    let line = ["weft", "bench", "fabric", "--quick", "--rounds", "2", "--json"];
+    crate::run(WeftArguments::try_parse_from(line).unwrap()).unwrap();
 }
 
 #[test]

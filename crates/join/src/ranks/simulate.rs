@@ -101,6 +101,26 @@ pub struct Simulated {
     pub queue_share: f64,
 }
 
+/// What the equations say of the same join: a rank shares its node's link with the others there, and what it
+/// sends inside its node does not travel (3.2 to 3.6).
+#[must_use]
+pub fn predict(machine: &Machine, join: &SimulatedJoin) -> Prediction {
+    let a_node = machine.ranks_per_node.clamp(1, machine.ranks.max(1));
+    let nodes = machine.ranks.max(1).div_ceil(a_node);
+    let rates = RankRates {
+        network: machine.link_bytes / f64::from(a_node) / join.tuple_bytes.max(1) as f64,
+        ..join.rates
+    };
+    let shape = RankShape {
+        ranks: nodes,
+        build: join.build as f64 * f64::from(nodes),
+        probe: join.probe as f64 * f64::from(nodes),
+        local_passes: join.local_passes,
+        merge_depth: join.merge_depth,
+    };
+    rates.predict(&shape, join.algorithm)
+}
+
 /// Simulates a join.
 #[must_use]
 pub fn simulate(machine: &Machine, join: &SimulatedJoin, resize: Option<Resize>, seed: u64) -> Simulated {
@@ -380,6 +400,26 @@ mod tests {
         let run = |seed| simulate(&machine(64), &join(Algorithm::Radix), None, seed);
         assert_eq!(run(1), run(1));
         assert_ne!(run(1), run(2));
+    }
+
+    #[test]
+    fn the_model_divides_a_link_among_the_ranks_of_its_node() {
+        let network = |ranks, link_bytes| {
+            let machine = Machine {
+                link_bytes,
+                ..machine(ranks)
+            };
+            let found = predict(&machine, &join(Algorithm::Radix));
+            let network = found.iter().find(|(name, _)| *name == "network");
+            network.map(|(_, seconds)| *seconds).unwrap()
+        };
+        let tuples = 8.0 * MILLION;
+        // 8 ranks are one node: nothing travels. 16 are two: half does, and has an eighth of a link.
+        let computing = tuples / (120.0 * MILLION);
+        assert!((network(8, 1e6) - computing).abs() < 1e-9);
+        let sending = tuples * (0.5 / (120.0 * MILLION) + 0.5 / (1e9 / 8.0 / 8.0));
+        assert!((network(16, 1e9) - sending).abs() < 1e-9);
+        assert!((network(16, 1e12) - computing).abs() < 1e-9);
     }
 
     #[test]
