@@ -100,8 +100,8 @@ pub struct Measured {
     pub bandwidths: Vec<Bandwidth>,
 }
 
-/// Measures between rank 0 and rank 1, and leaves each on the processor of its number. Collective; what rank 0
-/// returns counts, the other's is empty.
+/// Measures between rank 0 and rank 1, and leaves each on the processor of its number. Collective; what rank
+/// 0 returns counts, the other's is empty.
 ///
 /// # Errors
 /// The fabric's.
