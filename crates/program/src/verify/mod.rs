@@ -23,6 +23,7 @@
 //! Source: DESIGN.md, "Programs" ("a verifier rejects what could leave its block"); BionicDB 4.3 (DB
 //! instruction and RET pair up).
 
+pub mod device;
 mod flow;
 
 use weft_store::Catalog;

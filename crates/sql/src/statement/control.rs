@@ -28,6 +28,8 @@ pub enum ControlStatement {
         analyze: bool,
         /// VERBOSE.
         verbose: bool,
+        /// DEVICE: say whether the program fits a device.
+        device: bool,
     },
     /// COPY.
     Copy(CopyStatement),

@@ -351,7 +351,7 @@ fn parse_rest(reader: &mut TokenReader<'_>, never: &[&str]) -> Result<ParsedAst,
 }
 
 fn explain(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
-    let (mut analyze, mut verbose) = (false, false);
+    let (mut analyze, mut verbose, mut device) = (false, false, false);
     if reader.peek_text() == "(" {
         reader.next_token();
         loop {
@@ -364,6 +364,7 @@ fn explain(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
             match option.as_str() {
                 "analyze" => analyze = on,
                 "verbose" => verbose = on,
+                "device" => device = on,
                 "format" if !value.eq_ignore_ascii_case("text") => {
                     return Err(error::unsupported(format!(
                         "EXPLAIN format \"{value}\" is not supported"
@@ -392,6 +393,7 @@ fn explain(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
         inner: Box::new(inner),
         analyze,
         verbose,
+        device,
     })
 }
 

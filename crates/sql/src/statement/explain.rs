@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use weft_program::asm::Annotation;
+use weft_program::verify::device::{SOFTCORE, plan};
 use weft_program::{Access, AccessKind, Instr, KeyPart, Op, RowBuf};
 use weft_store::Catalog;
 
 use super::compile::block::{Block, Place};
-use super::plan::{CallPlan, ConstantPlan, HiddenInput, ProgramPlan};
+use super::plan::{CallPlan, ConstantPlan, HiddenInput, Plan, ProgramPlan};
 use super::show::show;
 
 /// What the listing of a procedure shows in addition to its instructions.
@@ -128,6 +129,24 @@ pub fn explain_program(plan: &ProgramPlan, catalog: &Catalog) -> Vec<String> {
     });
     lines.extend(text.lines().map(|line| format!("  {line}")));
     lines
+}
+
+/// The line that EXPLAIN (DEVICE) shows: what a statement needs of a softcore, or the first reason why it
+/// does not fit.
+pub fn explain_device(statement: &Plan) -> String {
+    let Plan::Program(statement) = statement else {
+        return "Device: does not fit: it is no program of point accesses".to_owned();
+    };
+    let program = &statement.program;
+    match plan(program, &SOFTCORE) {
+        Ok(fits) => format!(
+            "Device: fits a softcore ({} DB instructions, {} updates, {} registers)",
+            fits.searches.len(),
+            fits.updates.len(),
+            fits.registers(program.outputs.len())
+        ),
+        Err(misfit) => format!("Device: does not fit: {misfit}"),
+    }
 }
 
 /// The parameter that an instruction reads.

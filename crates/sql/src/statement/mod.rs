@@ -367,6 +367,7 @@ fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Pla
             inner,
             analyze,
             verbose,
+            device,
         } => {
             let inner = plan(inner, ctx)?;
             if matches!(
@@ -380,6 +381,7 @@ fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Pla
                 inner,
                 analyze: *analyze,
                 verbose: *verbose,
+                device: *device,
                 columns,
             }))
         }

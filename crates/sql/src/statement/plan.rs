@@ -402,6 +402,8 @@ pub struct ExplainPlan {
     pub analyze: bool,
     /// Whether VERBOSE was given.
     pub verbose: bool,
+    /// Whether DEVICE was given: say whether the program fits a device.
+    pub device: bool,
     /// The only column, `QUERY PLAN`.
     pub columns: Vec<OutputColumn>,
 }

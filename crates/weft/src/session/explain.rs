@@ -21,6 +21,9 @@ impl Session {
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
         let mut lines = self.explain_lines(&plan.inner, params)?;
+        if plan.device {
+            lines.insert(0, statement::explain::explain_device(&plan.inner));
+        }
         if plan.analyze {
             let began = Instant::now();
             let mut rows = Collected::default();

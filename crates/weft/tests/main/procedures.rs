@@ -70,6 +70,34 @@ fn explain_names_rows_and_lines() {
     assert!(!text.contains("Access: write checking"), "{text}");
 }
 
+/// EXPLAIN (DEVICE) says what a core would need, or what it lacks; without the option it says nothing of
+/// devices.
+#[test]
+fn explain_device_names_what_does_not_fit() {
+    let mut client = bank();
+    let mut device = |statement: &str| {
+        let text = client.rows(&format!("EXPLAIN (DEVICE) {statement}"));
+        text.split(';').next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(
+        device("SELECT balance FROM checking WHERE customer = 1"),
+        "Device: fits a softcore (1 DB instructions, 0 updates, 4 registers)"
+    );
+    assert_eq!(
+        device("DELETE FROM checking WHERE customer = 1"),
+        "Device: does not fit: instruction 5: it removes a row (remove), which a core cannot"
+    );
+    assert_eq!(
+        device("SELECT count(*) FROM checking"),
+        "Device: does not fit: it is no program of point accesses"
+    );
+    assert!(
+        !client
+            .rows("EXPLAIN SELECT balance FROM checking WHERE customer = 1")
+            .contains("Device")
+    );
+}
+
 #[test]
 fn procedures_survive_a_restart() {
     let disk = SimDisk::new(7);

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod device_profile;
 mod smallbank;
 mod tpcc;
 
