@@ -21,40 +21,55 @@ mod fpga {
     struct Model {
         /// Prefix of the shim's functions; the C++ class is `V` and the name.
         name: &'static str,
+        /// The bench: a circuit around the unit, in a file of its name.
+        bench: &'static str,
+        shim: &'static str,
+        /// Files of packages, which the simulator wants before all others.
+        packages: &'static [&'static str],
         parameters: &'static [&'static str],
     }
 
-    /// The hash index as it is, and without each of its protections, for the tests that must then fail.
-    const HASH_INDEX_MODELS: [Model; 6] = [
-        Model {
-            name: "hash_index",
-            parameters: &[],
-        },
-        Model {
-            name: "hash_index_one_traverse",
-            parameters: &["-GTraverseStages=1"],
-        },
-        Model {
-            name: "hash_index_16_slots",
-            parameters: &["-GSlots=16"],
-        },
-        Model {
-            name: "hash_index_unlocked",
-            parameters: &["-GLockLines=1'b0"],
-        },
-        Model {
-            name: "hash_index_unordered",
-            parameters: &["-GKeepOrder=1'b0"],
-        },
-        Model {
-            name: "hash_index_unacknowledged",
-            parameters: &["-GWaitForAcks=1'b0"],
-        },
+    /// Each unit as it is, and without each of its protections, for the tests that must then fail.
+    const MODELS: [Model; 12] = [
+        hash_index("hash_index", &[]),
+        hash_index("hash_index_one_traverse", &["-GTraverseStages=1"]),
+        hash_index("hash_index_16_slots", &["-GSlots=16"]),
+        hash_index("hash_index_unlocked", &["-GLockLines=1'b0"]),
+        hash_index("hash_index_unordered", &["-GKeepOrder=1'b0"]),
+        hash_index("hash_index_unacknowledged", &["-GWaitForAcks=1'b0"]),
+        worker("worker", &[]),
+        worker("worker_results", &["-GWaitForResults=1'b0"]),
+        worker("worker_writes", &["-GWaitForWrites=1'b0"]),
+        worker("worker_renaming", &["-GRenameRegisters=1'b0"]),
+        worker("worker_closing", &["-GCloseWhenFull=1'b0"]),
+        worker("worker_draining", &["-GDrainBatch=1'b0"]),
     ];
+
+    const fn hash_index(name: &'static str, parameters: &'static [&'static str]) -> Model {
+        Model {
+            name,
+            bench: "hash_index_bench",
+            shim: "src/hash_index/shim.cpp",
+            packages: &["bionic_pkg"],
+            parameters,
+        }
+    }
+
+    const fn worker(name: &'static str, parameters: &'static [&'static str]) -> Model {
+        Model {
+            name,
+            bench: "worker_bench",
+            shim: "src/softcore/shim.cpp",
+            packages: &["bionic_pkg", "softcore_pkg"],
+            parameters,
+        }
+    }
 
     pub fn build() {
         println!("cargo::rerun-if-env-changed=WEFT_VERILATOR");
-        println!("cargo::rerun-if-changed=src/hash_index/shim.cpp");
+        for unit in ["hash_index", "softcore"] {
+            println!("cargo::rerun-if-changed=src/{unit}/shim.cpp");
+        }
         let hardware = variable("CARGO_MANIFEST_DIR").join("../../hardware");
         for folder in ["rtl", "bench"] {
             println!("cargo::rerun-if-changed={}", hardware.join(folder).display());
@@ -62,7 +77,7 @@ mod fpga {
         let verilator =
             env::var_os("WEFT_VERILATOR").map_or_else(|| PathBuf::from("verilator"), PathBuf::from);
         let out = variable("OUT_DIR");
-        for model in &HASH_INDEX_MODELS {
+        for model in &MODELS {
             let folder = out.join(model.name);
             translate(&verilator, &hardware, model, &folder);
             compile_model(&verilator, model, &folder);
@@ -99,10 +114,15 @@ mod fpga {
             .arg("--Mdir")
             .arg(folder)
             .args(["--prefix", &format!("V{}", model.name)])
-            .args(["--top-module", "hash_index_bench"])
+            .args(["--top-module", model.bench])
             .args(model.parameters)
-            .arg(hardware.join("rtl/bionic_pkg.sv"))
-            .arg(hardware.join("bench/hash_index_bench.sv"));
+            .args(
+                model
+                    .packages
+                    .iter()
+                    .map(|package| hardware.join(format!("rtl/{package}.sv"))),
+            )
+            .arg(hardware.join(format!("bench/{}.sv", model.bench)));
         match command.output() {
             Ok(output) if output.status.success() => {}
             Ok(output) => fail(&format!(
@@ -125,7 +145,7 @@ mod fpga {
             }
         }
         build
-            .file("src/hash_index/shim.cpp")
+            .file(model.shim)
             .include(folder)
             .define("MODEL", format!("V{}", model.name).as_str())
             .define("MODEL_HEADER", format!("\"V{}.h\"", model.name).as_str())

@@ -5,7 +5,8 @@
 //! 3. `cargo test -p weft-fabric -p weft-join --features mpi`: the fabric and joins on MPI, with Open MPI
 //!    installed where that can be done; skipped, loudly, where there is none.
 //! 4. `cargo test -p weft-device --features fpga`: the units of `hardware/` under Verilator, installed where
-//!    that can be done; skipped, loudly, where there is none.
+//!    that can be done; skipped, loudly, where there is none. Then a database's batches on the simulated
+//!    softcore: `cargo test -p weft-workload --features fpga --test device`.
 //! 5. The whole-system tests: every `tests/<folder>/run`. It is started in the workspace root with
 //!    `WEFT_BIN` (the server's path) and `WEFT_PYTHON` (an interpreter with psycopg) set, prints what it
 //!    tests, and ends with `N passed, N failed`. A line `# needs: psql pgbench postgresql python3 psycopg` in
@@ -178,6 +179,8 @@ fn hardware_tests(root: &Path, operations: Option<&str>) -> Option<Counts> {
         "clippy",
         "-p",
         "weft-device",
+        "-p",
+        "weft-workload",
         "--features",
         "fpga",
         "--all-targets",
@@ -196,6 +199,16 @@ fn hardware_tests(root: &Path, operations: Option<&str>) -> Option<Counts> {
     let linted = console::run(&mut with_verilator(&clippy)).is_ok_and(|ended| ended.success);
     let mut counts = Counts::of_check(linted);
     counts += summed("hardware units", &mut with_verilator(&arguments));
+    let batches = [
+        "test",
+        "-p",
+        "weft-workload",
+        "--features",
+        "fpga",
+        "--test",
+        "device",
+    ];
+    counts += summed("batches on a device", &mut with_verilator(&batches));
     Some(counts)
 }
 

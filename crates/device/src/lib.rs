@@ -16,8 +16,10 @@
 //! |---|---|
 //! | [`memory`] | the memory behind a unit's port, with presets of real ones |
 //! | [`hash_index`] | the hash index coprocessor (BionicDB 4.4.1) |
+//! | [`softcore`] | the softcore with a hash index, and the loader of programs (BionicDB 4.3, 4.5, 4.7) |
 //!
 //! Source: BionicDB, sections 3 to 5.
 
 pub mod hash_index;
 pub mod memory;
+pub mod softcore;

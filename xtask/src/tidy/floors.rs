@@ -15,7 +15,7 @@ const FLOORS: [(&str, u8); 31] = [
     ("weft-base", 0),
     ("weft-types", 1),
     ("weft-ops", 1),
-    ("weft-device", 1),
+    ("weft-device", 6),
     ("weft-wire", 2),
     ("weft-expression", 2),
     ("weft-syntax", 2),

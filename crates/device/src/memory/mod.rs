@@ -161,6 +161,11 @@ impl Memory {
         }
     }
 
+    /// How many words it has.
+    pub fn words(&self) -> usize {
+        self.words.len()
+    }
+
     /// Requests that have not been answered.
     pub fn outstanding(&self) -> usize {
         self.waiting.len()
