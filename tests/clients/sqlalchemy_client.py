@@ -11,7 +11,20 @@ import datetime
 import decimal
 import sys
 
-from sqlalchemy import CheckConstraint, ForeignKey, Numeric, String, create_engine, exc, func, inspect, select
+from sqlalchemy import (
+    JSON,
+    CheckConstraint,
+    ForeignKey,
+    MetaData,
+    Numeric,
+    String,
+    create_engine,
+    exc,
+    func,
+    inspect,
+    select,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, selectinload
 
@@ -36,6 +49,8 @@ class Book(Base):
     author_id: Mapped[int] = mapped_column(ForeignKey("sa_author.id", ondelete="CASCADE"), index=True)
     price: Mapped[decimal.Decimal] = mapped_column(Numeric(8, 2))
     sold: Mapped[datetime.datetime | None]
+    details: Mapped[dict | None] = mapped_column(JSONB)
+    written: Mapped[list | None] = mapped_column(JSON)
     author: Mapped[Author] = relationship(back_populates="books")
 
 
@@ -75,6 +90,7 @@ def work(engine):
         with session.begin_nested():
             session.add(Author(name="nested"))
         session.commit()
+        documents(session)
     seen = inspect(engine)
     assert {"sa_author", "sa_book"} <= set(seen.get_table_names())
     assert seen.get_pk_constraint("sa_book")["constrained_columns"] == ["id"]
@@ -82,7 +98,40 @@ def work(engine):
     assert (key["referred_table"], key["options"]) == ("sa_author", {"ondelete": "CASCADE"}), key
     assert [check["name"] for check in seen.get_check_constraints("sa_author")] == ["sa_grown"]
     assert [unique["column_names"] for unique in seen.get_unique_constraints("sa_author")] == [["name"]]
+    columns = {column["name"]: column for column in seen.get_columns("sa_book")}
+    assert isinstance(columns["details"]["type"], JSONB) and columns["details"]["nullable"]
+    assert str(columns["price"]["type"]) == "NUMERIC(8, 2)" and not columns["price"]["nullable"]
+    assert columns["id"]["default"].startswith("nextval(")
+    assert [index["column_names"] for index in seen.get_indexes("sa_book")] == [["author_id"]]
+    reflected = MetaData()
+    reflected.reflect(engine, only=["sa_author", "sa_book"])
+    assert reflected.tables["sa_book"].c.author_id.references(reflected.tables["sa_author"].c.id)
     Base.metadata.drop_all(engine)
+
+
+def documents(session):
+    """Values of json and jsonb, there and back, and conditions on them."""
+    author = Author(name="documents")
+    details = {"pages": 250, "tags": ["a", "b"], "size": {"height": 21.5, "unit": None}}
+    author.books = [Book(price=1, details=details, written=[2024, "x"]), Book(price=2, details={"pages": 9})]
+    session.add(author)
+    session.commit()
+    session.expire_all()
+    [first, second] = session.scalars(select(Book).order_by(Book.price)).all()
+    assert (first.details, first.written, second.written) == (details, [2024, "x"], None)
+    found = select(Book.id).where(Book.details["size"]["height"].as_float() == 21.5)
+    assert session.scalars(found).all() == [first.id]
+    assert session.scalars(select(Book.id).where(Book.details.contains({"tags": ["b"]}))).all() == [first.id]
+    assert session.scalars(select(Book.id).where(Book.details.has_key("size"))).all() == [first.id]
+    pages = select(func.sum(Book.details["pages"].as_integer()))
+    assert session.scalar(pages) == 259
+    tags = session.scalar(select(func.jsonb_agg(Book.details["tags"][0])))
+    assert sorted(tags, key=str) == [None, "a"]
+    first.details = {**details, "pages": 251}
+    session.commit()
+    assert session.scalars(select(Book.details["pages"].astext).order_by(Book.price)).all() == ["251", "9"]
+    session.delete(author)
+    session.commit()
 
 
 async def work_async():
@@ -101,6 +150,6 @@ async def work_async():
 
 for driver in ["psycopg", "psycopg2", "pg8000"]:
     work(create_engine(f"postgresql+{driver}://postgres@{HOST}:{PORT}/postgres"))
-    print(f"sqlalchemy with {driver}: ORM, constraints, reflection of constraints")
+    print(f"sqlalchemy with {driver}: ORM, documents, reflection")
 asyncio.run(work_async())
 print("sqlalchemy with asyncpg: ORM")

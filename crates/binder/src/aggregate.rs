@@ -12,6 +12,7 @@ use sqlparser::ast::{
     GroupByExpr, GroupByWithModifier, Spanned,
 };
 use sqlparser::tokenizer::Span;
+use weft_expression::category::{check_equality, check_order};
 use weft_expression::resolve::resolve_aggregate;
 use weft_expression::{ColumnId, Expr, Node, Op};
 use weft_syntax::refuse_wide;
@@ -199,6 +200,7 @@ impl Binder<'_> {
             }
         };
         self.refuse_in_group(&value, expr.span())?;
+        check_equality(&value.ty()).map_err(|error| self.at(error, expr.span()))?;
         let id = match value.as_column() {
             Some(id) => id,
             None => self.fresh(),
@@ -428,6 +430,12 @@ impl Binder<'_> {
                 "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
             ));
         }
+        if call.distinct {
+            arguments
+                .iter()
+                .try_for_each(|argument| check_equality(&argument.ty()))?;
+        }
+        order.iter().try_for_each(|key| check_order(&key.expr.ty()))?;
         let volatile = arguments.iter().any(|argument| self.is_volatile(argument));
         let output = self.fresh();
         let level = self

@@ -4,6 +4,7 @@ use sqlparser::ast::{
     Expr as AstExpr, LimitClause, OrderByExpr, OrderByKind, Query, Spanned, UnaryOperator, Value as AstValue,
 };
 use sqlparser::tokenizer::Span;
+use weft_expression::category::check_order;
 use weft_expression::{Expr, Op};
 use weft_types::{CastContext, SqlError, SqlState, SqlType};
 
@@ -227,6 +228,9 @@ impl Binder<'_> {
         let mut sort = Vec::with_capacity(order_by.len());
         for key in order_by {
             let item = self.sort_item(&key.expr, items, clause)?;
+            if let Some(ty) = items.get(item).and_then(|item| item.operand.ty) {
+                check_order(&ty).map_err(|error| self.at(error, key.expr.span()))?;
+            }
             if key.with_fill.is_some() {
                 return Err(SqlError::unsupported("WITH FILL is not supported"));
             }
@@ -369,6 +373,7 @@ impl Binder<'_> {
         self.push_level();
         for key in tail.order_by {
             let column = self.output_column(&key.expr, &rows)?;
+            check_order(&column.ty()).map_err(|error| self.at(error, key.expr.span()))?;
             let (descending, nulls_first) = directions(key);
             if !keys.iter().any(|known| known.expr == column) {
                 keys.push(SortKey {

@@ -8,6 +8,7 @@ use sqlparser::ast::{
 };
 use sqlparser::tokenizer::Span;
 use weft_base::TableId;
+use weft_expression::category::check_equality;
 use weft_expression::{ColumnId, Expr, Op};
 use weft_syntax::refuse_wide;
 use weft_types::{CastContext, SqlError, SqlState, SqlType, Value};
@@ -507,6 +508,7 @@ impl Binder<'_> {
                 }
                 for item in items {
                     self.settle_item(item)?;
+                    check_equality(&item.operand.expr.ty())?;
                 }
                 Ok(Some(None))
             }
@@ -514,6 +516,9 @@ impl Binder<'_> {
                 let mut on = Vec::new();
                 for expr in exprs {
                     let item = self.sort_item(expr, items, Clause::DistinctOn)?;
+                    if let Some(ty) = items.get(item).and_then(|item| item.operand.ty) {
+                        check_equality(&ty).map_err(|error| self.at(error, expr.span()))?;
+                    }
                     if !on.contains(&item) {
                         on.push(item);
                     }

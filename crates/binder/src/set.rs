@@ -1,6 +1,7 @@
 //! UNION, INTERSECT, EXCEPT, VALUES and TABLE.
 
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart, SetExpr, SetOperator, SetQuantifier, Values};
+use weft_expression::category::check_equality;
 use weft_expression::resolve::common_type;
 use weft_expression::{ColumnId, Expr};
 use weft_syntax::refuse_wide;
@@ -82,7 +83,11 @@ impl Binder<'_> {
         let mut types = Vec::with_capacity(left.columns.len());
         for (one, other) in left.columns.iter().zip(&right.columns) {
             let known = |column: &RowColumn| column.unknown.is_none().then_some(column.ty);
-            types.push(common_type(what, &[known(one), known(other)])?);
+            let ty = common_type(what, &[known(one), known(other)])?;
+            if !(all && op == SetOp::Union) {
+                check_equality(&ty)?;
+            }
+            types.push(ty);
         }
         let names: Vec<String> = left.columns.iter().map(|column| column.name.clone()).collect();
         let right_height = right.height;

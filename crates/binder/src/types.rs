@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
 use weft_expression::category::{BPCHAR, array_of};
-use weft_types::{NumericSpec, SqlError, SqlState, SqlType};
+use weft_types::{Element, NumericSpec, SqlError, SqlState, SqlType};
 
 use crate::names::last_part;
 
@@ -122,10 +122,14 @@ fn custom(name: &str, arguments: &[String]) -> Result<SqlType, SqlError> {
         "regtype" => SqlType::Regtype,
         "regproc" => SqlType::Regproc,
         "regnamespace" => SqlType::Regnamespace,
+        "int2vector" => SqlType::Array(Element::Int2Vector),
+        "oidvector" => SqlType::Array(Element::OidVector),
+        "json" => SqlType::Json,
+        "jsonb" => SqlType::Jsonb,
         "record" => SqlType::Record,
         "void" => SqlType::Void,
-        "json" | "jsonb" | "xml" | "money" | "inet" | "cidr" | "point" | "bit" | "varbit" | "timetz"
-        | "tsvector" | "tsquery" => return Err(unsupported(name)),
+        "xml" | "money" | "inet" | "cidr" | "point" | "bit" | "varbit" | "timetz" | "tsvector"
+        | "tsquery" => return Err(unsupported(name)),
         _ => {
             return Err(SqlError::new(
                 SqlState::UNDEFINED_OBJECT,

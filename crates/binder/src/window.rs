@@ -6,6 +6,7 @@ use sqlparser::ast::{
 };
 use sqlparser::tokenizer::Span;
 use weft_expression::Expr;
+use weft_expression::category::{check_equality, check_order};
 use weft_expression::resolve::{is_aggregate, resolve_aggregate, resolve_operator};
 use weft_syntax::arrange;
 use weft_types::{CastContext, SqlError, SqlState, SqlType, Value};
@@ -145,13 +146,17 @@ impl Binder<'_> {
         }
         for expr in partition_by {
             let operand = self.expr(expr)?;
-            window.partition.push(self.parameters.settle(operand)?);
+            let value = self.parameters.settle(operand)?;
+            check_equality(&value.ty()).map_err(|error| self.at(error, expr.span()))?;
+            window.partition.push(value);
         }
         for key in order_by {
             let operand = self.expr(&key.expr)?;
+            let value = self.parameters.settle(operand)?;
+            check_order(&value.ty()).map_err(|error| self.at(error, key.expr.span()))?;
             let (descending, nulls_first) = directions(key);
             window.order.push(SortKey {
-                expr: self.parameters.settle(operand)?,
+                expr: value,
                 descending,
                 nulls_first,
             });

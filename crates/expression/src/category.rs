@@ -1,7 +1,7 @@
 //! Type categories, as in PostgreSQL's `pg_type.typcategory`, and implicit conversions between
 //! types.
 
-use weft_types::{CastContext, Element, SqlType, cast_context};
+use weft_types::{CastContext, Element, SqlError, SqlState, SqlType, cast_context};
 
 /// `bpchar`: `char(n)` without a length. Values are stored without trailing blanks, so that
 /// converting to it changes no `char(n)`.
@@ -51,7 +51,7 @@ pub fn category(ty: &SqlType) -> (Category, bool) {
         SqlType::Array(_) => (Category::Array, false),
         SqlType::Record | SqlType::Void => (Category::Pseudo, false),
         SqlType::TimestampTz => (Category::DateTime, true),
-        SqlType::Bytea | SqlType::Uuid => (Category::User, false),
+        SqlType::Bytea | SqlType::Uuid | SqlType::Json | SqlType::Jsonb => (Category::User, false),
     }
 }
 
@@ -68,6 +68,35 @@ pub fn element_of(ty: &SqlType) -> Option<SqlType> {
 #[must_use]
 pub fn array_of(ty: &SqlType) -> Option<SqlType> {
     Element::of(ty).map(SqlType::Array)
+}
+
+/// Checks that values of a type can be equal: those of `json`, and arrays of it, cannot.
+///
+/// # Errors
+/// 42883
+pub fn check_equality(ty: &SqlType) -> Result<(), SqlError> {
+    match element_of(ty).unwrap_or(*ty) {
+        SqlType::Json => Err(SqlError::new(
+            SqlState::UNDEFINED_FUNCTION,
+            "could not identify an equality operator for type json",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that values of a type have an order: those of `json`, and arrays of it, have none.
+///
+/// # Errors
+/// 42883
+pub fn check_order(ty: &SqlType) -> Result<(), SqlError> {
+    match ty {
+        SqlType::Json => Err(SqlError::new(
+            SqlState::UNDEFINED_FUNCTION,
+            "could not identify an ordering operator for type json",
+        )
+        .hint("Use an explicit ordering operator or modify the query.")),
+        _ => check_equality(ty),
+    }
 }
 
 /// Whether both are the same type, modifiers aside.

@@ -1,9 +1,9 @@
 //! The catalog's tables: names, columns and types, as in PostgreSQL 15 (`pg_attribute`).
 //!
 //! One line per table: name, then `column:kind` with kind o oid, n name, c "char", t text, b boolean, s
-//! int2, i int4, l int8, f float4, d float8, z timestamptz, v interval, B bytea, and O oid[], S int2[], T
-//! text[], N name[], C "char"[], F float4[]. Types that do not exist here are replaced by the closest one:
-//! regproc, aclitem and pg_node_tree by text, xid by oid, vectors by arrays.
+//! int2, i int4, l int8, f float4, d float8, z timestamptz, v interval, B bytea, and O oid[], S int2[], V
+//! int2vector, W oidvector, T text[], N name[], C "char"[], F float4[]. Types that do not exist here are replaced by the closest one:
+//! regproc, aclitem and pg_node_tree by text, xid by oid.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ pg_class oid:o relname:n relnamespace:o reltype:o reloftype:o relowner:o relam:o
 pg_attribute attrelid:o attname:n atttypid:o attstattarget:i attlen:s attnum:s attndims:i attcacheoff:i atttypmod:i attbyval:b attalign:c attstorage:c attcompression:c attnotnull:b atthasdef:b atthasmissing:b attidentity:c attgenerated:c attisdropped:b attislocal:b attinhcount:i attcollation:o attacl:T attoptions:T attfdwoptions:T attmissingval:T
 pg_attrdef oid:o adrelid:o adnum:s adbin:t
 pg_type oid:o typname:n typnamespace:o typowner:o typlen:s typbyval:b typtype:c typcategory:c typispreferred:b typisdefined:b typdelim:c typrelid:o typsubscript:t typelem:o typarray:o typinput:t typoutput:t typreceive:t typsend:t typmodin:t typmodout:t typanalyze:t typalign:c typstorage:c typnotnull:b typbasetype:o typtypmod:i typndims:i typcollation:o typdefaultbin:t typdefault:t typacl:T
-pg_index indexrelid:o indrelid:o indnatts:s indnkeyatts:s indisunique:b indnullsnotdistinct:b indisprimary:b indisexclusion:b indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b indislive:b indisreplident:b indkey:S indcollation:O indclass:O indoption:S indexprs:t indpred:t
+pg_index indexrelid:o indrelid:o indnatts:s indnkeyatts:s indisunique:b indnullsnotdistinct:b indisprimary:b indisexclusion:b indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b indislive:b indisreplident:b indkey:V indcollation:W indclass:W indoption:V indexprs:t indpred:t
 pg_constraint oid:o conname:n connamespace:o contype:c condeferrable:b condeferred:b convalidated:b conrelid:o contypid:o conindid:o conparentid:o confrelid:o confupdtype:c confdeltype:c confmatchtype:c conislocal:b coninhcount:i connoinherit:b conkey:S confkey:S conpfeqop:O conppeqop:O conffeqop:O confdelsetcols:S conexclop:O conbin:t
 pg_sequence seqrelid:o seqtypid:o seqstart:l seqincrement:l seqmax:l seqmin:l seqcache:l seqcycle:b
 pg_sequences schemaname:n sequencename:n sequenceowner:n data_type:o start_value:l min_value:l max_value:l increment_by:l cycle:b cache_size:l last_value:l
@@ -43,16 +43,16 @@ pg_description objoid:o classoid:o objsubid:i description:t
 pg_shdescription objoid:o classoid:o description:t
 pg_auth_members roleid:o member:o grantor:o admin_option:b
 pg_db_role_setting setdatabase:o setrole:o setconfig:T
-pg_proc oid:o proname:n pronamespace:o proowner:o prolang:o procost:f prorows:f provariadic:o prosupport:t prokind:c prosecdef:b proleakproof:b proisstrict:b proretset:b provolatile:c proparallel:c pronargs:s pronargdefaults:s prorettype:o proargtypes:O proallargtypes:O proargmodes:C proargnames:T proargdefaults:t protrftypes:O prosrc:t probin:t prosqlbody:t proconfig:T proacl:T
+pg_proc oid:o proname:n pronamespace:o proowner:o prolang:o procost:f prorows:f provariadic:o prosupport:t prokind:c prosecdef:b proleakproof:b proisstrict:b proretset:b provolatile:c proparallel:c pronargs:s pronargdefaults:s prorettype:o proargtypes:W proallargtypes:O proargmodes:C proargnames:T proargdefaults:t protrftypes:O prosrc:t probin:t prosqlbody:t proconfig:T proacl:T
 pg_aggregate aggfnoid:t aggkind:c aggnumdirectargs:s aggtransfn:t aggfinalfn:t aggcombinefn:t aggserialfn:t aggdeserialfn:t aggmtransfn:t aggminvtransfn:t aggmfinalfn:t aggfinalextra:b aggmfinalextra:b aggfinalmodify:c aggmfinalmodify:c aggsortop:o aggtranstype:o aggtransspace:i aggmtranstype:o aggmtransspace:i agginitval:t aggminitval:t
 pg_inherits inhrelid:o inhparent:o inhseqno:i inhdetachpending:b
 pg_policy oid:o polname:n polrelid:o polcmd:c polpermissive:b polroles:O polqual:t polwithcheck:t
 pg_policies schemaname:n tablename:n policyname:n permissive:t roles:N cmd:t qual:t with_check:t
-pg_trigger oid:o tgrelid:o tgparentid:o tgname:n tgfoid:o tgtype:s tgenabled:c tgisinternal:b tgconstrrelid:o tgconstrindid:o tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:s tgattr:S tgargs:B tgqual:t tgoldtable:n tgnewtable:n
+pg_trigger oid:o tgrelid:o tgparentid:o tgname:n tgfoid:o tgtype:s tgenabled:c tgisinternal:b tgconstrrelid:o tgconstrindid:o tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:s tgattr:V tgargs:B tgqual:t tgoldtable:n tgnewtable:n
 pg_event_trigger oid:o evtname:n evtevent:n evtowner:o evtfoid:o evtenabled:c evttags:T
 pg_rewrite oid:o rulename:n ev_class:o ev_type:c ev_enabled:c is_instead:b ev_qual:t ev_action:t
 pg_rules schemaname:n tablename:n rulename:n definition:t
-pg_statistic_ext oid:o stxrelid:o stxname:n stxnamespace:o stxowner:o stxstattarget:i stxkeys:S stxkind:C stxexprs:t
+pg_statistic_ext oid:o stxrelid:o stxname:n stxnamespace:o stxowner:o stxstattarget:i stxkeys:V stxkind:C stxexprs:t
 pg_statistic starelid:o staattnum:s stainherit:b stanullfrac:f stawidth:i stadistinct:f stakind1:s stakind2:s stakind3:s stakind4:s stakind5:s staop1:o staop2:o staop3:o staop4:o staop5:o stacoll1:o stacoll2:o stacoll3:o stacoll4:o stacoll5:o stanumbers1:F stanumbers2:F stanumbers3:F stanumbers4:F stanumbers5:F stavalues1:T stavalues2:T stavalues3:T stavalues4:T stavalues5:T
 pg_stats schemaname:n tablename:n attname:n inherited:b null_frac:f avg_width:i n_distinct:f most_common_vals:T most_common_freqs:F histogram_bounds:T correlation:f most_common_elems:T most_common_elem_freqs:F elem_count_histogram:F
 pg_publication oid:o pubname:n pubowner:o puballtables:b pubinsert:b pubupdate:b pubdelete:b pubtruncate:b pubviaroot:b
@@ -65,7 +65,7 @@ pg_foreign_server oid:o srvname:n srvowner:o srvfdw:o srvtype:t srvversion:t srv
 pg_foreign_data_wrapper oid:o fdwname:n fdwowner:o fdwhandler:o fdwvalidator:o fdwacl:T fdwoptions:T
 pg_user_mappings umid:o srvid:o srvname:n umuser:o usename:n umoptions:T
 pg_statio_all_tables relid:o schemaname:n relname:n heap_blks_read:l heap_blks_hit:l idx_blks_read:l idx_blks_hit:l toast_blks_read:l toast_blks_hit:l tidx_blks_read:l tidx_blks_hit:l
-pg_partitioned_table partrelid:o partstrat:c partnatts:s partdefid:o partattrs:S partclass:O partcollation:O partexprs:t
+pg_partitioned_table partrelid:o partstrat:c partnatts:s partdefid:o partattrs:V partclass:W partcollation:W partexprs:t
 pg_enum oid:o enumtypid:o enumsortorder:f enumlabel:n
 pg_range rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o rngcanonical:t rngsubdiff:t
 pg_cast oid:o castsource:o casttarget:o castfunc:o castcontext:c castmethod:c
@@ -166,6 +166,8 @@ fn kind_type(kind: &str) -> SqlType {
         "B" => SqlType::Bytea,
         "O" => SqlType::Array(Element::Oid),
         "S" => SqlType::Array(Element::Int2),
+        "V" => SqlType::Array(Element::Int2Vector),
+        "W" => SqlType::Array(Element::OidVector),
         "T" => SqlType::Array(Element::Text),
         "N" => SqlType::Array(Element::Name),
         "C" => SqlType::Array(Element::InternalChar),

@@ -119,3 +119,13 @@ fn oid_list(values: impl Iterator<Item = u32>) -> Value {
 fn int2_list(values: impl Iterator<Item = usize>) -> Value {
     list(Element::Int2, values.map(int2).collect())
 }
+
+/// A list counted from 0, as the vectors of the catalogs are.
+fn vector(mut list: Value) -> Value {
+    if let Value::Array(array) = &mut list {
+        for (_, lower) in &mut array.dimensions {
+            *lower = 0;
+        }
+    }
+    list
+}

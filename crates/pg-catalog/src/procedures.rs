@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weft_store::{Catalog, ParamMode, ProcedureDef, ProcedureLanguage, ProcedureParam};
 
 use crate::look_up::quote_ident;
-use crate::{PUBLIC_OID, ROLE_OID, Row, flag, int2, oid, oid_list, text, types};
+use crate::{PUBLIC_OID, ROLE_OID, Row, flag, int2, oid, oid_list, text, types, vector};
 
 /// The languages of procedures: rows of `pg_language`.
 pub fn languages() -> Vec<Row> {
@@ -45,7 +45,7 @@ pub fn rows(catalog: &Catalog) -> Vec<Row> {
             ("prolang", oid(language_oid(procedure.language))),
             ("prokind", text("p")),
             ("pronargs", int2(types.len())),
-            ("proargtypes", oid_list(types.into_iter())),
+            ("proargtypes", vector(oid_list(types.into_iter()))),
             ("prosrc", text(&procedure.body)),
         ]
     };

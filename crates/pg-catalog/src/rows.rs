@@ -10,7 +10,7 @@ use weft_types::{Element, SqlType, Value};
 use crate::look_up::{constraint_oid, default_oid, index_definition, is_constraint, method_name};
 use crate::{
     DATABASE_OID, INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, Row, SessionView, flag, int2,
-    int2_list, int4, int8, list, oid, oid_list, procedures, text, types,
+    int2_list, int4, int8, list, oid, oid_list, procedures, text, types, vector,
 };
 
 /// The rows of a table; none for tables that are always empty.
@@ -298,7 +298,10 @@ fn indexes(catalog: &Catalog) -> Vec<Row> {
                 ("indisready", flag(true)),
                 ("indislive", flag(true)),
                 ("indisreplident", flag(false)),
-                ("indkey", int2_list(index.columns.iter().map(|column| column + 1))),
+                (
+                    "indkey",
+                    vector(int2_list(index.columns.iter().map(|column| column + 1))),
+                ),
                 (
                     "indcollation",
                     oid_list(
@@ -308,8 +311,8 @@ fn indexes(catalog: &Catalog) -> Vec<Row> {
                             .map(|c| table.columns.get(*c).map_or(0, |c| collation(&c.ty))),
                     ),
                 ),
-                ("indclass", oid_list(index.columns.iter().map(|_| 0))),
-                ("indoption", int2_list(index.columns.iter().map(|_| 0))),
+                ("indclass", vector(oid_list(index.columns.iter().map(|_| 0)))),
+                ("indoption", vector(int2_list(index.columns.iter().map(|_| 0)))),
             ]
         })
         .collect()

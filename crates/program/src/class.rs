@@ -47,10 +47,14 @@ pub enum Class {
     Oid,
     /// arrays and records
     Nested,
+    /// json
+    Json,
+    /// jsonb
+    Jsonb,
 }
 
 impl Class {
-    const ALL: [Class; 18] = [
+    const ALL: [Class; 20] = [
         Class::Bool,
         Class::Int2,
         Class::Int4,
@@ -69,6 +73,8 @@ impl Class {
         Class::Interval,
         Class::Oid,
         Class::Nested,
+        Class::Json,
+        Class::Jsonb,
     ];
 
     /// The class of a type.
@@ -97,6 +103,8 @@ impl Class {
             | SqlType::Regproc
             | SqlType::Regnamespace => Class::Oid,
             SqlType::Array(_) | SqlType::Record => Class::Nested,
+            SqlType::Json => Class::Json,
+            SqlType::Jsonb => Class::Jsonb,
         }
     }
 
@@ -131,6 +139,8 @@ impl Class {
             Class::Interval => "interval",
             Class::Oid => "oid",
             Class::Nested => "nested",
+            Class::Json => "json",
+            Class::Jsonb => "jsonb",
         }
     }
 

@@ -18,7 +18,7 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::arrow::error::ArrowError;
 use weft_base::ByteReader;
-use weft_types::{Interval, Numeric, SqlError, SqlType, Value, ValueRef, encode_key_value_ref};
+use weft_types::{Interval, JsonbRef, Numeric, SqlError, SqlType, Value, ValueRef, encode_key_value_ref};
 
 use crate::schema::DECIMAL_NAN;
 
@@ -44,6 +44,10 @@ pub enum ValueColumn {
     Text(StringArray),
     /// bytea.
     Bytea(BinaryArray),
+    /// json.
+    Json(StringArray),
+    /// jsonb.
+    Jsonb(BinaryArray),
     /// date.
     Date(Int32Array),
     /// timestamp.
@@ -112,6 +116,8 @@ impl ValueColumn {
                 DataType::Utf8,
             ) => ValueColumn::Text(array.as_string::<i32>().clone()),
             (SqlType::Bytea, DataType::Binary) => ValueColumn::Bytea(array.as_binary::<i32>().clone()),
+            (SqlType::Json, DataType::Utf8) => ValueColumn::Json(array.as_string::<i32>().clone()),
+            (SqlType::Jsonb, DataType::Binary) => ValueColumn::Jsonb(array.as_binary::<i32>().clone()),
             (SqlType::Date, DataType::Int32) => ValueColumn::Date(array.as_primitive::<Int32Type>().clone()),
             (SqlType::Timestamp, DataType::Int64) => {
                 ValueColumn::Timestamp(array.as_primitive::<Int64Type>().clone())
@@ -147,6 +153,8 @@ impl ValueColumn {
             }
             ValueColumn::Text(array) => ValueRef::Text(array.value(row)),
             ValueColumn::Bytea(array) => ValueRef::Bytea(array.value(row)),
+            ValueColumn::Json(array) => ValueRef::Json(array.value(row)),
+            ValueColumn::Jsonb(array) => ValueRef::Jsonb(JsonbRef::of_stored(array.value(row))),
             ValueColumn::Date(array) => ValueRef::Date(array.value(row)),
             ValueColumn::Timestamp(array) => ValueRef::Timestamp(array.value(row)),
             ValueColumn::TimestampTz(array) => ValueRef::TimestampTz(array.value(row)),
@@ -182,10 +190,11 @@ impl ValueColumn {
             ValueColumn::Float4(array) => array.is_null(row),
             ValueColumn::Float8(array) => array.is_null(row),
             ValueColumn::Decimal(array, _) => array.is_null(row),
-            ValueColumn::Numeric(array) | ValueColumn::Bytea(array) | ValueColumn::Nested(array) => {
-                array.is_null(row)
-            }
-            ValueColumn::Text(array) => array.is_null(row),
+            ValueColumn::Numeric(array)
+            | ValueColumn::Bytea(array)
+            | ValueColumn::Jsonb(array)
+            | ValueColumn::Nested(array) => array.is_null(row),
+            ValueColumn::Text(array) | ValueColumn::Json(array) => array.is_null(row),
             ValueColumn::Uuid(array) | ValueColumn::Interval(array) => array.is_null(row),
             ValueColumn::Oid(array) => array.is_null(row),
             ValueColumn::Nulls => true,
@@ -229,7 +238,7 @@ pub enum ColumnBuilder {
     Decimal(Decimal128Builder, u16),
     /// oid.
     Oid(UInt32Builder),
-    /// bytea; also numeric, arrays and records in their stored form, with a scratch buffer to encode them.
+    /// bytea; also numeric, jsonb, arrays and records in their stored form, with a scratch buffer to encode them.
     Bytes(BinaryBuilder, Vec<u8>),
     /// Text of any kind.
     Text(StringBuilder),
@@ -329,7 +338,11 @@ impl ColumnBuilder {
                 check_room(builder.values_slice().len(), v.len())?;
                 builder.append_value(v);
             }
-            (ColumnBuilder::Text(builder), ValueRef::Text(v)) => {
+            (ColumnBuilder::Bytes(builder, _), ValueRef::Jsonb(v)) => {
+                check_room(builder.values_slice().len(), v.as_bytes().len())?;
+                builder.append_value(v.as_bytes());
+            }
+            (ColumnBuilder::Text(builder), ValueRef::Text(v) | ValueRef::Json(v)) => {
                 check_room(builder.values_slice().len(), v.len())?;
                 builder.append_value(v);
             }
@@ -428,7 +441,8 @@ pub fn array_of_values(values: &[Value], ty: &SqlType, data_type: &DataType) -> 
 #[must_use]
 pub fn needs_order_key(ty: &SqlType, data_type: &DataType) -> bool {
     match ty {
-        SqlType::Float4 | SqlType::Float8 | SqlType::Interval | SqlType::Array(_) | SqlType::Record => true,
+        SqlType::Float4 | SqlType::Float8 | SqlType::Interval | SqlType::Jsonb => true,
+        SqlType::Array(_) | SqlType::Record => true,
         SqlType::Numeric(_) => !matches!(data_type, DataType::Decimal128(_, _)),
         _ => false,
     }

@@ -103,10 +103,13 @@ fn put(
             builder.set_raw(at, room)
         }
         ValueColumn::Oid(array) => builder.set_fixed_u64(at, u64::from(array.value(row))),
-        ValueColumn::Numeric(array) | ValueColumn::Bytea(array) | ValueColumn::Nested(array) => {
-            builder.set_raw(at, array.value(row))
+        ValueColumn::Numeric(array)
+        | ValueColumn::Bytea(array)
+        | ValueColumn::Jsonb(array)
+        | ValueColumn::Nested(array) => builder.set_raw(at, array.value(row)),
+        ValueColumn::Text(array) | ValueColumn::Json(array) => {
+            builder.set_raw(at, array.value(row).as_bytes())
         }
-        ValueColumn::Text(array) => builder.set_raw(at, array.value(row).as_bytes()),
         ValueColumn::Uuid(array) | ValueColumn::Interval(array) => builder.set_raw(at, array.value(row)),
         ValueColumn::Nulls => Ok(()),
     }

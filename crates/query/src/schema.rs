@@ -7,6 +7,8 @@
 //! | numeric(p,s) columns, 0<=s<=p<=38 | Decimal128(p,s)        | every value has s digits; NaN is [`DECIMAL_NAN`]|
 //! | every other numeric               | Binary                 | `Numeric::encode`: exact, own display scale     |
 //! | text, varchar, char, name, "char" | Utf8                   | char(n) without trailing blanks                 |
+//! | json                              | Utf8                   | its text                                        |
+//! | jsonb                             | Binary                 | its stored form (`weft_types::json`)            |
 //! | bytea                             | Binary                 |                                                 |
 //! | date                              | Int32                  | days since 2000                                 |
 //! | timestamp, timestamptz            | Int64                  | microseconds since 2000                         |
@@ -48,8 +50,11 @@ pub fn arrow_type(ty: &SqlType) -> DataType {
         | SqlType::Char(_)
         | SqlType::Name
         | SqlType::InternalChar
+        | SqlType::Json
         | SqlType::Void => DataType::Utf8,
-        SqlType::Numeric(_) | SqlType::Bytea | SqlType::Array(_) | SqlType::Record => DataType::Binary,
+        SqlType::Numeric(_) | SqlType::Bytea | SqlType::Jsonb | SqlType::Array(_) | SqlType::Record => {
+            DataType::Binary
+        }
         SqlType::Uuid | SqlType::Interval => DataType::FixedSizeBinary(16),
         SqlType::Oid | SqlType::Regclass | SqlType::Regtype | SqlType::Regproc | SqlType::Regnamespace => {
             DataType::UInt32

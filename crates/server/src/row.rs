@@ -62,7 +62,9 @@ impl CellCodec {
                 SqlType::Int8 | SqlType::Float8 | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Time,
                 Format::Binary,
             ) => CellCodec::FixedBinary(8),
-            (SqlType::Text | SqlType::Varchar(_), _) | (SqlType::Bytea, Format::Binary) => CellCodec::Bytes,
+            (SqlType::Text | SqlType::Varchar(_) | SqlType::Json, _) | (SqlType::Bytea, Format::Binary) => {
+                CellCodec::Bytes
+            }
             (_, Format::Text) => CellCodec::ValueText(*ty),
             (_, Format::Binary) => CellCodec::ValueBinary(*ty),
         }

@@ -73,8 +73,11 @@ const HIDDEN: &str = "daterange_subdiff dexp dlog1 dlog10 dround dtrunc numeric_
     position overlaps normalize is_normalized";
 
 /// Prefixes of the same.
-const HIDDEN_PREFIXES: &str = "^(pg_|has_|hash|bt|gin|gist|brin|spg|json|current_|in_range|query_to|table_to|schema_to|\
+const HIDDEN_PREFIXES: &str = "^(pg_|has_|hash|bt|gin|gist|brin|spg|current_|in_range|query_to|table_to|schema_to|\
     database_to|xml|inet|to_ts|ts_|ri_|lo_|binary_upgrade|cash|bit$|char$|bpchar|varbit|money|regclass|name|array_agg)";
+
+/// Functions of json that Weft refuses as a whole, and the insides of its operators.
+const LACKING: &str = "^jsonpath|^jsonb?_(path|populate|to_|object$|set_lax|cmp|hash|eq|ne|lt|gt|le|ge)";
 
 const OPERATORS: &str = "SELECT oprname, CASE WHEN oprleft = 0 THEN '' ELSE oprleft::text END || ',' || oprright, \
     oprresult, CASE WHEN oprleft = 0 THEN 'p' ELSE 'i' END FROM pg_operator WHERE oprname <> '@@' ORDER BY oid";
@@ -94,7 +97,7 @@ fn functions() -> String {
          AND oid NOT IN (SELECT unnest(ARRAY[aggtransfn, aggfinalfn, aggcombinefn, aggserialfn, aggdeserialfn, \
             aggmtransfn, aggminvtransfn, aggmfinalfn]::oid[]) FROM pg_aggregate) \
          AND proname !~ '{HIDDEN_PREFIXES}')) AND proname NOT IN ('{hidden}') \
-         AND proname !~ '^json' AND NOT (proname = 'age' AND pronargs = 1) \
+         AND proname !~ '{LACKING}' AND NOT (proname = 'age' AND pronargs = 1) \
          AND NOT (prokind = 'a' AND proname IN ('percentile_disc', 'percentile_cont', 'mode', 'rank', \
             'dense_rank', 'percent_rank', 'cume_dist')) ORDER BY oid"
     )

@@ -38,7 +38,7 @@ pub struct Schema {
 }
 
 /// Columns of the wide tables: names, types and how the type is declared.
-const WIDE: [(&str, Type, &str); 19] = [
+const WIDE: [(&str, Type, &str); 21] = [
     ("bo", types::BOOL, "boolean"),
     ("i2", types::INT2, "smallint"),
     ("i4", types::INT4, "integer"),
@@ -58,6 +58,8 @@ const WIDE: [(&str, Type, &str); 19] = [
     ("iv", types::INTERVAL, "interval"),
     ("u", types::UUID, "uuid"),
     ("g", types::FLOAT8, "double precision"),
+    ("js", types::JSON, "json"),
+    ("jb", types::JSONB, "jsonb"),
 ];
 
 /// Values of columns that do not take their type's edges: sums over them are exact, or they are short.

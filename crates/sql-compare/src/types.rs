@@ -54,9 +54,13 @@ pub const UUID: Type = Type(16);
 pub const INT4_ARRAY: Type = Type(17);
 /// `text[]`
 pub const TEXT_ARRAY: Type = Type(18);
+/// `json`
+pub const JSON: Type = Type(19);
+/// `jsonb`
+pub const JSONB: Type = Type(20);
 
 /// Every type.
-pub const ALL: [Type; 19] = [
+pub const ALL: [Type; 21] = [
     BOOL,
     INT2,
     INT4,
@@ -76,10 +80,12 @@ pub const ALL: [Type; 19] = [
     UUID,
     INT4_ARRAY,
     TEXT_ARRAY,
+    JSON,
+    JSONB,
 ];
 
 #[rustfmt::skip]
-static TABLE: [Row; 19] = [
+static TABLE: [Row; 21] = [
     Row { name: "bool", oid: 16, unambiguous: true, values: &["true", "false"] },
     Row { name: "int2", oid: 21, unambiguous: true, values: &["1", "0", "-1", "7", "32767", "-32768", "100"] },
     Row { name: "int4", oid: 23, unambiguous: true,
@@ -117,6 +123,22 @@ static TABLE: [Row; 19] = [
                     "ffffffff-ffff-ffff-ffff-ffffffffffff"] },
     Row { name: "int4[]", oid: 1007, unambiguous: true, values: &["{}", "{1,2,3}", "{NULL,5}", "{{1,2},{3,4}}"] },
     Row { name: "text[]", oid: 1009, unambiguous: true, values: &["{}", "{a,b}", "{\"x y\",NULL,\"\"}"] },
+    Row { name: "json", oid: 114, unambiguous: false, values: JSON_VALUES },
+    Row { name: "jsonb", oid: 3802, unambiguous: false, values: JSON_VALUES },
+];
+
+#[rustfmt::skip]
+const JSON_VALUES: &[&str] = &[
+    "{}", "[]", "null", "true", "1", "-1.50", "1e3", "\"a\"", "\"\"", "{\"a\": 1}", "{\"a\":{\"b\":[1,2,{\"c\":null}]}}",
+    "[1, 2.0, \"a\", null, true]", "[[1],[2,3]]", "{\"bb\":1,\"a\":2,\"c\":[],\"a\":\"x\"}", "\"\\u00e4\\n\\\"\"",
+    "12345678901234567890.12345678901234567890", " { \"b\" : [ ] , \"10\" : false } ", "[\"a\",\"b\"]", "{\"a\":null,\"b\":{}}",
+];
+
+#[rustfmt::skip]
+const JSON_TEXTS: &[&str] = &[
+    "", "{", "[1,]", "[1 2]", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{1:2}", "{a:1}", "tru", "nulL", "01", "1.", ".5", "+1", "1e", "-",
+    "\"a", "\"\\x\"", "\"\\u12g4\"", "\"\\u0000\"", "\"\\ud83d\\ude00\"", "\"\\ud800\"", "\"\\udc00\"", "1 2", "[] x", "'a'", "{\"a\":1 \"b\":2}",
+    "[1\n,2", "NaN", "1e400", "[[[[[]]]]]", "]", ",", "é", "\"é\"",
 ];
 
 #[rustfmt::skip]
@@ -205,6 +227,7 @@ impl Type {
                 "{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}", "A0EEBC999C0B4EF8BB6D6BB9BD380A11", "a0ee-bc99-9c0b-4ef8-bb6d-6bb9-bd38-0a11",
                 "a0eebc99", "",
             ],
+            JSON | JSONB => JSON_TEXTS,
             BYTEA => &["\\x1", "a\\000b", "\\\\", "\\xGG", "\\x 61 62", "\\x6", "a\\", "\\8", "é"],
             INT4_ARRAY => &[
                 "{1,2", "[0:1]={1,2}", "{ 1 , 2 }", "{1,NULL,nUlL}", "{{}}", "{1,}", "{\"1\"}", "{{1},{2,3}}", "1", "{1}x",

@@ -14,7 +14,7 @@ use weft_base::{ByteReader, ByteWriter, CodecError};
 use crate::compare::compare_items;
 use crate::{Element, SqlError, SqlState, SqlType, Value};
 
-pub(crate) use text::{format_array, format_record, parse_array};
+pub(crate) use text::{format_array, format_record, format_vector, parse_array, parse_vector};
 
 /// Maximum number of dimensions of an array.
 pub const DIMENSIONS_MAX: usize = 6;

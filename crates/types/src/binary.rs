@@ -2,13 +2,16 @@
 //!
 //! Integers and floats are big endian, dates and timestamps are the integers of [`Value`], text its bytes,
 //! `numeric` digits in base 10000, `uuid` its 16 bytes, `boolean` one byte, `interval` microseconds, days
-//! and months; arrays and records have their items, each preceded by its length.
+//! and months, `json` its text, `jsonb` the byte 1 and its text; arrays and records have their items, each preceded by its length.
 
 use std::borrow::Cow;
 
 use crate::array::{self, ArrayValue, DIMENSIONS_MAX};
 use crate::interval::Interval;
-use crate::{Element, Numeric, SqlError, SqlState, SqlType, Value, ValueRef, cast, datetime, text};
+use crate::{
+    Element, Jsonb, Numeric, SqlError, SqlState, SqlType, Value, ValueRef, cast, datetime, interrupt, json,
+    text,
+};
 
 /// Appends the binary form of a value of the type, without length; nothing for NULL.
 pub fn encode_binary(value: &Value, ty: &SqlType, out: &mut Vec<u8>) {
@@ -38,6 +41,14 @@ pub fn encode_binary_ref(value: &ValueRef<'_>, ty: &SqlType, out: &mut Vec<u8>) 
         }
         ValueRef::Bytea(v) => out.extend_from_slice(v),
         ValueRef::Uuid(v) => out.extend_from_slice(v),
+        ValueRef::Json(v) => out.extend_from_slice(v.as_bytes()),
+        ValueRef::Jsonb(v) => {
+            let mut shown = String::new();
+            // Cancellation is the only possible error.
+            let _ = interrupt::masked(|| json::write(*v, &mut shown));
+            out.push(JSONB_VERSION);
+            out.extend_from_slice(shown.as_bytes());
+        }
         ValueRef::Interval(v) => {
             out.extend_from_slice(&v.micros.to_be_bytes());
             out.extend_from_slice(&v.days.to_be_bytes());
@@ -93,6 +104,12 @@ pub fn decode_binary(bytes: &[u8], ty: &SqlType) -> Result<Value, SqlError> {
         SqlType::Timestamp => Value::Timestamp(timestamp(bytes)?),
         SqlType::TimestampTz => Value::TimestampTz(timestamp(bytes)?),
         SqlType::Uuid => Value::Uuid(exact(bytes)?),
+        SqlType::Json => {
+            let decoded = decode_text(bytes)?;
+            json::check(decoded)?;
+            Value::Json(decoded.to_owned())
+        }
+        SqlType::Jsonb => Value::Jsonb(take_jsonb(bytes)?),
         SqlType::Time => {
             let micros = i64::from_be_bytes(exact(bytes)?);
             if !(0..=datetime::MICROS_PER_DAY).contains(&micros) {
@@ -119,6 +136,23 @@ pub fn decode_binary(bytes: &[u8], ty: &SqlType) -> Result<Value, SqlError> {
             ));
         }
     })
+}
+
+/// The first byte of a `jsonb`.
+const JSONB_VERSION: u8 = 1;
+
+/// The version and the text.
+fn take_jsonb(bytes: &[u8]) -> Result<Jsonb, SqlError> {
+    match bytes.split_first() {
+        Some((&JSONB_VERSION, text)) => json::parse_jsonb(decode_text(text)?),
+        Some((version, _)) => Err(SqlError::internal(format!(
+            "unsupported jsonb version number {version}"
+        ))),
+        None => Err(SqlError::new(
+            SqlState::PROTOCOL_VIOLATION,
+            "no data left in message",
+        )),
+    }
 }
 
 fn decode_text(bytes: &[u8]) -> Result<&str, SqlError> {

@@ -12,9 +12,13 @@ use std::borrow::Cow;
 
 use crate::calendar::{local_of_utc, utc_of_local};
 use crate::interval::Interval;
+use crate::json::Node;
 use crate::range::{float_overflow, float_underflow, out_of_range};
 use crate::text::{fit_text, format_text_in, parse_text_in, truncate_text};
-use crate::{ArrayValue, Element, Numeric, SqlError, SqlState, SqlType, TimeZone, Value, array, datetime};
+use crate::{
+    ArrayValue, Element, JsonbRef, Numeric, SqlError, SqlState, SqlType, TimeZone, Value, array, datetime,
+    json,
+};
 
 /// Maximum bytes of a `name`.
 const NAME_BYTES_MAX: usize = 63;
@@ -49,8 +53,8 @@ fn number_rank(ty: &SqlType) -> Option<u8> {
 pub fn cast_context(from: &SqlType, to: &SqlType) -> Option<CastContext> {
     use CastContext::{Assignment, Explicit, Implicit};
     use SqlType::{
-        Array, Bool, Date, Int2, Int4, Int8, InternalChar, Interval, Name, Oid, Regclass, Text, Time,
-        Timestamp, TimestampTz, Varchar,
+        Array, Bool, Date, Int2, Int4, Int8, InternalChar, Interval, Json, Jsonb, Name, Oid, Regclass, Text,
+        Time, Timestamp, TimestampTz, Varchar,
     };
     if from.same_storage(to) {
         return Some(Implicit);
@@ -70,6 +74,8 @@ pub fn cast_context(from: &SqlType, to: &SqlType) -> Option<CastContext> {
         (from, Int4 | Int8) if from.holds_oid() => Some(Assignment),
         (Oid, to) if to.holds_oid() => Some(Implicit),
         (from, Oid) if from.holds_oid() => Some(Implicit),
+        (Json, Jsonb) | (Jsonb, Json) => Some(Assignment),
+        (Jsonb, to) if to.is_number() || *to == Bool => Some(Explicit),
         (Time, Interval) => Some(Implicit),
         (Timestamp | TimestampTz | Interval, Time) => Some(Assignment),
         (Array(from), Array(to)) => cast_context(&from.ty(), &to.ty()),
@@ -181,6 +187,9 @@ fn convert(
             text.extend(std::iter::repeat_n(' ', padding));
             Value::Text(text)
         }
+        Value::Jsonb(json) if to.is_number() || *to == SqlType::Bool => {
+            return of_jsonb(json.as_ref(), to, zone);
+        }
         other => other,
     };
     if explicit && *to == SqlType::Char(0) {
@@ -198,6 +207,7 @@ fn convert(
             other => other,
         }),
         SqlType::InternalChar => to_internal_char(value, from),
+        SqlType::Json | SqlType::Jsonb => to_json(value, from, to),
         SqlType::Time | SqlType::Interval => to_span(value, from, to, zone),
         SqlType::Oid | SqlType::Regclass | SqlType::Regtype | SqlType::Regproc | SqlType::Regnamespace => {
             to_oid(value, from, to)
@@ -276,6 +286,40 @@ fn to_span(value: Value, from: &SqlType, to: &SqlType, zone: &TimeZone) -> Resul
         (Value::TimestampTz(v), SqlType::Time) => time_of(local_of_utc(v, zone)?),
         _ => return Err(cannot_cast(from, to)),
     })
+}
+
+/// Converts to `json` and `jsonb`.
+fn to_json(value: Value, from: &SqlType, to: &SqlType) -> Result<Value, SqlError> {
+    match (value, to) {
+        (value @ Value::Json(_), SqlType::Json) | (value @ Value::Jsonb(_), SqlType::Jsonb) => Ok(value),
+        (Value::Json(text) | Value::Text(text), _) => parse_text_in(&text, to, &TimeZone::UTC),
+        (Value::Jsonb(json), _) => {
+            let mut text = String::new();
+            json::write(json.as_ref(), &mut text)?;
+            Ok(Value::Json(text))
+        }
+        _ => Err(cannot_cast(from, to)),
+    }
+}
+
+/// The number or truth value that a `jsonb` is.
+fn of_jsonb(value: JsonbRef<'_>, to: &SqlType, zone: &TimeZone) -> Result<Value, SqlError> {
+    let found = match value.node() {
+        Node::Bool(value) if *to == SqlType::Bool => return Ok(Value::Bool(value)),
+        Node::Number(number) if *to != SqlType::Bool => {
+            return convert(Value::Numeric(number), &SqlType::Numeric(None), to, true, zone);
+        }
+        Node::Null => "null",
+        Node::Bool(_) => "boolean",
+        Node::Number(_) => "numeric",
+        Node::String(_) => "string",
+        Node::Array(_) => "array",
+        Node::Object(_) => "object",
+    };
+    Err(SqlError::new(
+        SqlState::INVALID_PARAMETER_VALUE,
+        format!("cannot cast jsonb {found} to type {}", to.base_name()),
+    ))
 }
 
 /// Converts item by item.

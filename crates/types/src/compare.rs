@@ -4,11 +4,11 @@
 //! integers, decimals and floats follow PostgreSQL's promotion (a float makes it a float comparison). Text
 //! is ordered by bytes (collation "C"). Dates and timestamps compare as points in time, with UTC as the
 //! time zone. Intervals compare with months of 30 days and days of 24 hours; arrays and records item by
-//! item.
+//! item; a `jsonb` as [`json::compare`] says, a `json` not at all.
 
 use std::cmp::Ordering;
 
-use crate::{Numeric, SqlType, Value, ValueRef};
+use crate::{Numeric, SqlType, Value, ValueRef, json};
 
 const MICROS_PER_DAY: i64 = 86_400_000_000;
 
@@ -29,6 +29,7 @@ pub fn compare_ref(a: &ValueRef<'_>, b: &ValueRef<'_>) -> Option<Ordering> {
         (ValueRef::Text(a), ValueRef::Text(b)) => Some(a.as_bytes().cmp(b.as_bytes())),
         (ValueRef::Bytea(a), ValueRef::Bytea(b)) => Some(a.cmp(b)),
         (ValueRef::Uuid(a), ValueRef::Uuid(b)) => Some(a.cmp(b)),
+        (ValueRef::Jsonb(a), ValueRef::Jsonb(b)) => Some(json::compare(*a, *b)),
         (ValueRef::Date(a), ValueRef::Date(b)) => Some(a.cmp(b)),
         (ValueRef::Time(a), ValueRef::Time(b)) => Some(a.cmp(b)),
         (ValueRef::Interval(a), ValueRef::Interval(b)) => Some(a.span().cmp(&b.span())),

@@ -28,9 +28,10 @@ const COLUMNS_MAX: usize = 12;
 
 /// The types from which a byte of the data selects.
 fn types() -> Vec<SqlType> {
-    const OIDS: [u32; 36] = [
+    const OIDS: [u32; 39] = [
         16, 17, 18, 19, 20, 21, 23, 25, 26, 700, 701, 1042, 1043, 1082, 1083, 1114, 1184, 1186, 1700, 2205,
-        2206, 2249, 2950, 24, 4089, 1000, 1001, 1005, 1007, 1009, 1014, 1016, 1022, 1115, 1187, 1231,
+        2206, 2249, 2950, 24, 4089, 1000, 1001, 1005, 1007, 1009, 1014, 1016, 1022, 1115, 1187, 1231, 114,
+        3802, 3807,
     ];
     let plain = OIDS.into_iter().filter_map(SqlType::from_oid);
     let spec = |precision, scale| SqlType::Numeric(Some(NumericSpec { precision, scale }));
@@ -154,6 +155,9 @@ fn a_value(ty: &SqlType) -> Value {
         SqlType::Timestamp => Value::Timestamp(1),
         SqlType::TimestampTz => Value::TimestampTz(i64::MAX),
         SqlType::Uuid => Value::Uuid([7; 16]),
+        SqlType::Json => Value::Json(" { \"a\" : 1.50 }".into()),
+        SqlType::Jsonb => crate::json::parse_jsonb(r#"{"b": [1.50, "\u00e4", {}], "aa": null, "c": [true]}"#)
+            .map_or(Value::Null, Value::Jsonb),
         SqlType::Time => Value::Time(86_399_999_999),
         SqlType::Interval => Value::Interval(Interval {
             micros: -1,

@@ -18,6 +18,8 @@
 //!   arrays                    items as columns, 0x00, number of dimensions (1 byte), then their lengths and
 //!                             their lower bounds as integers
 //!   records                   fields as columns, 0x00
+//!   json                      as text (json has no order: never the key of an index)
+//!   jsonb                     see `json::put_key`
 //! ```
 //!
 //! Values that are equal in SQL have equal bytes: 1.0 and 1.00, -0.0 and 0.0, 1 month and 30 days. Text is
@@ -28,7 +30,7 @@ use weft_base::{ByteReader, CodecError};
 
 use crate::array::{ArrayValue, DIMENSIONS_MAX};
 use crate::interval::Interval;
-use crate::{ColumnKind, Numeric, RowLayout, SqlType, Value, ValueRef};
+use crate::{ColumnKind, Numeric, RowLayout, SqlType, Value, ValueRef, json};
 
 pub(crate) const MARK_VALUE: u8 = 0x01;
 const MARK_NULL: u8 = 0x02;
@@ -78,6 +80,8 @@ pub fn encode_key_value_ref(out: &mut Vec<u8>, value: &ValueRef<'_>) {
         ValueRef::Numeric(v) => put_numeric(out, v),
         ValueRef::Text(v) => put_escaped(out, v.as_bytes()),
         ValueRef::Bytea(v) => put_escaped(out, v),
+        ValueRef::Json(v) => put_escaped(out, v.as_bytes()),
+        ValueRef::Jsonb(v) => json::put_key(out, *v),
         ValueRef::Uuid(v) => out.extend_from_slice(v),
         ValueRef::Interval(v) => {
             out.extend_from_slice(&(v.span() as u128 ^ 1 << 127).to_be_bytes());
@@ -242,6 +246,11 @@ fn decode_payload(reader: &mut ByteReader<'_>, ty: &SqlType) -> Result<Value, Co
             Value::Text(text.map_err(|_| CodecError::new(position, "key text is not UTF-8"))?)
         }
         SqlType::Bytea => Value::Bytea(take_escaped(reader)?),
+        SqlType::Json => {
+            let text = String::from_utf8(take_escaped(reader)?);
+            Value::Json(text.map_err(|_| CodecError::new(position, "key text is not UTF-8"))?)
+        }
+        SqlType::Jsonb => Value::Jsonb(json::take_key(reader)?),
         SqlType::Uuid => Value::Uuid(reader.array()?),
         SqlType::Time => Value::Time(unflip64(reader.array()?)),
         SqlType::Interval => {
@@ -309,7 +318,7 @@ fn order_f64(v: f64) -> u64 {
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
 
-fn put_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
     let mut rest = bytes;
     while let Some(at) = rest.iter().position(|byte| *byte == 0) {
         let (head, tail) = rest.split_at(at);
@@ -321,7 +330,7 @@ fn put_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&[0x00, 0x00]);
 }
 
-fn take_escaped(reader: &mut ByteReader<'_>) -> Result<Vec<u8>, CodecError> {
+pub(crate) fn take_escaped(reader: &mut ByteReader<'_>) -> Result<Vec<u8>, CodecError> {
     let mut out = Vec::new();
     loop {
         match reader.u8()? {
@@ -343,7 +352,7 @@ const CLASS_NAN: u8 = 4;
 /// Class; then for nonzero numbers, written as `0.d1 d2 d3... * 10^exponent` without leading or trailing
 /// zeros: the exponent (`i32` as above), the digits in pairs (pair + 1, one byte each), 0x00. For negative
 /// numbers everything after the class is inverted.
-fn put_numeric(out: &mut Vec<u8>, v: &Numeric) {
+pub(crate) fn put_numeric(out: &mut Vec<u8>, v: &Numeric) {
     if v.is_nan() {
         return out.push(CLASS_NAN);
     }
@@ -399,7 +408,7 @@ fn put_digits(out: &mut Vec<u8>, digits: &[u8], exponent: i32) {
     out.push(0);
 }
 
-fn take_numeric(reader: &mut ByteReader<'_>) -> Result<Numeric, CodecError> {
+pub(crate) fn take_numeric(reader: &mut ByteReader<'_>) -> Result<Numeric, CodecError> {
     let position = reader.position();
     let invert = match reader.u8()? {
         CLASS_NAN => return Ok(Numeric::NAN),

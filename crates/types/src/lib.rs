@@ -6,6 +6,7 @@
 //! - [`Value`], [`ValueRef`]: one value, owned or borrowed from a row. [`Numeric`]: decimal numbers.
 //! - [`compare()`]: SQL comparison. [`cast()`], [`assign`]: conversions. Decimal arithmetic is in
 //!   [`numeric`].
+//! - [`mod@json`]: json and jsonb.
 //! - [`text`], [`binary`]: the formats exchanged with clients, as PostgreSQL 15 writes them.
 //! - [`RowLayout`], [`RowBuilder`]: a row in memory, in the log and in files.
 //! - [`key`]: order-preserving encoding of values. [`KeyColumns`]: a key's columns in a row.
@@ -27,6 +28,7 @@ pub mod fuzzing;
 mod hex;
 pub mod interrupt;
 pub mod interval;
+pub mod json;
 pub mod key;
 mod key_columns;
 mod key_shuffle;
@@ -49,6 +51,7 @@ pub use compare::{compare, compare_floats, compare_ref};
 pub use datetime::{date_of_timestamp, is_date, timestamp_of_date};
 pub use error::{ErrorFields, Notice, NoticeLevel, OWN_STATES_MAX, SqlError, SqlState};
 pub use interval::Interval;
+pub use json::{Jsonb, JsonbRef};
 pub use key::{
     decode_key_value, encode_key_from_row, encode_key_null, encode_key_value, encode_key_value_ref,
     prefix_successor, range_prefix_len,

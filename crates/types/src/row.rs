@@ -19,7 +19,7 @@
 use weft_base::{ByteReader, CodecError};
 
 use crate::interval::Interval;
-use crate::{ColumnKind, Numeric, SqlError, SqlState, SqlType, Value, ValueRef};
+use crate::{ColumnKind, JsonbRef, Numeric, SqlError, SqlState, SqlType, Value, ValueRef, json};
 
 /// Size of the cell of a variable column.
 const VARIABLE_CELL_BYTES: usize = 8;
@@ -258,6 +258,9 @@ impl RowLayout {
                 .map(drop)
                 .map_err(|error| CodecError::new(offset + error.position, error.reason)),
             SqlType::Bytea => Ok(()),
+            SqlType::Jsonb => {
+                json::validate(bytes).map_err(|error| CodecError::new(offset + error.position, error.reason))
+            }
             SqlType::Array(_) | SqlType::Record => decode_nested(bytes)
                 .and_then(|value| match value.fits(&ty) {
                     true => Ok(()),
@@ -374,6 +377,8 @@ impl RowLayout {
             | SqlType::InternalChar
             | SqlType::Void => ValueRef::Text(std::str::from_utf8(self.var_bytes(row, col)?).ok()?),
             SqlType::Bytea => ValueRef::Bytea(self.var_bytes(row, col)?),
+            SqlType::Json => ValueRef::Json(std::str::from_utf8(self.var_bytes(row, col)?).ok()?),
+            SqlType::Jsonb => ValueRef::Jsonb(JsonbRef::of_stored(self.var_bytes(row, col)?)),
             SqlType::Uuid => ValueRef::Uuid(*self.raw(row, col)?.first_chunk()?),
             SqlType::Time => ValueRef::Time(bits()? as i64),
             SqlType::Interval => {
@@ -494,7 +499,7 @@ fn fixed_cell<'c>(value: &Value, cell: &'c mut [u8; 16]) -> Option<&'c [u8]> {
         Value::Float8(v) => put(cell, v.to_bits().to_le_bytes()),
         Value::Uuid(v) => put(cell, *v),
         Value::Null | Value::Numeric(_) | Value::Text(_) | Value::Bytea(_) => return None,
-        Value::Array(_) | Value::Record(_) => return None,
+        Value::Json(_) | Value::Jsonb(_) | Value::Array(_) | Value::Record(_) => return None,
     };
     cell.get(..len)
 }
@@ -509,6 +514,8 @@ fn append_variable(value: &Value, heap: &mut Vec<u8>) {
         Value::Text(v) => heap.extend_from_slice(v.as_bytes()),
         Value::Bytea(v) => heap.extend_from_slice(v),
         Value::Numeric(v) => v.encode(heap),
+        Value::Json(v) => heap.extend_from_slice(v.as_bytes()),
+        Value::Jsonb(v) => heap.extend_from_slice(v.as_bytes()),
         Value::Array(_) | Value::Record(_) => value.encode(heap),
         _ => {}
     }

@@ -60,6 +60,10 @@ pub enum SqlType {
     Time,
     /// `interval`
     Interval,
+    /// `json`: a text
+    Json,
+    /// `jsonb`: a value
+    Jsonb,
     /// `oid`
     Oid,
     /// `name`: text of at most 63 bytes
@@ -123,6 +127,8 @@ impl SqlType {
             Self::Uuid => 2950,
             Self::Time => 1083,
             Self::Interval => 1186,
+            Self::Json => 114,
+            Self::Jsonb => 3802,
             Self::Oid => 26,
             Self::Name => 19,
             Self::InternalChar => 18,
@@ -130,6 +136,8 @@ impl SqlType {
             Self::Regtype => 2206,
             Self::Regproc => 24,
             Self::Regnamespace => 4089,
+            Self::Array(Element::Int2Vector) => 22,
+            Self::Array(Element::OidVector) => 30,
             Self::Array(element) => element.ty().array_oid(),
             Self::Record => 2249,
             Self::Void => 2278,
@@ -157,6 +165,8 @@ impl SqlType {
             Self::Uuid => 2951,
             Self::Time => 1183,
             Self::Interval => 1187,
+            Self::Json => 199,
+            Self::Jsonb => 3807,
             Self::Oid => 1028,
             Self::Name => 1003,
             Self::InternalChar => 1002,
@@ -165,6 +175,8 @@ impl SqlType {
             Self::Regproc => 1008,
             Self::Regnamespace => 4090,
             Self::Record => 2287,
+            Self::Array(Element::Int2Vector) => 1006,
+            Self::Array(Element::OidVector) => 1013,
             Self::Array(_) | Self::Void => 0,
         }
     }
@@ -182,6 +194,8 @@ impl SqlType {
             26 => Self::Oid,
             20 => Self::Int8,
             21 => Self::Int2,
+            22 => Self::Array(Element::Int2Vector),
+            30 => Self::Array(Element::OidVector),
             23 => Self::Int4,
             700 => Self::Float4,
             701 => Self::Float8,
@@ -191,7 +205,9 @@ impl SqlType {
             1083 => Self::Time,
             1114 => Self::Timestamp,
             1184 => Self::TimestampTz,
+            114 => Self::Json,
             1186 => Self::Interval,
+            3802 => Self::Jsonb,
             1700 => Self::Numeric(None),
             2205 => Self::Regclass,
             2206 => Self::Regtype,
@@ -218,7 +234,7 @@ impl SqlType {
             Self::Uuid | Self::Interval => 16,
             Self::Name => 64,
             Self::Numeric(_) | Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Bytea => -1,
-            Self::Array(_) | Self::Record => -1,
+            Self::Json | Self::Jsonb | Self::Array(_) | Self::Record => -1,
         }
     }
 
@@ -279,6 +295,8 @@ impl SqlType {
             Self::Uuid => "uuid",
             Self::Time => "time without time zone",
             Self::Interval => "interval",
+            Self::Json => "json",
+            Self::Jsonb => "jsonb",
             Self::Oid => "oid",
             Self::Name => "name",
             Self::InternalChar => "\"char\"",
@@ -324,6 +342,8 @@ impl SqlType {
             Self::Uuid => "uuid",
             Self::Time => "time",
             Self::Interval => "interval",
+            Self::Json => "json",
+            Self::Jsonb => "jsonb",
             Self::Oid => "oid",
             Self::Name => "name",
             Self::InternalChar => "char",
@@ -466,12 +486,12 @@ mod tests {
     fn some_types() -> Vec<SqlType> {
         let mut types: Vec<SqlType> = [
             16, 17, 18, 19, 20, 21, 23, 24, 25, 26, 700, 701, 1007, 1014, 1042, 1043, 1082, 1083, 1114, 1184,
-            1186, 1700, 2205, 2206, 2249, 2278, 2287, 2950,
+            1186, 1700, 2205, 2206, 2249, 2278, 2287, 2950, 114, 199, 3802, 3807, 22, 30,
         ]
         .into_iter()
         .filter_map(SqlType::from_oid)
         .collect();
-        assert_eq!(types.len(), 28);
+        assert_eq!(types.len(), 34);
         types.push(SqlType::Varchar(Some(10)));
         types.push(SqlType::Char(CHARACTERS_MAX));
         for (precision, scale) in [(1, 0), (1000, 1000), (10, -1000), (12, 2), (3, -1)] {

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use crate::{
     Numeric, SqlError, SqlState, SqlType, TimeZone, Value, ValueRef, array, cast, datetime, float, hex,
-    interrupt,
+    interrupt, json,
 };
 
 /// Parses the text form of a value of the type, with UTC as the time zone.
@@ -53,6 +53,15 @@ pub fn parse_text_in(text: &str, ty: &SqlType, zone: &TimeZone) -> Result<Value,
         SqlType::Timestamp => Value::Timestamp(datetime::parse_timestamp(text)?),
         SqlType::TimestampTz => Value::TimestampTz(datetime::parse_timestamptz(text, zone)?),
         SqlType::Uuid => Value::Uuid(hex::parse_uuid(text)?),
+        SqlType::Json => {
+            check_no_nul(text)?;
+            json::check(text)?;
+            Value::Json(text.to_owned())
+        }
+        SqlType::Jsonb => {
+            check_no_nul(text)?;
+            Value::Jsonb(json::parse_jsonb(text)?)
+        }
         SqlType::Time => Value::Time(datetime::parse_time(text)?),
         SqlType::Interval => Value::Interval(datetime::parse_interval(text)?),
         SqlType::Oid => Value::Oid(parse_oid(text)?),
@@ -67,6 +76,7 @@ pub fn parse_text_in(text: &str, ty: &SqlType, zone: &TimeZone) -> Result<Value,
             None => String::new(),
             Some(byte) => cast::internal_char(byte)?,
         }),
+        SqlType::Array(element) if element.is_vector() => array::parse_vector(text, &element.ty())?,
         SqlType::Array(element) => Value::Array(Box::new(array::parse_array(text, &element.ty(), zone)?)),
         SqlType::Record => {
             return Err(SqlError::unsupported(
@@ -143,9 +153,14 @@ pub fn format_text_in(
         ValueRef::Timestamp(v) => datetime::format_timestamp(*v, out),
         ValueRef::TimestampTz(v) => datetime::format_timestamptz(*v, zone, out),
         ValueRef::Uuid(v) => hex::format_uuid(v, out),
+        ValueRef::Json(v) => out.push_str(v),
+        ValueRef::Jsonb(v) => json::write(*v, out)?,
         ValueRef::Time(v) => datetime::push_time(*v, out),
         ValueRef::Interval(v) => v.format(out),
         ValueRef::Oid(v) => format_oid(*v, ty, out),
+        ValueRef::Array(v) if matches!(ty, SqlType::Array(element) if element.is_vector()) => {
+            array::format_vector(v, out);
+        }
         ValueRef::Array(v) => array::format_array(v, zone, out)?,
         ValueRef::Record(v) => array::format_record(v, zone, out)?,
     }

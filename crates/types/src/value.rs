@@ -18,7 +18,7 @@ use weft_base::{ByteReader, ByteWriter, CodecError};
 
 use crate::array::ArrayValue;
 use crate::interval::Interval;
-use crate::{Element, Numeric, SqlError, SqlState, SqlType};
+use crate::{Element, Jsonb, JsonbRef, Numeric, SqlError, SqlState, SqlType, json};
 
 /// Maximum nesting of arrays and records when decoding bytes.
 const DEPTH_MAX: u32 = 200;
@@ -65,6 +65,10 @@ pub enum Value {
     Time(i64),
     /// `interval`
     Interval(Interval),
+    /// `json`
+    Json(String),
+    /// `jsonb`
+    Jsonb(Jsonb),
     /// `oid`, `regclass`, `regtype`, `regproc`
     Oid(u32),
     /// An array
@@ -109,6 +113,10 @@ pub enum ValueRef<'a> {
     Time(i64),
     /// `interval`
     Interval(Interval),
+    /// `json`
+    Json(&'a str),
+    /// `jsonb`
+    Jsonb(JsonbRef<'a>),
     /// `oid`, `regclass`, `regtype`, `regproc`
     Oid(u32),
     /// An array
@@ -144,6 +152,8 @@ impl Value {
             Self::Uuid(v) => ValueRef::Uuid(*v),
             Self::Time(v) => ValueRef::Time(*v),
             Self::Interval(v) => ValueRef::Interval(*v),
+            Self::Json(v) => ValueRef::Json(v),
+            Self::Jsonb(v) => ValueRef::Jsonb(v.as_ref()),
             Self::Oid(v) => ValueRef::Oid(*v),
             Self::Array(v) => ValueRef::Array(Cow::Borrowed(v)),
             Self::Record(v) => ValueRef::Record(Cow::Borrowed(v)),
@@ -170,6 +180,8 @@ impl Value {
             Self::Uuid(_) => SqlType::Uuid,
             Self::Time(_) => SqlType::Time,
             Self::Interval(_) => SqlType::Interval,
+            Self::Json(_) => SqlType::Json,
+            Self::Jsonb(_) => SqlType::Jsonb,
             Self::Oid(_) => SqlType::Oid,
             Self::Array(v) => match Element::of(&v.element) {
                 Some(element) => SqlType::Array(element),
@@ -276,6 +288,14 @@ impl Value {
                 out.put_u8(16);
                 out.put_u32(*v);
             }
+            Self::Json(v) => {
+                out.put_u8(19);
+                out.put_str_prefixed(v);
+            }
+            Self::Jsonb(v) => {
+                out.put_u8(20);
+                out.put_len_prefixed(v.as_bytes());
+            }
             Self::Array(v) => {
                 out.put_u8(17);
                 v.encode(out);
@@ -360,6 +380,12 @@ impl Value {
                 }
                 Self::Record(fields)
             }
+            19 => Self::Json(reader.str_prefixed()?.to_owned()),
+            20 => {
+                let bytes = reader.len_prefixed()?;
+                json::validate(bytes)?;
+                Self::Jsonb(JsonbRef::of_stored(bytes).to_jsonb())
+            }
             _ => return Err(CodecError::new(position, "unknown value tag")),
         })
     }
@@ -405,6 +431,8 @@ impl ValueRef<'_> {
             Self::Uuid(v) => Value::Uuid(*v),
             Self::Time(v) => Value::Time(*v),
             Self::Interval(v) => Value::Interval(*v),
+            Self::Json(v) => Value::Json((*v).to_owned()),
+            Self::Jsonb(v) => Value::Jsonb(v.to_jsonb()),
             Self::Oid(v) => Value::Oid(*v),
             Self::Array(v) => Value::Array(v.clone().into_owned()),
             Self::Record(v) => Value::Record(v.clone().into_owned()),
@@ -430,6 +458,8 @@ impl PartialEq for ValueRef<'_> {
             (Self::Bytea(a), Self::Bytea(b)) => a == b,
             (Self::Uuid(a), Self::Uuid(b)) => a == b,
             (Self::Interval(a), Self::Interval(b)) => a == b,
+            (Self::Json(a), Self::Json(b)) => a == b,
+            (Self::Jsonb(a), Self::Jsonb(b)) => a == b,
             (Self::Oid(a), Self::Oid(b)) => a == b,
             (Self::Array(a), Self::Array(b)) => a == b,
             (Self::Record(a), Self::Record(b)) => a == b,
@@ -464,6 +494,8 @@ impl Hash for Value {
             Self::Bytea(v) => v.hash(state),
             Self::Uuid(v) => v.hash(state),
             Self::Interval(v) => v.hash(state),
+            Self::Json(v) => v.hash(state),
+            Self::Jsonb(v) => v.hash(state),
             Self::Oid(v) => v.hash(state),
             Self::Array(v) => v.hash(state),
             Self::Record(v) => v.hash(state),

@@ -2,6 +2,7 @@
 
 use sqlparser::ast::{Expr as AstExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
 use sqlparser::tokenizer::Span;
+use weft_expression::category::element_of;
 use weft_expression::resolve::{Operator, compared_left, is_aggregate, is_set_returning, resolve_operator};
 use weft_expression::{Expr, Op};
 use weft_types::{CastContext, SqlError, SqlState, SqlType, Value};
@@ -252,11 +253,19 @@ impl Binder<'_> {
         let place = arguments
             .first()
             .map_or(Place::Unknown, |first| Place::Expr(first));
+        let is_compared = op != Op::Coalesce;
         self.refuse_sets(sets, what, place)?;
         let (values, ty) = self
             .parameters
             .common(what, operands)
             .map_err(|error| self.at(error, place))?;
+        if is_compared && matches!(element_of(&ty).unwrap_or(ty), SqlType::Json) {
+            let error = SqlError::new(
+                SqlState::UNDEFINED_FUNCTION,
+                "could not identify a comparison function for type json",
+            );
+            return Err(self.at(error, place));
+        }
         Ok(Operand::typed(Expr::new(op, ty, values)))
     }
 

@@ -1,7 +1,7 @@
 //! IN lists, arrays, rows, and comparisons with every element of an array.
 
 use sqlparser::ast::{AccessExpr, BinaryOperator, Expr as AstExpr, Ident, Subscript};
-use weft_expression::category::{array_of, element_of, same_type};
+use weft_expression::category::{array_of, element_of, is_implicit, same_type};
 use weft_expression::resolve::{Operator, resolve_operator, verified_common_type};
 use weft_expression::{CompareOp, Expr, Op};
 use weft_types::{CastContext, SqlError, SqlState, SqlType};
@@ -286,6 +286,9 @@ impl Binder<'_> {
         if rest.is_empty() {
             return Ok(operand);
         }
+        if operand.ty == Some(SqlType::Jsonb) {
+            return self.jsonb_access(operand, rest, root);
+        }
         let Some(element) = operand.ty.as_ref().and_then(element_of) else {
             let error = match rest.first() {
                 Some(AccessExpr::Subscript(_)) => SqlError::new(
@@ -323,6 +326,51 @@ impl Binder<'_> {
             arguments.push(value);
         }
         Ok(Operand::typed(Expr::new(Op::Subscript, element, arguments)))
+    }
+
+    /// Subscripts of a `jsonb`: the steps of a path, as texts.
+    fn jsonb_access(
+        &mut self,
+        operand: Operand,
+        chain: &[AccessExpr],
+        root: &AstExpr,
+    ) -> Result<Operand, SqlError> {
+        let mut steps = Vec::with_capacity(chain.len());
+        for access in chain {
+            let index = match access {
+                AccessExpr::Subscript(Subscript::Index { index }) => index,
+                AccessExpr::Subscript(Subscript::Slice { .. }) => {
+                    let error = SqlError::new(
+                        SqlState::DATATYPE_MISMATCH,
+                        "jsonb subscript does not support slices",
+                    );
+                    return Err(self.at(error, root));
+                }
+                AccessExpr::Dot(_) => {
+                    let error = SqlError::unsupported("fields of rows are not supported");
+                    return Err(self.at(error, root));
+                }
+            };
+            let step = self.expr(index)?;
+            let ty = match step.ty {
+                Some(ty) if is_implicit(&ty, &SqlType::Int4) => SqlType::Int4,
+                None => SqlType::Text,
+                Some(ty) if is_implicit(&ty, &SqlType::Text) => SqlType::Text,
+                Some(_) => {
+                    let message = format!("subscript type {} is not supported", step.type_name());
+                    let error = SqlError::new(SqlState::DATATYPE_MISMATCH, message)
+                        .hint("jsonb subscript must be coercible to either integer or text.");
+                    return Err(self.at(error, index));
+                }
+            };
+            let step = self.parameters.coerce(step, ty, CastContext::Implicit)?;
+            let text = self
+                .parameters
+                .coerce(Operand::typed(step), SqlType::Text, CastContext::Explicit)?;
+            steps.push(text);
+        }
+        let path = array_node(steps, SqlType::Text)?;
+        self.infix("#>", operand, path, Place::Expr(root))
     }
 }
 

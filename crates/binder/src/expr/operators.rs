@@ -17,7 +17,19 @@ use crate::subquery::{negate, row_items};
 const LAZY_NODES_MAX: usize = 64;
 
 /// Functions that see the trailing blanks of char(n).
-const SEES_BLANKS: [&str; 5] = ["octet_length", "bit_length", "concat", "concat_ws", "format"];
+const SEES_BLANKS: [&str; 11] = [
+    "octet_length",
+    "bit_length",
+    "concat",
+    "concat_ws",
+    "format",
+    "to_json",
+    "to_jsonb",
+    "json_build_array",
+    "json_build_object",
+    "jsonb_build_array",
+    "jsonb_build_object",
+];
 
 impl Binder<'_> {
     /// Binary operators: descends the left spine in a loop, and ascends again. A chain of AND or OR becomes
@@ -366,6 +378,17 @@ impl Binder<'_> {
             for argument in &mut arguments {
                 if let Some(ty) = argument.ty {
                     *argument = self.padded(argument.clone(), ty)?;
+                }
+            }
+        }
+        if name.starts_with("to_json") || name.starts_with("json") && name.contains("_build_") {
+            // A name of the catalog is a string of json; its number would be one too.
+            for argument in &mut arguments {
+                if argument.ty.is_some_and(|ty| ty.holds_oid() && ty != SqlType::Oid) {
+                    let text =
+                        self.parameters
+                            .coerce(argument.clone(), SqlType::Text, CastContext::Explicit)?;
+                    *argument = Operand::typed(text);
                 }
             }
         }

@@ -7,10 +7,11 @@
 //! - `sums`: count, sum, avg.
 //! - `extremes`: min, max; `bits`: aggregates of booleans and of bits.
 //! - `spread`: variance, deviation; `regression`: aggregates of pairs of floats.
-//! - `lists`: array_agg, string_agg; `percentiles`: aggregates with WITHIN GROUP.
+//! - `lists`: array_agg, string_agg; `json`: json_agg and the like; `percentiles`: aggregates with WITHIN GROUP.
 
 mod bits;
 mod extremes;
+mod json;
 mod lists;
 mod percentiles;
 mod regression;
@@ -29,6 +30,7 @@ pub(crate) static FAMILIES: &[&[AggregateEntry]] = &[
     spread::ENTRIES,
     regression::ENTRIES,
     lists::ENTRIES,
+    json::ENTRIES,
     percentiles::ENTRIES,
 ];
 
@@ -93,6 +95,8 @@ fn bytes_of(value: &Value) -> usize {
         + match value {
             Value::Text(text) => text.len(),
             Value::Bytea(bytes) => bytes.len(),
+            Value::Json(text) => text.len(),
+            Value::Jsonb(json) => json.as_bytes().len(),
             Value::Numeric(number) => number.size(),
             Value::Array(array) => array.items.len() * size_of::<Value>(),
             _ => 0,

@@ -29,6 +29,8 @@ pub fn apply(
     let units = match &value {
         Value::Text(text) => text.len(),
         Value::Bytea(bytes) => bytes.len(),
+        Value::Json(text) => text.len(),
+        Value::Jsonb(json) => json.as_bytes().len(),
         Value::Array(array) => array.items.len(),
         _ => 0,
     };

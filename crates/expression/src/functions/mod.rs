@@ -8,6 +8,7 @@ pub mod bytea;
 pub mod datetime;
 pub mod format;
 mod frames;
+pub(crate) mod json;
 pub mod numbers;
 pub mod patterns;
 mod sets;
@@ -32,6 +33,9 @@ static FAMILIES: &[&[Entry]] = &[
     bytea::ENTRIES,
     format::printf::ENTRIES,
     frames::ENTRIES,
+    json::READERS,
+    json::CHANGES,
+    json::CONSTRUCTORS,
     format::to_char::ENTRIES,
     text::change::ENTRIES,
     text::concat::ENTRIES,
@@ -57,6 +61,7 @@ static SET_FAMILIES: &[&[SetEntry]] = &[
     datetime::SETS,
     patterns::operators::SETS,
     arrays::SETS,
+    json::SETS,
 ];
 
 type ByName<T> = HashMap<&'static str, Vec<&'static T>>;

@@ -25,8 +25,9 @@ pub use coerce::coerce;
 pub use common::{common_type, verified_common_type};
 pub use operators::{Operator, compared_left, resolve_operator};
 
+use crate::category::check_equality;
 use crate::functions;
-use crate::table::{AggregateEntry, Entry, SetEntry};
+use crate::table::{AggregateEntry, Arg, Entry, SetEntry};
 use select::{Choice, Shape, choose};
 use signature::{result_type, types_of_call};
 
@@ -80,12 +81,34 @@ pub fn resolve_function(
     let entry = candidates.get(number).ok_or_else(|| no_function(name, types))?;
     let shape = Shape::of_entry(entry);
     let arguments = types_of_call(&shape, types)?;
+    check_compared(entry, &arguments)?;
     let result = result_type(&shape, entry.returns, &arguments, types)?;
     Ok(Resolved {
         entry,
         arguments,
         result,
     })
+}
+
+/// Functions and operators of arrays that compare items.
+const COMPARING: [&str; 8] = [
+    "&&",
+    "<@",
+    "@>",
+    "array_position",
+    "array_positions",
+    "array_remove",
+    "array_replace",
+    "width_bucket",
+];
+
+/// Checks that items can be equal where a call compares them.
+fn check_compared(entry: &Entry, arguments: &[SqlType]) -> Result<(), SqlError> {
+    let is_array = |arg: &Arg| matches!(arg, Arg::AnyArray | Arg::AnyCompatibleArray);
+    match COMPARING.contains(&entry.name) && entry.arguments.iter().any(is_array) {
+        true => arguments.iter().try_for_each(check_equality),
+        false => Ok(()),
+    }
 }
 
 /// Resolves an aggregate call; `None` if no aggregate has the name. The arguments of WITHIN GROUP come

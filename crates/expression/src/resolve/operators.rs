@@ -4,8 +4,8 @@ use weft_types::{SqlError, SqlState, SqlType};
 
 use super::select::{Choice, Shape, choose};
 use super::signature::{element_type, result_type, types_of_call};
-use super::{Resolved, type_name};
-use crate::category::{BPCHAR, array_of, same_type};
+use super::{Resolved, check_compared, type_name};
+use crate::category::{BPCHAR, array_of, check_equality, same_type};
 use crate::functions;
 use crate::table::{Arg, Entry};
 use crate::tree::CompareOp;
@@ -57,6 +57,7 @@ fn call(
         .ok_or_else(|| SqlError::internal("a chosen operator is not among its candidates"))?;
     let shape = Shape::of_entry(entry);
     let arguments = types_of_call(&shape, types)?;
+    check_compared(entry, &arguments)?;
     let result = result_type(&shape, entry.returns, &arguments, types)?;
     Ok(Operator::Call(Resolved {
         entry,
@@ -164,7 +165,9 @@ macro_rules! pairs {
 /// The pairs of types that `pg_operator` has comparisons for, and arrays.
 static COMPARABLE: &[Shape] = {
     use SqlType::{Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Numeric};
-    use SqlType::{InternalChar, Interval, Name, Oid, Record, Text, Time, Timestamp, TimestampTz, Uuid};
+    use SqlType::{
+        InternalChar, Interval, Jsonb, Name, Oid, Record, Text, Time, Timestamp, TimestampTz, Uuid,
+    };
     pairs![
         Bool, Bool;
         Int2, Int2; Int2, Int4; Int2, Int8;
@@ -174,6 +177,7 @@ static COMPARABLE: &[Shape] = {
         Numeric(None), Numeric(None);
         Text, Text; Char(0), Char(0); Name, Name; Name, Text; Text, Name; InternalChar, InternalChar;
         Bytea, Bytea; Uuid, Uuid; Oid, Oid; Time, Time; Interval, Interval; Record, Record;
+        Jsonb, Jsonb;
         Date, Date; Date, Timestamp; Date, TimestampTz;
         Timestamp, Date; Timestamp, Timestamp; Timestamp, TimestampTz;
         TimestampTz, Date; TimestampTz, Timestamp; TimestampTz, TimestampTz;
@@ -188,6 +192,7 @@ fn compared_as(shape: &Shape, types: &[Option<SqlType>; 2]) -> Result<SqlType, S
         [Arg::Is(left), Arg::Is(right)] => wider(left, right),
         _ => {
             let element = element_type(shape, types)?.unwrap_or(SqlType::Text);
+            check_equality(&element)?;
             array_of(&element).unwrap_or(element)
         }
     })

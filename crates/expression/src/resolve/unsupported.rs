@@ -15,10 +15,9 @@ static FUNCTIONS: LazyLock<Vec<&'static str>> =
 
 /// Symbols of its operators on types that Weft lacks: `SELECT DISTINCT oprname FROM pg_operator`, minus
 /// those in the table of operators.
-const OPERATORS: [&str; 35] = [
-    "!!", "##", "#-", "#>", "#>>", "&<", "&<|", "*<", "*<=", "*<>", "*=", "*>", "*>=", "->", "->>", "-|-",
-    "<->", "<<=", "<<|", "<^", ">>=", ">^", "?", "?#", "?&", "?-", "?-|", "?|", "?||", "@-@", "@?", "@@",
-    "@@@", "|&>", "|>>",
+const OPERATORS: [&str; 27] = [
+    "!!", "##", "&<", "&<|", "*<", "*<=", "*<>", "*=", "*>", "*>=", "-|-", "<->", "<<=", "<<|", "<^", ">>=",
+    ">^", "?#", "?-", "?-|", "?||", "@-@", "@?", "@@", "@@@", "|&>", "|>>",
 ];
 
 /// Whether PostgreSQL has a function with the name.

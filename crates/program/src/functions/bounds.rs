@@ -12,6 +12,8 @@ pub(crate) fn bytes_of(value: &ValueRef<'_>) -> usize {
     match value {
         ValueRef::Text(text) => text.len(),
         ValueRef::Bytea(bytes) => bytes.len(),
+        ValueRef::Json(text) => text.len(),
+        ValueRef::Jsonb(json) => json.as_bytes().len(),
         ValueRef::Numeric(number) => number.size(),
         _ => 0,
     }

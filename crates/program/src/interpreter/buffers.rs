@@ -8,7 +8,7 @@
 
 use weft_expression::functions::text::cut::first_characters;
 use weft_types::{
-    Interval, Numeric, RowLayout, SqlError, SqlState, SqlType, ValueRef, assign, encode_key_null,
+    Interval, JsonbRef, Numeric, RowLayout, SqlError, SqlState, SqlType, ValueRef, assign, encode_key_null,
     encode_key_value_ref, format_text_ref,
 };
 
@@ -58,6 +58,8 @@ fn value_of<'x>(ty: &SqlType, raw: &'x [u8]) -> ValueRef<'x> {
         }),
         Class::Oid => ValueRef::Oid(bits() as u32),
         Class::Nested => ValueRef::nested(raw).unwrap_or(ValueRef::Null),
+        Class::Json => std::str::from_utf8(raw).map_or(ValueRef::Null, ValueRef::Json),
+        Class::Jsonb => ValueRef::Jsonb(JsonbRef::of_stored(raw)),
     }
 }
 

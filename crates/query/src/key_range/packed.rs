@@ -146,6 +146,7 @@ fn has_order_of_keys(ty: &SqlType) -> bool {
     match ty {
         SqlType::Numeric(_) => integer_scale(ty).is_some(),
         SqlType::Interval | SqlType::Array(_) | SqlType::Record | SqlType::Float4 | SqlType::Float8 => false,
+        SqlType::Json | SqlType::Jsonb => false,
         _ => true,
     }
 }

@@ -51,6 +51,8 @@ fn heap_bytes(value: &Value) -> usize {
     match value {
         Value::Text(text) => text.len(),
         Value::Bytea(bytes) => bytes.len(),
+        Value::Json(text) => text.len(),
+        Value::Jsonb(json) => json.as_bytes().len(),
         Value::Array(array) => array.items.len() * size_of::<Value>(),
         Value::Record(fields) => fields.len() * size_of::<(SqlType, Value)>(),
         _ => 0,

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use weft_base::Prng;
 
-pub use pools::{is_count as argument_is_count, texts as argument_texts};
+pub use pools::{is_count as argument_is_count, is_ordered, texts as argument_texts};
 
 use crate::answer::Freedom;
 use crate::catalog::{Catalog, Form, Slot};

@@ -244,3 +244,8 @@ const REGEXPS: &[&str] = &[
     "^.{3}",
     "o$|^H",
 ];
+
+/// Whether the value of an aggregate depends on the order of its rows.
+pub fn is_ordered(name: &str) -> bool {
+    matches!(name, "string_agg" | "array_agg") || name.starts_with("json")
+}

@@ -1,6 +1,6 @@
 //! Whole queries: joins, groups, windows, set operations, common table expressions, orders.
 
-use super::{Generator, Statement, Visible};
+use super::{Generator, Statement, Visible, pools};
 use crate::catalog::{Form, Signature, Slot};
 use crate::node;
 use crate::tree::{Kind, Node, Part};
@@ -163,7 +163,7 @@ impl Generator<'_> {
                 _ => self.expression(element, 1),
             });
         }
-        let joins = matches!(signature.name.as_str(), "string_agg" | "array_agg");
+        let joins = pools::is_ordered(&signature.name);
         let distinct = if !joins && !windowed && self.random.chance(1, 5) {
             "DISTINCT "
         } else {
@@ -172,7 +172,15 @@ impl Generator<'_> {
         let distinct = Node::optional(vec![distinct.into()]);
         let order = if joins && !windowed {
             let first = arguments.first().cloned().unwrap_or_else(|| Node::text("1"));
-            vec![" ORDER BY ".into(), first.into()]
+            match signature.name.starts_with("json") {
+                // Not every value of json has an order, and equal ones may differ.
+                true => {
+                    let texts = arguments.iter().cloned();
+                    let texts = texts.map(|value| node!(Kind::Group; "(", value, ")::text"));
+                    vec![" ORDER BY ".into(), Node::list(", ", texts.collect()).into()]
+                }
+                false => vec![" ORDER BY ".into(), first.into()],
+            }
         } else {
             Vec::new()
         };

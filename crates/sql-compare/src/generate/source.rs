@@ -160,7 +160,9 @@ impl Generator<'_> {
         let alias = self.fresh("s");
         let scope = self.visible(name, &alias, true);
         self.scopes.push(scope);
-        let node = if self.random.chance(1, 2) && !matches!(ty, types::UUID | BOOL | types::BYTEA) {
+        let node = if self.random.chance(1, 2)
+            && !matches!(ty, types::UUID | BOOL | types::BYTEA | types::JSON | types::JSONB)
+        {
             self.freedom.representative = true;
             let word = self.one_of(&["max", "min"]);
             let value = self.leaf(ty);

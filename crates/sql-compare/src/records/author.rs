@@ -13,7 +13,7 @@ use weft_base::Prng;
 
 use super::{Record, write};
 use crate::catalog::{Catalog, Form, Signature, Slot};
-use crate::generate::{Generator, Mix};
+use crate::generate::{Generator, Mix, is_ordered};
 use crate::schema::Schema;
 use crate::types::{self, ALL, INT4, TEXT, Type, quoted};
 
@@ -266,7 +266,7 @@ fn aggregates(catalog: &Catalog, files: &mut Files) {
             types::BYTEA => "'\\x2c'::bytea".to_owned(),
             _ => "w".to_owned(),
         }));
-        let order = if matches!(signature.name.as_str(), "string_agg" | "array_agg") {
+        let order = if is_ordered(&signature.name) {
             " ORDER BY id"
         } else {
             ""

@@ -224,7 +224,7 @@ fn what_is_refused_is_refused_clearly() {
             "0A000",
             "CREATE TABLE AS is not supported",
         ),
-        ("CREATE TABLE x (a jsonb)", "0A000", "type jsonb is not supported"),
+        ("CREATE TABLE x (a xml)", "0A000", "type xml is not supported"),
         ("CREATE TABLE x (a nope)", "42704", "type \"nope\" does not exist"),
         (
             "CREATE TABLE x (a varchar(0))",

@@ -483,7 +483,7 @@ pub(super) fn put_type(out: &mut Vec<u8>, ty: &SqlType) {
         SqlType::Uuid => out.put_u8(17),
         SqlType::Time => out.put_u8(18),
         SqlType::Interval => out.put_u8(19),
-        // Types of expressions: by their oids.
+        // The others by their oids.
         SqlType::Oid
         | SqlType::Name
         | SqlType::InternalChar
@@ -491,6 +491,8 @@ pub(super) fn put_type(out: &mut Vec<u8>, ty: &SqlType) {
         | SqlType::Regtype
         | SqlType::Regproc
         | SqlType::Regnamespace
+        | SqlType::Json
+        | SqlType::Jsonb
         | SqlType::Array(_)
         | SqlType::Record
         | SqlType::Void => put_tagged(out, 20, ty.oid()),

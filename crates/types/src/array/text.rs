@@ -68,6 +68,34 @@ fn push_item(text: &str, out: &mut String) {
     out.push('"');
 }
 
+/// Appends a vector: its items with a blank between them.
+pub(crate) fn format_vector(vector: &ArrayValue, out: &mut String) {
+    for (number, item) in vector.items.iter().enumerate() {
+        if number > 0 {
+            out.push(' ');
+        }
+        match item {
+            Value::Int2(item) => push_i64(i64::from(*item), out),
+            Value::Oid(item) => push_i64(i64::from(*item), out),
+            _ => {}
+        }
+    }
+}
+
+/// Reads a vector: numbers with blanks between them.
+///
+/// # Errors
+/// 22P02 and 22003 of its items.
+pub(crate) fn parse_vector(text: &str, element: &SqlType) -> Result<Value, SqlError> {
+    let items = text.split(is_space).filter(|item| !item.is_empty());
+    let items = items.map(|item| parse_text_in(item, element, &TimeZone::UTC));
+    let mut vector = ArrayValue::of_items(*element, items.collect::<Result<_, _>>()?);
+    for (_, lower) in &mut vector.dimensions {
+        *lower = 0;
+    }
+    Ok(Value::Array(Box::new(vector)))
+}
+
 /// Appends a record: fields in parentheses, NULL as nothing.
 pub(crate) fn format_record(
     fields: &[(SqlType, Value)],

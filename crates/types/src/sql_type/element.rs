@@ -1,4 +1,5 @@
-//! Array element types: the types without modifiers, except arrays and `void`.
+//! Array element types: the types without modifiers, except arrays and `void`; and those of the two vectors
+//! of the system catalogs, which are arrays but for their text.
 
 use super::SqlType;
 
@@ -57,6 +58,8 @@ elements! {
     Uuid SqlType::Uuid, "uuid[]", "_uuid", "`uuid`";
     Time SqlType::Time, "time without time zone[]", "_time", "`time without time zone`";
     Interval SqlType::Interval, "interval[]", "_interval", "`interval`";
+    Json SqlType::Json, "json[]", "_json", "`json`";
+    Jsonb SqlType::Jsonb, "jsonb[]", "_jsonb", "`jsonb`";
     Oid SqlType::Oid, "oid[]", "_oid", "`oid`";
     Name SqlType::Name, "name[]", "_name", "`name`";
     InternalChar SqlType::InternalChar, "\"char\"[]", "_char", "`\"char\"`";
@@ -65,9 +68,18 @@ elements! {
     Regproc SqlType::Regproc, "regproc[]", "_regproc", "`regproc`";
     Regnamespace SqlType::Regnamespace, "regnamespace[]", "_regnamespace", "`regnamespace`";
     Record SqlType::Record, "record[]", "_record", "`record`";
+    Int2Vector SqlType::Int2, "int2vector", "int2vector", "`smallint`, in an `int2vector`";
+    OidVector SqlType::Oid, "oidvector", "oidvector", "`oid`, in an `oidvector`";
 }
 
 impl Element {
+    /// Whether the array is a vector of the system catalogs: its text is a list without braces, and it is
+    /// counted from 0.
+    #[must_use]
+    pub const fn is_vector(self) -> bool {
+        matches!(self, Self::Int2Vector | Self::OidVector)
+    }
+
     /// The element for a type; `None` for arrays and `void`.
     #[must_use]
     pub const fn of(ty: &SqlType) -> Option<Self> {
@@ -89,6 +101,8 @@ impl Element {
             SqlType::Uuid => Self::Uuid,
             SqlType::Time => Self::Time,
             SqlType::Interval => Self::Interval,
+            SqlType::Json => Self::Json,
+            SqlType::Jsonb => Self::Jsonb,
             SqlType::Oid => Self::Oid,
             SqlType::Name => Self::Name,
             SqlType::InternalChar => Self::InternalChar,

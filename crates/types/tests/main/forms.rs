@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use weft_base::ByteReader;
 use weft_types::{
-    Numeric, SqlType, TimeZone, Value, cast_from, decode_binary, decode_key_value, encode_binary,
+    Element, Numeric, SqlType, TimeZone, Value, cast_from, decode_binary, decode_key_value, encode_binary,
     format_text, format_text_in, parse_text, parse_text_in,
 };
 
@@ -177,4 +177,35 @@ fn records_nest_only_as_deep_as_they_can_be_read_back() {
         assert_eq!(Value::decode(&mut ByteReader::new(&bytes)), Ok(value.clone()));
     };
     assert_eq!((levels, refused.state.code()), (99, "54001"));
+}
+
+#[test]
+fn vectors_are_lists_without_braces_and_count_from_zero() {
+    for (ty, text, shown) in [
+        (SqlType::Array(Element::Int2Vector), " 1  -2 3 ", "1 -2 3"),
+        (SqlType::Array(Element::OidVector), "4294967295 7", "4294967295 7"),
+        (SqlType::Array(Element::Int2Vector), "", ""),
+    ] {
+        let value = parse_text(text, &ty).unwrap();
+        let mut out = String::new();
+        format_text(&value, &ty, &mut out);
+        assert_eq!(out, shown);
+        let Value::Array(array) = &value else {
+            panic!("{value:?}")
+        };
+        assert!(array.is_valid() && array.dimensions.iter().all(|(_, lower)| *lower == 0));
+        let mut binary = Vec::new();
+        encode_binary(&value, &ty, &mut binary);
+        assert_eq!(decode_binary(&binary, &ty).unwrap(), value);
+        assert_eq!(SqlType::from_oid(ty.oid()), Some(ty));
+    }
+    let vector = SqlType::Array(Element::Int2Vector);
+    assert_eq!(parse_text("1 x", &vector).unwrap_err().state.0, "22P02");
+    assert_eq!(parse_text("70000", &vector).unwrap_err().state.0, "22003");
+    // As an array it has braces and bounds.
+    let value = parse_text("5 6", &vector).unwrap();
+    let array = cast_from(value, &vector, &SqlType::Array(Element::Int2)).unwrap();
+    let mut out = String::new();
+    format_text(&array, &SqlType::Array(Element::Int2), &mut out);
+    assert_eq!(out, "[0:1]={5,6}");
 }

@@ -21,10 +21,13 @@ fn key_of(values: &[Value]) -> Vec<u8> {
     key
 }
 
-/// SQL's order with NULLS LAST.
+/// SQL's order with NULLS LAST. A json has none: its keys are those of its text.
 fn order(a: &Value, b: &Value) -> Ordering {
     match (a.is_null(), b.is_null()) {
-        (false, false) => compare(a, b).unwrap(),
+        (false, false) => match (a, b) {
+            (Value::Json(a), Value::Json(b)) => a.cmp(b),
+            _ => compare(a, b).unwrap(),
+        },
         (a, b) => a.cmp(&b),
     }
 }

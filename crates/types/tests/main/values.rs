@@ -1,6 +1,7 @@
 //! Arbitrary types and values for the property tests.
 
 use proptest::prelude::*;
+use weft_types::json::{parse_jsonb, push_escaped};
 use weft_types::{ArrayValue, Element, Interval, Numeric, NumericSpec, SqlType, Value};
 
 pub(crate) fn any_type() -> impl Strategy<Value = SqlType> {
@@ -22,6 +23,8 @@ pub(crate) fn any_type() -> impl Strategy<Value = SqlType> {
         Just(SqlType::Timestamp),
         Just(SqlType::TimestampTz),
         Just(SqlType::Uuid),
+        Just(SqlType::Json),
+        Just(SqlType::Jsonb),
         Just(SqlType::Time),
         Just(SqlType::Interval),
         Just(SqlType::Oid),
@@ -146,8 +149,46 @@ pub(crate) fn value_of(ty: SqlType) -> BoxedStrategy<Value> {
                 })
                 .boxed()
         }
+        SqlType::Json => any_json().prop_map(Value::Json).boxed(),
+        SqlType::Jsonb => any_json()
+            .prop_map(|text| Value::Jsonb(parse_jsonb(&text).unwrap()))
+            .boxed(),
         SqlType::Record => Just(Value::Record(vec![(SqlType::Int4, Value::Int4(1))])).boxed(),
     }
+}
+
+/// Texts of JSON.
+fn any_json() -> BoxedStrategy<String> {
+    let scalar = prop_oneof![
+        Just("null".to_owned()),
+        Just("true".to_owned()),
+        Just("false".to_owned()),
+        any_numeric().prop_map(|number| match number.is_nan() {
+            true => "0".to_owned(),
+            false => number.to_string(),
+        }),
+        any_text(3).prop_map(|text| quoted(&text)),
+    ];
+    scalar
+        .prop_recursive(3, 12, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4)
+                    .prop_map(|items| format!("[{}]", items.join(","))),
+                proptest::collection::vec((any_text(2), inner), 0..4).prop_map(|pairs| {
+                    let pairs = pairs
+                        .iter()
+                        .map(|(key, value)| format!("{}: {value}", quoted(key)));
+                    format!("{{{}}}", pairs.collect::<Vec<_>>().join(" , "))
+                }),
+            ]
+        })
+        .boxed()
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = String::new();
+    push_escaped(text, &mut out);
+    out
 }
 
 fn any_micros() -> impl Strategy<Value = i64> {

@@ -22,6 +22,7 @@ mod durability;
 mod equivalence;
 mod foreign_keys;
 mod frameworks;
+mod json;
 mod locking;
 mod long_statements;
 mod messages;

@@ -12,7 +12,7 @@ use weft_types::{SqlError, SqlState, Value};
 use super::super::scalar::{NoSource, Scalar};
 use super::super::{defaults, names};
 use super::constraint::{self, NewConstraint};
-use super::index::IndexKind;
+use super::index::{IndexKind, check_key};
 use super::{Changes, table};
 use crate::error;
 
@@ -183,6 +183,7 @@ fn add_constraint(
             })
         })
         .collect::<Result<Vec<_>, _>>()?;
+    check_key(table, &positions)?;
     let name = name.unwrap_or_else(|| {
         changes
             .catalog

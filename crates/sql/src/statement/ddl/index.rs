@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sqlparser::ast::{self, Expr, IndexColumn, IndexType, ObjectName};
 use weft_base::{IndexId, TableId};
+use weft_expression::category::check_equality;
 use weft_store::{CatalogOp, IndexDef, IndexMethod, TableDef};
 use weft_types::{SqlError, SqlState};
 
@@ -107,6 +108,27 @@ pub(super) fn positions(table: &TableDef, columns: &[String]) -> Result<Vec<usiz
         .collect()
 }
 
+/// Checks that an index can order columns.
+///
+/// # Errors
+/// 42704 for a type without equality.
+pub(super) fn check_key(table: &TableDef, columns: &[usize]) -> Result<(), SqlError> {
+    let types = columns
+        .iter()
+        .filter_map(|at| table.columns.get(*at))
+        .map(|column| column.ty);
+    match types.into_iter().find(|ty| check_equality(ty).is_err()) {
+        Some(ty) => Err(SqlError::new(
+            SqlState::UNDEFINED_OBJECT,
+            format!("data type {ty} has no default operator class for access method \"btree\""),
+        )
+        .hint(
+            "You must specify an operator class for the index or define a default operator class for the data type.",
+        )),
+        None => Ok(()),
+    }
+}
+
 /// CREATE INDEX.
 pub(super) fn create_index(changes: &mut Changes, create: &ast::CreateIndex) -> Result<(), SqlError> {
     if create.predicate.is_some() {
@@ -164,6 +186,7 @@ pub(super) fn create_index(changes: &mut Changes, create: &ast::CreateIndex) -> 
     };
     let id = IndexId(changes.catalog.next_object_id());
     let columns = positions(&table, &columns)?;
+    check_key(&table, &columns)?;
     changes.push(CatalogOp::CreateIndex(kind.define(id, name, table.id, columns)))
 }
 

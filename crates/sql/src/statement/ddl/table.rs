@@ -16,7 +16,7 @@ use weft_types::{SqlError, SqlState};
 use super::super::copy::quote_ident;
 use super::super::{defaults, names};
 use super::constraint::{NewCheck, NewConstraint};
-use super::index::{IndexKind, column_names};
+use super::index::{IndexKind, check_key, column_names};
 use super::{Changes, sequence, types};
 use crate::error;
 
@@ -412,6 +412,7 @@ fn define_constraint(
             )
         })?);
     }
+    check_key(table, &columns)?;
     let name = match constraint.name {
         Some(name) => name,
         None => {
