@@ -73,7 +73,8 @@ def work(engine):
         session.add(Author(name="a", books=[Book(price=decimal.Decimal("9.90"), sold=now), Book(price=1)]))
         session.add_all(Author(name=f"n{number}", age=number) for number in range(300))
         session.commit()
-        author = session.scalars(select(Author).options(selectinload(Author.books)).where(Author.name == "a")).one()
+        loaded = select(Author).options(selectinload(Author.books))
+        author = session.scalars(loaded.where(Author.name == "a")).one()
         assert [book.sold for book in author.books] == [now, None]
         assert session.scalar(select(func.sum(Book.price))) == decimal.Decimal("10.90")
         assert session.scalar(select(func.count()).where(Author.age.in_([1, 2, 3]))) == 3

@@ -2,8 +2,8 @@
 //!
 //! One line per table: name, then `column:kind` with kind o oid, n name, c "char", t text, b boolean, s
 //! int2, i int4, l int8, f float4, d float8, z timestamptz, v interval, B bytea, and O oid[], S int2[], V
-//! int2vector, W oidvector, T text[], N name[], C "char"[], F float4[]. Types that do not exist here are replaced by the closest one:
-//! regproc, aclitem and pg_node_tree by text, xid by oid.
+//! int2vector, W oidvector, T text[], N name[], C "char"[], F float4[]. Types that do not exist here are
+//! replaced by the closest one: regproc, aclitem and pg_node_tree by text, xid by oid.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

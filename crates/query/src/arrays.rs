@@ -238,7 +238,8 @@ pub enum ColumnBuilder {
     Decimal(Decimal128Builder, u16),
     /// oid.
     Oid(UInt32Builder),
-    /// bytea; also numeric, jsonb, arrays and records in their stored form, with a scratch buffer to encode them.
+    /// bytea; also numeric, jsonb, arrays and records in their stored form, with a scratch buffer to encode
+    /// them.
     Bytes(BinaryBuilder, Vec<u8>),
     /// Text of any kind.
     Text(StringBuilder),

@@ -2,7 +2,8 @@
 //!
 //! Integers and floats are big endian, dates and timestamps are the integers of [`Value`], text its bytes,
 //! `numeric` digits in base 10000, `uuid` its 16 bytes, `boolean` one byte, `interval` microseconds, days
-//! and months, `json` its text, `jsonb` the byte 1 and its text; arrays and records have their items, each preceded by its length.
+//! and months, `json` its text, `jsonb` the byte 1 and its text; arrays and records have their items, each
+//! preceded by its length.
 
 use std::borrow::Cow;
 

@@ -7,7 +7,8 @@
 //! - `sums`: count, sum, avg.
 //! - `extremes`: min, max; `bits`: aggregates of booleans and of bits.
 //! - `spread`: variance, deviation; `regression`: aggregates of pairs of floats.
-//! - `lists`: array_agg, string_agg; `json`: json_agg and the like; `percentiles`: aggregates with WITHIN GROUP.
+//! - `lists`: array_agg, string_agg; `json`: json_agg and the like.
+//! - `percentiles`: aggregates with WITHIN GROUP.
 
 mod bits;
 mod extremes;

@@ -46,7 +46,8 @@ fn texts_are_normalised_as_in_postgresql() {
     }
     let mut out = String::new();
     write_indented(jsonb(r#"{"a":[],"b":[1,{"c":2}],"d":{}}"#).as_ref(), &mut out).unwrap();
-    let answer = "{\n    \"a\": [\n    ],\n    \"b\": [\n        1,\n        {\n            \"c\": 2\n        }\n    ],\n    \"d\": {\n    }\n}";
+    let answer = "{\n    \"a\": [\n    ],\n    \"b\": [\n        1,\n        {\n            \"c\": 2\n        }\n    ],\n    \
+                  \"d\": {\n    }\n}";
     assert_eq!(out, answer);
 }
 

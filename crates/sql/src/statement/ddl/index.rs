@@ -123,7 +123,8 @@ pub(super) fn check_key(table: &TableDef, columns: &[usize]) -> Result<(), SqlEr
             format!("data type {ty} has no default operator class for access method \"btree\""),
         )
         .hint(
-            "You must specify an operator class for the index or define a default operator class for the data type.",
+            "You must specify an operator class for the index or define a default operator class for the data \
+             type.",
         )),
         None => Ok(()),
     }
