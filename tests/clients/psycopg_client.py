@@ -21,6 +21,7 @@ from decimal import Decimal
 
 import psycopg
 from psycopg import errors, pq
+from psycopg.types.json import Json, Jsonb
 
 TARGET = {}
 
@@ -215,6 +216,26 @@ def make_type_test(name, values):
 for _name, _values in TYPES.items():
     _function = "test_type_" + "".join(c if c.isalnum() else "_" for c in _name).strip("_")
     globals()[_function] = make_type_test(_name, _values)
+
+
+def test_documents(conn):
+    documents = [{}, [], None, True, 1, -2.5, "ü \n \"", {"a": [1, {"b": None}], "bb": "x"}, [[["deep"]]]]
+    for name, wrapper in [("json", Json), ("jsonb", Jsonb)]:
+        fresh(conn, "ct_type", f"id int PRIMARY KEY, v {name}, l {name}[]")
+        for given in ("%s", "%t", "%b"):
+            for number, document in enumerate(documents):
+                conn.execute("DELETE FROM ct_type WHERE id = %s", (number,))
+                values = (number, wrapper(document), [wrapper(document), None])
+                conn.execute(f"INSERT INTO ct_type VALUES (%s, {given}, {given})", values)
+            for binary in (False, True):
+                with conn.cursor(binary=binary) as cursor:
+                    rows = cursor.execute("SELECT v, l FROM ct_type ORDER BY id").fetchall()
+                    expect(rows, [(document, [document, None]) for document in documents], name)
+                    one = cursor.execute("SELECT v FROM ct_type WHERE id = 7").fetchone()
+                    expect(one, (documents[7],), name)
+        with raises("22P02"):
+            conn.execute("INSERT INTO ct_type (id, v) VALUES (99, '{')")
+        conn.execute("DROP TABLE ct_type")
 
 
 def test_description(conn):

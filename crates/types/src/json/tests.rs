@@ -295,7 +295,7 @@ fn the_format_is_the_documented_one() {
     let mut bytes = Vec::new();
     for line in example.lines().skip(1) {
         // The bytes of a line end where two blanks and an explanation follow.
-        let digits: Vec<&str> = line.trim().split_whitespace().collect();
+        let digits: Vec<&str> = line.split_whitespace().collect();
         for word in digits {
             let is_hex = word.len() % 2 == 0
                 && word
