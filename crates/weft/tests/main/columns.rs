@@ -11,7 +11,7 @@ use crate::client::{Client, open_with, options};
 
 const TABLE: &str = "create table t (id int primary key, b bool, si smallint, i int, l bigint, r real, d float8, \
                      n numeric(12,2), w numeric(30,5), u numeric, s text, v varchar(20), c char(5), y bytea, \
-                     dt date, ts timestamp, tz timestamptz, tm time, uu uuid, iv interval, a int[])";
+                     dt date, ts timestamp, tz timestamptz, tm time, uu uuid, iv interval, a int[], js json, jb jsonb)";
 const ROWS: usize = 6_000;
 /// Of databases whose rows are on disk: each scan reads them one by one.
 const COLD_ROWS: usize = 600;
@@ -59,14 +59,16 @@ fn insert(from: usize, to: usize) -> String {
          'text ' || g % 97, repeat('v', g % 20), 'c' || g % 9, decode(lpad(to_hex(g), 8, '0'), 'hex'), \
          date '2020-01-01' + g % 700, timestamp '2020-01-01' + g * interval '1 minute', \
          timestamptz '2020-01-01' + g * interval '1 hour', time '00:00' + g * interval '1 second', \
-         ('00000000-0000-0000-0000-' || lpad(g::text, 12, '0'))::uuid, g * interval '1 day', array[g, g % 5] \
+         ('00000000-0000-0000-0000-' || lpad(g::text, 12, '0'))::uuid, g * interval '1 day', array[g, g % 5], \
+         ('{{\"k\" :' || g % 7 || '.0}}')::json, jsonb_build_object('k', g % 7, 'l', array[g % 3, g]) \
          from generate_series({from}, {to}) g; \
-         update t set b = null, i = null, n = null, s = null, y = null, uu = null, iv = null, a = null \
+         update t set b = null, i = null, n = null, s = null, y = null, uu = null, iv = null, a = null, \
+         js = null, jb = null \
          where id % 10 = 5 and id between {from} and {to}"
     )
 }
 
-const QUERIES: [&str; 14] = [
+const QUERIES: [&str; 15] = [
     "select * from t order by id",
     "select count(*) from t",
     "select count(*), count(i), sum(i), min(i), max(i), sum(l), avg(si) from t",
@@ -81,6 +83,7 @@ const QUERIES: [&str; 14] = [
     "select x.id, z.s from t x join t z on z.id = x.i where x.si = 42 order by 1",
     "select sum(i) over (order by id rows 3 preceding), id from t where si < 3 order by id",
     "select id from t where i is null and id > 3000 order by id",
+    "select jb -> 'k', count(*), max(js ->> 'k') from t where jb @> '{\"l\": [1]}' group by jb -> 'k' order by 1",
 ];
 
 fn shown(client: &mut Client, name: &str) -> u64 {
