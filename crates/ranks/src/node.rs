@@ -415,6 +415,7 @@ impl Shared {
             std::thread::sleep(HOUSEKEEPING_EVERY);
             self.others().for_each(|other| self.post.watch(other));
             self.agent.bury(|other, life| self.post.is_there(other, life));
+            self.post.tell_again();
             self.deliver_again();
             let delivered = std::mem::take(&mut *self.delivered.lock());
             if identity::forget(&mut session, &delivered).is_err() {

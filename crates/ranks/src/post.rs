@@ -4,6 +4,7 @@
 //! slot      kind u8 | last u8 | call u64 | bytes
 //! kind      1 part of a request    2 part of an answer    3 are you there    4 I am
 //!           5 cancel the call      6 a page of answers was taken
+//!           7 the rest of the answer is lost
 //! ```
 //!
 //! Messages longer than a slot are sent in parts, which for one call come in order. `call` is a number of the
@@ -16,6 +17,9 @@
 //!
 //! An answer of many rows is sent in pages, of which a few may be on their way: then the answering thread
 //! waits until one has been taken. So a slow reader costs a bounded amount of memory on both sides.
+//!
+//! Nobody waits for room at a rank that owes a sign for too long. What such a rank must hear when it goes on
+//! (that a transaction is rolled back, that an answer is lost) is kept, and sent again until it has room.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -49,6 +53,7 @@ const ASK: u8 = 3;
 const SIGN: u8 = 4;
 const CANCEL: u8 = 5;
 const TAKEN: u8 = 6;
+const LOST: u8 = 7;
 
 /// What a rank does with requests. Called by the postman: it must not wait.
 pub trait Serve: Send + Sync {
@@ -68,10 +73,21 @@ pub struct Post {
     heard_ns: Vec<AtomicU64>,
     /// When each rank was first asked for a sign that has not come; 0: it owes none.
     owes_since_ns: Vec<AtomicU64>,
+    /// When each rank was asked last.
+    asked_ns: Vec<AtomicU64>,
     start: Instant,
     /// Requests that are being served, by sender and call.
     serving: Mutex<HashMap<(u32, u64), Weak<Serving>>>,
+    untold: Mutex<Vec<Untold>>,
     stopping: AtomicBool,
+}
+
+/// A message of one slot for a rank that had no room for it.
+struct Untold {
+    rank: u32,
+    /// The life that it is for: a later one knows nothing of it.
+    incarnation: u32,
+    slot: Vec<u8>,
 }
 
 /// A request that is being served.
@@ -129,8 +145,10 @@ impl Post {
             next_call: AtomicU64::new(1),
             heard_ns: (0..rank.count()).map(|_| AtomicU64::new(0)).collect(),
             owes_since_ns: (0..rank.count()).map(|_| AtomicU64::new(0)).collect(),
+            asked_ns: (0..rank.count()).map(|_| AtomicU64::new(0)).collect(),
             start: Instant::now(),
             serving: Mutex::default(),
+            untold: Mutex::default(),
             stopping: AtomicBool::new(false),
         }))
     }
@@ -212,7 +230,23 @@ impl Post {
                 // Without room there are messages on the way, which are a sign as well.
                 let _ = self.mailbox.try_send(sender, &head_of(SIGN, true, call));
             }
+            LOST => {
+                parts.remove(&(sender, ANSWER, call));
+                let lost = error::lost(sender, "its answer is lost: this rank gave no sign");
+                self.deliver(
+                    ANSWER,
+                    sender,
+                    incarnation,
+                    call,
+                    Answer::Failed(lost).encode(),
+                    serve,
+                );
+            }
             CANCEL | TAKEN => {
+                if *kind == CANCEL {
+                    // Of a request that its caller gave up sending.
+                    parts.remove(&(sender, REQUEST, call));
+                }
                 let serving = self.serving.lock().get(&(sender, call)).and_then(Weak::upgrade);
                 if let Some(serving) = serving {
                     serving.note(*kind);
@@ -261,6 +295,9 @@ impl Post {
     }
 
     fn send(&self, rank: u32, kind: u8, call: u64, message: &[u8]) -> Result<(), SqlError> {
+        if let Some(silent) = self.silence(rank) {
+            return Err(no_sign(rank, silent));
+        }
         let room = self.mailbox.payload_bytes_max() - HEAD_BYTES;
         let mut pieces = message.chunks(room).peekable();
         let mut slot = Vec::with_capacity(self.mailbox.payload_bytes_max());
@@ -270,12 +307,35 @@ impl Post {
             slot.clear();
             slot.extend_from_slice(&head_of(kind, is_last, call));
             slot.extend_from_slice(piece);
-            self.mailbox
-                .send(rank, &slot)
-                .map_err(|error| error::lost(rank, &error.to_string()))?;
+            self.send_slot(rank, &slot)?;
             if is_last {
                 return Ok(());
             }
+        }
+    }
+
+    /// Waits for room at a rank for as long as it gives signs, and no longer than a rank may give none.
+    fn send_slot(&self, rank: u32, slot: &[u8]) -> Result<(), SqlError> {
+        let begun = Instant::now();
+        let mut turn = 0;
+        loop {
+            let sent = self.mailbox.try_send(rank, slot);
+            if sent.map_err(|error| error::lost(rank, &error.to_string()))? {
+                return Ok(());
+            }
+            // Waiting for room is no reason to find a rank dead later than others do.
+            if !self.rank.probe(rank).is_ok_and(|now| now.alive) {
+                return Err(error::lost(rank, "it died"));
+            }
+            let silent = self.silence(rank).or_else(|| {
+                let waited = begun.elapsed();
+                (waited >= self.silence_max).then_some(waited)
+            });
+            if let Some(silent) = silent {
+                return Err(no_sign(rank, silent));
+            }
+            self.rank.pause(turn);
+            turn = turn.saturating_add(1);
         }
     }
 
@@ -292,6 +352,23 @@ impl Post {
         }
     }
 
+    /// Asks a rank for a sign, unless it was asked a moment ago: questions take slots.
+    fn ask_for_sign(&self, rank: u32, call: u64) {
+        let Some(asked) = self.asked_ns.get(rank as usize) else {
+            return;
+        };
+        let (now_ns, before_ns) = (self.now_ns(), asked.load(Ordering::Relaxed));
+        let is_soon = Duration::from_nanos(now_ns.saturating_sub(before_ns)) < ASK_AFTER;
+        if before_ns > 0 && is_soon {
+            return;
+        }
+        let order = Ordering::Relaxed;
+        if asked.compare_exchange(before_ns, now_ns, order, order).is_ok() {
+            // Without room there are messages on the way to it that it does not take.
+            let _ = self.mailbox.try_send(rank, &head_of(ASK, true, call));
+        }
+    }
+
     /// Asks a rank for a sign if it has given none for a while. To be called again and again.
     pub fn watch(&self, rank: u32) {
         if !self.rank.probe(rank).is_ok_and(|now| now.alive) {
@@ -301,8 +378,7 @@ impl Post {
         let heard_ns = heard.map_or(0, |heard| heard.load(Ordering::Relaxed));
         if Duration::from_nanos(self.now_ns().saturating_sub(heard_ns)) >= ASK_AFTER {
             self.owes(rank, true);
-            // Without room there are messages on the way to it that it does not take.
-            let _ = self.mailbox.try_send(rank, &head_of(ASK, true, 0));
+            self.ask_for_sign(rank, 0);
         }
     }
 
@@ -324,7 +400,7 @@ impl Post {
         let heard_ns = heard.map_or(0, |heard| heard.load(Ordering::Relaxed));
         let silent = Duration::from_nanos(self.now_ns().saturating_sub(heard_ns));
         if silent >= ASK_AFTER {
-            let _ = self.mailbox.try_send(rank, &head_of(ASK, true, 0));
+            self.ask_for_sign(rank, 0);
         }
         silent < self.silence_max
     }
@@ -342,9 +418,6 @@ impl Post {
         if !presence.alive {
             return Err(error::lost(rank, "it is dead"));
         }
-        if let Some(silent) = self.silence(rank) {
-            return Err(no_sign(rank, silent));
-        }
         let (answered, answers) = mpsc::channel();
         let number = self.next_call.fetch_add(1, Ordering::Relaxed);
         self.calls.lock().insert(number, answered);
@@ -360,11 +433,43 @@ impl Post {
         Ok(call)
     }
 
-    /// Sends a request whose answer nobody needs.
+    /// Sends a request of one slot whose answer nobody needs, at once or as soon as the rank has room. A rank
+    /// that is dead, or dies before, needs no telling.
     pub fn tell(&self, rank: u32, request: &Request) {
         let number = self.next_call.fetch_add(1, Ordering::Relaxed);
-        // A rank that is lost needs no telling.
-        let _ = self.send(rank, REQUEST, number, &request.encode());
+        if let Ok(now) = self.rank.presence(rank) {
+            self.tell_life(rank, now.incarnation, REQUEST, number, &request.encode());
+        }
+    }
+
+    fn tell_life(&self, rank: u32, incarnation: u32, kind: u8, call: u64, message: &[u8]) {
+        let mut slot = head_of(kind, true, call).to_vec();
+        slot.extend_from_slice(message);
+        let untold = Untold {
+            rank,
+            incarnation,
+            slot,
+        };
+        if self.is_untold(&untold) {
+            self.untold.lock().push(untold);
+        }
+    }
+
+    /// Sends what ranks had no room for. To be called again and again.
+    pub fn tell_again(&self) {
+        let untold = std::mem::take(&mut *self.untold.lock());
+        let mut kept: Vec<Untold> = untold
+            .into_iter()
+            .filter(|untold| self.is_untold(untold))
+            .collect();
+        self.untold.lock().append(&mut kept);
+    }
+
+    /// Tries to send; whether that has to be tried again.
+    fn is_untold(&self, untold: &Untold) -> bool {
+        let presence = self.rank.presence(untold.rank);
+        let lives = presence.is_ok_and(|now| now.alive && now.incarnation == untold.incarnation);
+        lives && matches!(self.mailbox.try_send(untold.rank, &untold.slot), Ok(false))
     }
 
     /// Sends a request and returns its only answer.
@@ -429,7 +534,14 @@ impl Caller {
         } else {
             self.has_answered.store(true, Ordering::Release);
         }
-        self.post.send(self.rank, ANSWER, self.call, &answer.encode())
+        let sent = self.post.send(self.rank, ANSWER, self.call, &answer.encode());
+        if sent.is_err() {
+            // It waits for an answer, and will be there again if it only hangs.
+            self.has_answered.store(true, Ordering::Release);
+            self.post
+                .tell_life(self.rank, self.incarnation, LOST, self.call, &[]);
+        }
+        sent
     }
 
     fn wait_for_room(&self) -> Result<(), SqlError> {
@@ -448,7 +560,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Whether the caller is still in the life in which it asked.
+    /// Whether the caller is still in the life in which it asked, and gives signs.
     ///
     /// # Errors
     ///
@@ -456,8 +568,12 @@ impl Caller {
     pub fn check(&self) -> Result<(), SqlError> {
         let presence = self.post.rank.probe(self.rank);
         match presence {
-            Ok(now) if now.alive && now.incarnation == self.incarnation => Ok(()),
-            _ => Err(error::lost(self.rank, "it died")),
+            Ok(now) if now.alive && now.incarnation == self.incarnation => {}
+            _ => return Err(error::lost(self.rank, "it died")),
+        }
+        match self.post.silence(self.rank) {
+            Some(silent) => Err(no_sign(self.rank, silent)),
+            None => Ok(()),
         }
     }
 
@@ -497,7 +613,6 @@ impl Call {
     /// 08006: the rank is lost. A damaged answer.
     pub fn next(&mut self, cancelled: Option<&AtomicBool>) -> Result<Answer, SqlError> {
         let began_ns = self.post.now_ns();
-        let mut asked_ns = 0;
         let mut has_cancelled = false;
         let bytes = loop {
             match self.answers.recv_timeout(LOOK_EVERY) {
@@ -520,7 +635,7 @@ impl Call {
                     .mailbox
                     .try_send(self.rank, &head_of(CANCEL, true, self.number));
             }
-            self.watch(began_ns, &mut asked_ns)?;
+            self.watch(began_ns)?;
         };
         let answer = Answer::decode(&bytes).map_err(|error| {
             SqlError::internal(format!("a damaged answer of rank {}: {error}", self.rank))
@@ -537,22 +652,22 @@ impl Call {
     }
 
     /// Gives the rank up if it has been silent for too long; asks for a sign before.
-    fn watch(&self, began_ns: u64, asked_ns: &mut u64) -> Result<(), SqlError> {
+    fn watch(&self, began_ns: u64) -> Result<(), SqlError> {
         let heard = self.post.heard_ns.get(self.rank as usize);
         let heard_ns = heard
             .map_or(0, |heard| heard.load(Ordering::Relaxed))
             .max(began_ns);
         let now_ns = self.post.now_ns();
+        // That it was silent before the call counts, if it was asked for a sign.
+        if let Some(silent) = self.post.silence(self.rank) {
+            return Err(no_sign(self.rank, silent));
+        }
         let silent = Duration::from_nanos(now_ns.saturating_sub(heard_ns));
         if silent >= self.post.silence_max {
             return Err(no_sign(self.rank, silent));
         }
-        if silent >= ASK_AFTER && now_ns.saturating_sub(*asked_ns) >= ASK_AFTER.as_nanos() as u64 {
-            *asked_ns = now_ns;
-            let _ = self
-                .post
-                .mailbox
-                .try_send(self.rank, &head_of(ASK, true, self.number));
+        if silent >= ASK_AFTER {
+            self.post.ask_for_sign(self.rank, self.number);
         }
         Ok(())
     }
@@ -663,4 +778,137 @@ fn work(shared: &PoolShared) {
     state.threads -= 1;
     drop(state);
     shared.changed.notify_all();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use weft_fabric::Threads;
+
+    use super::*;
+
+    const SILENCE_MAX: Duration = Duration::from_millis(300);
+    /// More than a rank has room for.
+    const TOLD: usize = 3 * SLOTS as usize;
+
+    /// Keeps requests; those to be answered are answered by the test.
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<(Caller, Vec<u8>)>>);
+
+    impl Serve for Kept {
+        fn serve(&self, caller: Caller, request: Vec<u8>) {
+            self.0.lock().push((caller, request));
+        }
+    }
+
+    fn told(number: usize) -> Request {
+        Request::Control {
+            branch: None,
+            sql: format!("rollback prepared '{number}'"),
+        }
+    }
+
+    fn until(what: &str, is_so: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Two ranks: the postman of the first runs all the time, that of the second from `before` on.
+    fn two_ranks(
+        first: impl Fn(&Arc<Post>, &Kept) + Sync,
+        before: impl Fn(&Arc<Post>) + Sync,
+        after: impl Fn(&Kept) + Sync,
+    ) {
+        let ended = AtomicU64::new(0);
+        let ends = Threads::run(2, |rank| {
+            let post = Post::open(&rank, 1, SILENCE_MAX).unwrap();
+            let kept = Kept::default();
+            thread::scope(|scope| {
+                let start = || scope.spawn(|| post.receive(&kept));
+                if rank.number() == 0 {
+                    start();
+                    first(&post, &kept);
+                } else {
+                    before(&post);
+                    start();
+                    after(&kept);
+                }
+                ended.fetch_add(1, Ordering::AcqRel);
+                until("the other ends", || ended.load(Ordering::Acquire) == 2);
+                post.stop();
+            });
+        });
+        ends.unwrap();
+    }
+
+    fn wait_until_silent(post: &Post) {
+        until("the rank is silent", || {
+            post.watch(1);
+            post.silence(1).is_some()
+        });
+    }
+
+    fn tell_all(post: &Post) {
+        until("the rank has room", || {
+            post.tell_again();
+            post.untold.lock().is_empty()
+        });
+    }
+
+    #[test]
+    fn a_rank_that_hangs_is_told_everything_once_it_goes_on_and_nobody_waits_for_it() {
+        let has_failed = AtomicBool::new(false);
+        two_ranks(
+            |post, _| {
+                let begun = Instant::now();
+                (0..TOLD).for_each(|number| post.tell(1, &told(number)));
+                assert!(begun.elapsed() < SILENCE_MAX, "telling waits");
+                wait_until_silent(post);
+                let asked = Instant::now();
+                let error = post.ask(1, &told(TOLD)).unwrap_err();
+                assert!(error::is_lost(&error), "{error}");
+                assert!(asked.elapsed() < SILENCE_MAX, "a call waits");
+                has_failed.store(true, Ordering::Release);
+                tell_all(post);
+            },
+            |_| until("the call fails", || has_failed.load(Ordering::Acquire)),
+            |kept| {
+                until("everything is told", || kept.0.lock().len() >= TOLD);
+                let mut found: Vec<Vec<u8>> = kept.0.lock().iter().map(|(_, sent)| sent.clone()).collect();
+                let mut wanted: Vec<Vec<u8>> = (0..TOLD).map(|number| told(number).encode()).collect();
+                found.sort_unstable();
+                wanted.sort_unstable();
+                assert_eq!(found, wanted);
+            },
+        );
+    }
+
+    #[test]
+    fn whoever_hung_when_its_answer_was_sent_is_told_that_it_is_lost() {
+        let (call, has_answered) = (Mutex::new(None), AtomicBool::new(false));
+        two_ranks(
+            |post, kept| {
+                until("a request comes", || !kept.0.lock().is_empty());
+                wait_until_silent(post);
+                for (caller, _) in kept.0.lock().drain(..) {
+                    let error = caller.answer(&Answer::Word(1)).unwrap_err();
+                    assert!(error::is_lost(&error), "{error}");
+                }
+                has_answered.store(true, Ordering::Release);
+                tell_all(post);
+            },
+            |post| {
+                *call.lock() = Some(post.call(0, &told(0)).unwrap());
+                until("it is answered", || has_answered.load(Ordering::Acquire));
+            },
+            |_| match call.lock().take().unwrap().next(None).unwrap() {
+                Answer::Failed(error) => assert!(error::is_lost(&error), "{error}"),
+                other => panic!("{other:?}"),
+            },
+        );
+    }
 }

@@ -422,6 +422,10 @@ impl RanksSession {
     ) -> Result<Ended, SqlError> {
         // Those that the statement was planned for: it may change them here before it is sent to the others.
         let definitions = definitions_of(&self.home);
+        if ranks.len() > 1 && self.branches.is_empty() {
+            // The home's own part waits first, perhaps for what a rank has prepared that does not answer.
+            self.home.set_lock_wait_max(self.node.config.lock_wait_max);
+        }
         // Even if nothing of it is here: the transaction is the home's.
         self.home.branch_start();
         let mut total: Option<Ended> = None;
