@@ -276,6 +276,10 @@ fn only_written_bytes_are_valid() {
         assert!(validate(&value.as_bytes()[..at]).is_err());
     }
     assert!(accepted > 0);
+    // Bytes that no piece has: the last end, of "xyz", is one too low.
+    let mut slack = jsonb(r#"["xyz"]"#).as_bytes().to_vec();
+    slack[5] -= 1;
+    assert!(validate(&slack).is_err());
 }
 
 #[test]
