@@ -33,6 +33,8 @@ pub enum Command {
     /// Demonstrate the database: load a bank, run transfers and analytics, kill the server, recover, check
     /// the books.
     Demo(DemoArguments),
+    /// Create a database directory whose superuser, postgres, has a password.
+    Init(InitArguments),
     /// Serve a database directory to PostgreSQL clients on a loopback address.
     Serve(ServeArguments),
     /// Serve tables that are spread over several ranks.
@@ -155,8 +157,7 @@ pub enum UnitChoice {
 /// `weft serve`
 #[derive(Debug, Clone, Args)]
 pub struct ServeArguments {
-    /// Address to listen on. Only loopback addresses are accepted, because there is no authentication yet.
-    /// Port 0 chooses a free one.
+    /// Address to listen on. Only loopback addresses are accepted, because there is no TLS yet. Port 0 chooses a free one.
     #[arg(long, default_value = "127.0.0.1:5433")]
     pub listen: SocketAddr,
     /// Directory of a socket file for local clients (`psql -h DIR`), in addition to the address. Only the
@@ -166,6 +167,9 @@ pub struct ServeArguments {
     /// The database directory; created if absent.
     #[arg(long, default_value = "weft-data")]
     pub data: PathBuf,
+    /// File whose first line becomes the password of the superuser postgres, if it has none yet.
+    #[arg(long)]
+    pub password_file: Option<PathBuf>,
     /// Threads that may share the execution of one batch [default: all cores].
     #[arg(long, value_parser = at_least_one)]
     pub workers: Option<usize>,
@@ -190,6 +194,17 @@ pub struct ServeArguments {
     /// Maximum number of clients connected at the same time.
     #[arg(long, default_value_t = 200, value_parser = at_least_one)]
     pub max_connections: usize,
+}
+
+/// `weft init`.
+#[derive(Debug, Clone, Args)]
+pub struct InitArguments {
+    /// The database directory; created if absent.
+    #[arg(long, default_value = "weft-data")]
+    pub data: PathBuf,
+    /// File whose first line is the password.
+    #[arg(long)]
+    pub password_file: PathBuf,
 }
 
 /// Limits of clients; docs/limits.md lists all limits.

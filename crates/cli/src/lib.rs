@@ -22,6 +22,7 @@ mod bench;
 mod cluster;
 mod demo;
 pub mod failure;
+mod init;
 mod opening;
 mod replay;
 mod serve;
@@ -36,6 +37,7 @@ pub fn run(arguments: WeftArguments) -> Result<(), Failure> {
     weft::install_check_language();
     match arguments.command {
         Command::Demo(demo) => demo::run(&demo),
+        Command::Init(init) => init::run(&init),
         Command::Serve(serve) => serve::run(&serve),
         Command::Cluster(ClusterCommand::Serve(serve)) => cluster::run(&serve),
         Command::Bench(BenchCommand::Ycsb(ycsb)) => bench::ycsb::run(&ycsb),

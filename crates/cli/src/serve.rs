@@ -23,12 +23,15 @@ use weft_server::{Server, ServerConfig};
 use crate::allocator::{GIVE_BACK_EVERY, Rest, give_back};
 use crate::arguments::{ServeArguments, Switch, UnitChoice};
 use crate::failure::Failure;
+use crate::init;
 use crate::opening;
 
 /// Time for clients to finish when the server is told to stop.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 /// Exit status of a server that was told twice to stop, and so did not write its last checkpoint.
 const SIGNALLED_TWICE: i32 = 130;
+/// Connections that only superusers get, as in PostgreSQL.
+const SUPERUSER_RESERVED: usize = 3;
 /// The text before the address on stdout.
 pub(crate) const LISTENING: &str = "listening on ";
 
@@ -72,8 +75,8 @@ pub(crate) fn check_address(listen: SocketAddr) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Usage(format!(
-        "refusing to listen on {listen}: Weft has no authentication yet, so it serves loopback addresses only \
-         (127.0.0.1 or ::1)"
+        "refusing to listen on {listen}: Weft has no TLS yet, so it serves loopback addresses only (127.0.0.1 or \
+         ::1)"
     )))
 }
 
@@ -95,10 +98,24 @@ pub(crate) fn run_as(arguments: &ServeArguments, rank: Option<Rank>, stop: Stop)
         let (disk, clock) = (Arc::new(RealDisk), Arc::new(SystemClock::new()));
         Database::open_with(disk, &arguments.data, clock, options, &progress)
     })?;
+    if rank.is_some() && database.has_accounts() {
+        return Err(Failure::Usage(
+            "a cluster has no accounts yet: this database has some".to_owned(),
+        ));
+    }
+    if let Some(file) = &arguments.password_file {
+        if rank.is_some() {
+            let problem = "a cluster has no accounts yet: leave --password-file out";
+            return Err(Failure::Usage(problem.to_owned()));
+        }
+        init::set_first_password(&database, file)?;
+    }
     let mut config = ServerConfig {
         listen: arguments.listen,
         socket_dir: arguments.socket_dir.clone(),
         connections_max: arguments.max_connections,
+        // With few connections there is at least one for everybody.
+        superuser_reserved: SUPERUSER_RESERVED.min(arguments.max_connections.saturating_sub(1)),
         ..ServerConfig::default()
     };
     if let Some(seconds) = arguments.bounds.startup_timeout {

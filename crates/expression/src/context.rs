@@ -14,6 +14,11 @@ pub trait Session: Send + Sync {
     fn clock_micros(&self) -> i64;
     /// `current_user`
     fn user(&self) -> &str;
+
+    /// `session_user`.
+    fn session_user(&self) -> &str {
+        self.user()
+    }
     /// `current_database()`
     fn database(&self) -> &str;
     /// `pg_backend_pid()`

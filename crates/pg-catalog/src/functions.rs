@@ -17,16 +17,15 @@ use crate::look_up::{
     relation_oid, rule_definition,
 };
 use crate::{
-    INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, SessionView, flag, int4, int8, list, oid,
-    procedures, sequences, text, types,
+    INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, SessionView, accounts, flag, int4, int8,
+    list, oid, privileges, procedures, sequences, text, types,
 };
 
-type Answer = Result<Value, SqlError>;
-type Arguments<'a, 'b> = &'a [ValueRef<'b>];
+pub(crate) type Answer = Result<Value, SqlError>;
+pub(crate) type Arguments<'a, 'b> = &'a [ValueRef<'b>];
 pub(crate) type Compute = fn(&Context<'_>, &[ValueRef<'_>]) -> Answer;
 
 const BOOL: Arg = Arg::Is(SqlType::Bool);
-const INT2: Arg = Arg::Is(SqlType::Int2);
 const INT4: Arg = Arg::Is(SqlType::Int4);
 const INT8: Arg = Arg::Is(SqlType::Int8);
 const NAME: Arg = Arg::Is(SqlType::Name);
@@ -52,7 +51,8 @@ static BY_NAME: LazyLock<HashMap<&'static str, Vec<&'static Entry>>> = LazyLock:
         VISIBLE,
         SIZES,
         SYSTEM,
-        PRIVILEGES,
+        privileges::ENTRIES,
+        privileges::MEMBERSHIP,
         sequences::ENTRIES,
     ]
     .into_iter()
@@ -191,7 +191,11 @@ static NAMES: &[Entry] = &[
     ),
     strict("regrolein", &[TEXT], SqlType::Oid, |context, arguments| {
         let name = text_at(arguments, 0);
-        if context.session.user() == name {
+        let accounts = SessionView::catalog_of(context)?.accounts();
+        if let Some(role) = accounts.role_named(name) {
+            return Ok(oid(role.id.0));
+        }
+        if accounts.is_empty() && context.session.user() == name {
             return Ok(oid(ROLE_OID));
         }
         name.parse().map(oid).map_err(|_| {
@@ -371,8 +375,8 @@ static SYSTEM: &[Entry] = &[
     ),
     strict("pg_get_userbyid", &[OID], SqlType::Name, |context, arguments| {
         Ok(text(match oid_at(arguments, 0) {
-            ROLE_OID => context.session.user().to_owned(),
-            other => format!("unknown (OID={other})"),
+            id => accounts::name_by_oid(SessionView::catalog_of(context)?, context.session, id)
+                .unwrap_or_else(|| format!("unknown (OID={id})")),
         }))
     }),
     strict("pg_encoding_to_char", &[INT4], SqlType::Name, |_, arguments| {
@@ -395,79 +399,6 @@ static SYSTEM: &[Entry] = &[
     lenient("pg_advisory_unlock_all", &[], SqlType::Void, null),
     lenient("txid_current", &[], SqlType::Int8, |_, _| Ok(int8(1))),
 ];
-
-/// There is one role, which has all privileges: on objects given by name or oid, for a given user or the
-/// current one.
-static PRIVILEGES: &[Entry] = &[
-    strict("has_database_privilege", &[TEXT, TEXT], SqlType::Bool, yes),
-    strict("has_database_privilege", &[OID, TEXT], SqlType::Bool, yes),
-    strict("has_database_privilege", &[NAME, TEXT, TEXT], SqlType::Bool, yes),
-    strict("has_database_privilege", &[NAME, OID, TEXT], SqlType::Bool, yes),
-    strict("has_schema_privilege", &[TEXT, TEXT], SqlType::Bool, yes),
-    strict("has_schema_privilege", &[OID, TEXT], SqlType::Bool, yes),
-    strict("has_schema_privilege", &[NAME, TEXT, TEXT], SqlType::Bool, yes),
-    strict("has_schema_privilege", &[NAME, OID, TEXT], SqlType::Bool, yes),
-    strict(
-        "has_table_privilege",
-        &[TEXT, TEXT],
-        SqlType::Bool,
-        on_relation::<0>,
-    ),
-    strict("has_table_privilege", &[OID, TEXT], SqlType::Bool, yes),
-    strict(
-        "has_table_privilege",
-        &[NAME, TEXT, TEXT],
-        SqlType::Bool,
-        on_relation::<1>,
-    ),
-    strict("has_table_privilege", &[NAME, OID, TEXT], SqlType::Bool, yes),
-    strict(
-        "has_any_column_privilege",
-        &[TEXT, TEXT],
-        SqlType::Bool,
-        on_relation::<0>,
-    ),
-    strict("has_any_column_privilege", &[OID, TEXT], SqlType::Bool, yes),
-    strict(
-        "has_column_privilege",
-        &[TEXT, TEXT, TEXT],
-        SqlType::Bool,
-        on_relation::<0>,
-    ),
-    strict(
-        "has_column_privilege",
-        &[TEXT, INT2, TEXT],
-        SqlType::Bool,
-        on_relation::<0>,
-    ),
-    strict("has_column_privilege", &[OID, TEXT, TEXT], SqlType::Bool, yes),
-    strict("has_column_privilege", &[OID, INT2, TEXT], SqlType::Bool, yes),
-    strict("has_function_privilege", &[TEXT, TEXT], SqlType::Bool, yes),
-    strict("has_function_privilege", &[OID, TEXT], SqlType::Bool, yes),
-    strict(
-        "has_sequence_privilege",
-        &[TEXT, TEXT],
-        SqlType::Bool,
-        on_relation::<0>,
-    ),
-    strict("has_sequence_privilege", &[OID, TEXT], SqlType::Bool, yes),
-    strict("has_type_privilege", &[TEXT, TEXT], SqlType::Bool, yes),
-    strict("has_type_privilege", &[OID, TEXT], SqlType::Bool, yes),
-    strict("has_language_privilege", &[TEXT, TEXT], SqlType::Bool, yes),
-    strict("has_tablespace_privilege", &[TEXT, TEXT], SqlType::Bool, yes),
-    strict("pg_has_role", &[NAME, TEXT], SqlType::Bool, yes),
-    strict("pg_has_role", &[OID, TEXT], SqlType::Bool, yes),
-    strict("pg_has_role", &[NAME, NAME, TEXT], SqlType::Bool, yes),
-];
-
-/// A privilege on a relation, which must exist; its name is the argument at `AT`.
-fn on_relation<const AT: usize>(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
-    let name = text_at(arguments, AT);
-    match relation_or_system(SessionView::catalog_of(context)?, name) {
-        Some(_) => Ok(flag(true)),
-        None => Err(undefined_table(name)),
-    }
-}
 
 /// A text about the procedure whose oid is the first argument; NULL if there is none.
 fn of_procedure(
@@ -542,21 +473,21 @@ fn is_null(arguments: Arguments<'_, '_>, at: usize) -> bool {
     matches!(arguments.get(at), None | Some(ValueRef::Null))
 }
 
-fn text_at<'a>(arguments: &'a [ValueRef<'_>], at: usize) -> &'a str {
+pub(crate) fn text_at<'a>(arguments: &'a [ValueRef<'_>], at: usize) -> &'a str {
     match arguments.get(at) {
         Some(ValueRef::Text(text)) => text,
         _ => "",
     }
 }
 
-fn oid_at(arguments: Arguments<'_, '_>, at: usize) -> u32 {
+pub(crate) fn oid_at(arguments: Arguments<'_, '_>, at: usize) -> u32 {
     match arguments.get(at) {
         Some(ValueRef::Oid(id)) => *id,
         _ => 0,
     }
 }
 
-fn undefined_table(name: &str) -> SqlError {
+pub(crate) fn undefined_table(name: &str) -> SqlError {
     SqlError::new(
         SqlState::UNDEFINED_TABLE,
         format!("relation \"{name}\" does not exist"),
@@ -637,7 +568,7 @@ fn system_relation(id: u32) -> Option<&'static str> {
         .map(|(_, name)| *name)
 }
 
-fn relation_or_system(catalog: &Catalog, name: &str) -> Option<u32> {
+pub(crate) fn relation_or_system(catalog: &Catalog, name: &str) -> Option<u32> {
     relation_oid(catalog, name).or_else(|| {
         let plain = name.trim().trim_start_matches("pg_catalog.");
         SYSTEM_RELATIONS

@@ -13,10 +13,12 @@
 //!   types                     the built-in types
 //! ```
 
+mod accounts;
 mod functions;
 mod information_schema;
 mod layout;
 mod look_up;
+mod privileges;
 mod procedures;
 mod rows;
 mod sequences;
@@ -24,7 +26,7 @@ mod types;
 mod view;
 
 use weft_expression::Session;
-use weft_store::Catalog;
+use weft_store::{Catalog, RoleId};
 use weft_types::sql_type::Element;
 use weft_types::{ArrayValue, SqlType, Value};
 
@@ -39,7 +41,7 @@ pub const PG_CATALOG_OID: u32 = 11;
 pub const PUBLIC_OID: u32 = 2200;
 /// Oid of the schema `information_schema`.
 pub const INFORMATION_SCHEMA_OID: u32 = 13_000;
-/// Oid of the only role.
+/// Oid of the bootstrap role.
 pub const ROLE_OID: u32 = 10;
 /// Oid of the only database.
 pub const DATABASE_OID: u32 = 5;
@@ -69,6 +71,12 @@ pub fn relation_rows(schema: &str, name: &str, catalog: &Catalog, session: &dyn 
         _ => rows::rows(name, catalog, session),
     };
     named.into_iter().map(|row| in_order(row, columns)).collect()
+}
+
+/// Whether a role may read a catalog table: passwords are for superusers only.
+#[must_use]
+pub fn may_read(name: &str, catalog: &Catalog, role: RoleId) -> bool {
+    name != "pg_authid" || catalog.accounts().is_superuser(role)
 }
 
 /// A row with only the columns that are set; the others are NULL.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weft_store::{Catalog, ParamMode, ProcedureDef, ProcedureLanguage, ProcedureParam};
 
 use crate::look_up::quote_ident;
-use crate::{PUBLIC_OID, ROLE_OID, Row, flag, int2, oid, oid_list, text, types, vector};
+use crate::{PUBLIC_OID, Row, accounts, flag, int2, oid, oid_list, text, types, vector};
 
 /// The languages of procedures: rows of `pg_language`.
 pub fn languages() -> Vec<Row> {
@@ -41,7 +41,8 @@ pub fn rows(catalog: &Catalog) -> Vec<Row> {
             ("oid", oid(procedure.id.0)),
             ("proname", text(&procedure.name)),
             ("pronamespace", oid(PUBLIC_OID)),
-            ("proowner", oid(ROLE_OID)),
+            ("proowner", oid(catalog.owner_of(procedure.id.0).0)),
+            ("proacl", accounts::shown_acl(catalog, procedure.id.0)),
             ("prolang", oid(language_oid(procedure.language))),
             ("prokind", text("p")),
             ("pronargs", int2(types.len())),

@@ -2,21 +2,21 @@
 
 use weft_expression::Session;
 use weft_store::{
-    Catalog, CheckTime, ConstraintDef, ConstraintRule, Distribution, IndexDef, ReferentialAction,
-    SequenceDef, TableDef,
+    BOOTSTRAP_ROLE, Catalog, CheckTime, ConstraintDef, ConstraintRule, DATABASE_OBJECT_OID, Distribution,
+    IndexDef, ReferentialAction, RoleDef, SequenceDef, TableDef,
 };
 use weft_types::{Element, SqlType, Value};
 
 use crate::look_up::{constraint_oid, default_oid, index_definition, is_constraint, method_name};
 use crate::{
-    DATABASE_OID, INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, Row, SessionView, flag, int2,
-    int2_list, int4, int8, list, oid, oid_list, procedures, text, types, vector,
+    DATABASE_OID, INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, Row, SessionView, accounts,
+    flag, int2, int2_list, int4, int8, list, oid, oid_list, procedures, text, types, vector,
 };
 
 /// The rows of a table; none for tables that are always empty.
 pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
     match name {
-        "pg_namespace" => namespaces(),
+        "pg_namespace" => namespaces(catalog),
         "pg_class" => classes(catalog),
         "pg_attribute" => attributes(catalog),
         "pg_attrdef" => defaults(catalog),
@@ -26,8 +26,11 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
         "pg_sequence" => sequences(catalog),
         "pg_sequences" => sequence_view(catalog, session),
         "pg_depend" => dependencies(catalog),
-        "pg_database" => databases(session),
-        "pg_roles" | "pg_authid" | "pg_user" => roles(session),
+        "pg_database" => databases(catalog, session),
+        "pg_roles" | "pg_authid" | "pg_user" => roles(name, catalog, session),
+        "pg_auth_members" => accounts::memberships(catalog),
+        "pg_group" => accounts::groups(catalog),
+        "pg_default_acl" => accounts::default_acls(catalog),
         "pg_am" => access_methods(),
         "pg_collation" => collations(),
         "pg_settings" => settings(session),
@@ -42,7 +45,7 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
     }
 }
 
-fn namespaces() -> Vec<Row> {
+fn namespaces(catalog: &Catalog) -> Vec<Row> {
     [
         (PG_CATALOG_OID, "pg_catalog"),
         (PUBLIC_OID, "public"),
@@ -53,7 +56,8 @@ fn namespaces() -> Vec<Row> {
         vec![
             ("oid", oid(id)),
             ("nspname", text(name)),
-            ("nspowner", oid(ROLE_OID)),
+            ("nspowner", oid(catalog.owner_of(id).0)),
+            ("nspacl", accounts::shown_acl(catalog, id)),
         ]
     })
     .collect()
@@ -102,17 +106,22 @@ fn classes(catalog: &Catalog) -> Vec<Row> {
         set(&mut row, "relchecks", int2(table.checks().len()));
         // Those of foreign keys, which psql looks for only where there are triggers.
         set(&mut row, "relhastriggers", flag(table.has_references()));
+        accounts::set_rights(&mut row, catalog, table.id.0, "relowner", "relacl");
         if let Some(options) = distribution_options(table) {
             row.push(("reloptions", options));
         }
         rows.push(row);
         for index in &table.indexes {
             let am = if method_name(index) == "hash" { 405 } else { 403 };
-            rows.push(class(index.id.0, &index.name, "i", am, index.columns.len()));
+            let mut row = class(index.id.0, &index.name, "i", am, index.columns.len());
+            set(&mut row, "relowner", oid(catalog.owner_of(table.id.0).0));
+            rows.push(row);
         }
     }
     for sequence in catalog.sequences() {
-        rows.push(class(sequence.id.0, &sequence.name, "S", 0, 3));
+        let mut row = class(sequence.id.0, &sequence.name, "S", 0, 3);
+        accounts::set_rights(&mut row, catalog, sequence.id.0, "relowner", "relacl");
+        rows.push(row);
     }
     rows
 }
@@ -130,7 +139,7 @@ fn distribution_options(table: &TableDef) -> Option<Value> {
     Some(list(Element::Text, vec![Value::Text(option)]))
 }
 
-fn set(row: &mut Row, column: &str, value: Value) {
+pub(crate) fn set(row: &mut Row, column: &str, value: Value) {
     if let Some((_, cell)) = row.iter_mut().find(|(name, _)| *name == column) {
         *cell = value;
     }
@@ -443,7 +452,10 @@ fn sequence_view(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
             vec![
                 ("schemaname", text("public")),
                 ("sequencename", text(&sequence.name)),
-                ("sequenceowner", text(session.user())),
+                (
+                    "sequenceowner",
+                    accounts::owner_name(catalog, session, sequence.id.0),
+                ),
                 ("data_type", text(sequence.ty.name())),
                 ("start_value", int8(sequence.start)),
                 ("min_value", int8(sequence.min_value)),
@@ -485,11 +497,12 @@ fn dependencies(catalog: &Catalog) -> Vec<Row> {
         .collect()
 }
 
-fn databases(session: &dyn Session) -> Vec<Row> {
+fn databases(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
     vec![vec![
         ("oid", oid(DATABASE_OID)),
         ("datname", text(session.database())),
-        ("datdba", oid(ROLE_OID)),
+        ("datdba", oid(catalog.owner_of(DATABASE_OBJECT_OID).0)),
+        ("datacl", accounts::shown_acl(catalog, DATABASE_OBJECT_OID)),
         ("encoding", int4(6)),
         ("datlocprovider", text("c")),
         ("datistemplate", flag(false)),
@@ -503,29 +516,46 @@ fn databases(session: &dyn Session) -> Vec<Row> {
     ]]
 }
 
-/// The only role, under the names in pg_roles, pg_authid and pg_user.
-fn roles(session: &dyn Session) -> Vec<Row> {
-    let name = || text(session.user());
-    vec![vec![
-        ("oid", oid(ROLE_OID)),
-        ("rolname", name()),
-        ("rolsuper", flag(true)),
-        ("rolinherit", flag(true)),
-        ("rolcreaterole", flag(true)),
-        ("rolcreatedb", flag(true)),
-        ("rolcanlogin", flag(true)),
-        ("rolreplication", flag(true)),
-        ("rolbypassrls", flag(true)),
-        ("rolconnlimit", int4(-1)),
-        ("rolpassword", text("********")),
-        ("usename", name()),
-        ("usesysid", oid(ROLE_OID)),
-        ("usecreatedb", flag(true)),
-        ("usesuper", flag(true)),
-        ("userepl", flag(true)),
-        ("usebypassrls", flag(true)),
-        ("passwd", text("********")),
-    ]]
+/// The roles, under the names of columns in pg_roles, pg_authid and pg_user; passwords only in pg_authid.
+fn roles(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
+    let shown = |role: &RoleDef| {
+        let hidden = text("********");
+        let password = match (name, &role.password) {
+            ("pg_authid", Some(verifier)) => text(verifier),
+            ("pg_authid", None) => Value::Null,
+            _ => hidden.clone(),
+        };
+        let called = || accounts::role_name(catalog, session, role.id.0);
+        let until = role.valid_until.map_or(Value::Null, Value::TimestampTz);
+        let bootstrap = role.id == BOOTSTRAP_ROLE;
+        vec![
+            ("oid", oid(role.id.0)),
+            ("rolname", called()),
+            ("rolsuper", flag(role.superuser)),
+            ("rolinherit", flag(role.inherit)),
+            ("rolcreaterole", flag(role.create_role)),
+            ("rolcreatedb", flag(role.create_db)),
+            ("rolcanlogin", flag(role.login)),
+            ("rolreplication", flag(bootstrap)),
+            ("rolbypassrls", flag(bootstrap)),
+            ("rolconnlimit", int4(role.connection_limit)),
+            ("rolpassword", password),
+            ("rolvaliduntil", until.clone()),
+            ("usename", called()),
+            ("usesysid", oid(role.id.0)),
+            ("usecreatedb", flag(role.create_db)),
+            ("usesuper", flag(role.superuser)),
+            ("userepl", flag(bootstrap)),
+            ("usebypassrls", flag(bootstrap)),
+            ("passwd", hidden),
+            ("valuntil", until),
+        ]
+    };
+    let roles = catalog.accounts().roles();
+    roles
+        .filter(|role| name != "pg_user" || role.login)
+        .map(|role| shown(role))
+        .collect()
 }
 
 fn access_methods() -> Vec<Row> {
@@ -621,7 +651,7 @@ fn table_view(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
             vec![
                 ("schemaname", text("public")),
                 ("tablename", text(&table.name)),
-                ("tableowner", text(session.user())),
+                ("tableowner", accounts::owner_name(catalog, session, table.id.0)),
                 ("hasindexes", flag(!table.indexes.is_empty())),
                 ("hasrules", flag(false)),
                 ("hastriggers", flag(false)),

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use weft_expression::{Context, Session};
-use weft_store::Catalog;
+use weft_store::{Catalog, RoleId};
 use weft_types::SqlError;
 
 /// A session together with the catalog that its statement reads. Callers that evaluate expressions
@@ -17,6 +17,8 @@ pub struct SessionView {
     pub session: Arc<dyn Session>,
     /// All settings and their values, for `pg_settings`.
     pub settings: Vec<(String, String)>,
+    /// `current_user`, whose privileges count.
+    pub role: RoleId,
     /// Lists the prepared transactions, for `pg_prepared_xacts`.
     pub prepared: Box<dyn Fn() -> Vec<PreparedTransaction> + Send + Sync>,
 }
@@ -65,6 +67,10 @@ impl Session for SessionView {
 
     fn user(&self) -> &str {
         self.session.user()
+    }
+
+    fn session_user(&self) -> &str {
+        self.session.session_user()
     }
 
     fn database(&self) -> &str {

@@ -77,6 +77,7 @@ fn view() -> SessionView {
         catalog: Arc::new(catalog()),
         session: Arc::new(Still),
         settings: vec![("work_mem".to_owned(), "4MB".to_owned())],
+        role: weft_store::BOOTSTRAP_ROLE,
         prepared: Box::new(|| {
             vec![PreparedTransaction {
                 transaction: 7,

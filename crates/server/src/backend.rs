@@ -34,6 +34,7 @@ pub use weft::sink::{
     CommandTag, CopyHeader, NoticeLevel, OidNames, OutputColumn, PipelinePosition, ResultSink, RowRef,
     SharedZone, TxnStatus,
 };
+pub use weft::{Account, RoleAccount};
 use weft_base::Budget;
 use weft_types::{SqlError, SqlType, Value};
 
@@ -41,6 +42,12 @@ use weft_types::{SqlError, SqlType, Value};
 pub trait Backend: Send + Sync + 'static {
     /// The state of one connection.
     type Session: BackendSession;
+
+    /// What is known of a user who wants to log in. A backend without accounts lets everybody in.
+    fn account(&self, user: &str) -> Account {
+        let _ = user;
+        Account::Open
+    }
 
     /// Opens a session for a client that has been let in. An error refuses the connection with that error.
     fn open_session(&self, start: &SessionStart) -> Result<Self::Session, SqlError>;

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Settings of a server. Every bound says what happens at it.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The TCP address to listen on. Only loopback addresses are accepted: there is no authentication yet.
+    /// The TCP address to listen on. Only loopback addresses are accepted: there is no TLS yet.
     pub listen: SocketAddr,
     /// The directory for a socket file for local clients, in addition to the TCP address; the file's name
     /// contains the port of `listen`. None: no socket file.
@@ -23,8 +23,12 @@ pub struct ServerConfig {
     pub names_max: usize,
     /// Replies are written out when more than this is waiting, in bytes, Sync or not.
     pub reply_bytes_flush: usize,
-    /// Time for a client to finish its startup packet; then the connection is closed.
+    /// Time for a client to finish its startup packet and its login; then the connection is closed.
     pub startup_timeout: Duration,
+    /// Sessions of `connections_max` that only superusers get, so that they can still connect.
+    pub superuser_reserved: usize,
+    /// How long a client waits for the answer that its login failed.
+    pub login_failure_delay: Duration,
     /// Time that a write may wait for a client that does not read; then the connection is closed. None: for
     /// ever.
     pub write_timeout: Option<Duration>,
@@ -44,6 +48,8 @@ impl Default for ServerConfig {
             names_max: 10_000,
             reply_bytes_flush: 64 << 10,
             startup_timeout: Duration::from_secs(60),
+            superuser_reserved: 3,
+            login_failure_delay: Duration::from_millis(500),
             write_timeout: Some(Duration::from_secs(600)),
             stack_bytes: 8 << 20,
             server_version: format!("15.0 (Weft {})", env!("CARGO_PKG_VERSION")),
@@ -69,8 +75,8 @@ impl fmt::Display for ServerError {
         match self {
             ServerError::NotLoopback(address) => write!(
                 f,
-                "refusing to listen on {address}: Weft has no authentication yet, so it serves \
-                 loopback addresses only (127.0.0.1 or ::1)"
+                "refusing to listen on {address}: Weft has no TLS yet, so it serves loopback \
+                 addresses only (127.0.0.1 or ::1)"
             ),
             ServerError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
             ServerError::ListenLocally(dir, error) => {

@@ -23,7 +23,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use weft_types::{SqlError, SqlState};
@@ -34,6 +34,7 @@ use weft_wire::startup::StartupRequest;
 use crate::backend::{Backend, BackendSession, SessionStart, TxnStatus};
 use crate::block::{self, Block};
 use crate::extended;
+use crate::login;
 use crate::pool::{Next, Pool, Sent, Serve, WakeReason};
 use crate::portal::Names;
 use crate::registry::{Registration, Shared};
@@ -192,7 +193,8 @@ fn open<B: Backend>(
 ) -> Result<Option<Connection<B::Session>>, Failure> {
     let _ = socket.0.set_tcp_nodelay(true);
     let _ = socket.0.set_write_timeout(shared.config.write_timeout);
-    let request = match startup::receive(socket, &shared.config)? {
+    let deadline = Instant::now() + shared.config.startup_timeout;
+    let request = match startup::receive(socket, deadline)? {
         Opening::Session(request) => request,
         Opening::Cancel { pid, secret_key } => {
             shared.cancel(pid, secret_key);
@@ -206,11 +208,13 @@ fn open<B: Backend>(
         );
         return Err(Failure::Fatal(error));
     }
-    if !registration.become_session() {
-        let error = SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already");
-        return Err(Failure::Fatal(error));
-    }
+    let account = backend.account(&request.user);
+    let client = login::log_in(shared, socket, registration, &request.user, &account, deadline)?;
+    registration
+        .become_session(client.is_superuser)
+        .map_err(|full| Failure::Fatal(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, full.message())))?;
     startup::check_database(&request)?;
+    login::check_connect(&client, &request.database)?;
     let start = SessionStart {
         user: request.user.clone(),
         database: request.database.clone(),

@@ -12,15 +12,19 @@ use weft_base::Budget;
 use weft_types::{SqlError, SqlType, Value};
 
 use crate::backend::{
-    Backend, BackendSession, BlockRole, CancelHandle, DurabilityGate, OutputColumn, PipelinePosition,
-    PreparedStatement, Ran, ResultSink, SessionStart, SharedZone, TxnStatus,
+    Account, Backend, BackendSession, BlockRole, CancelHandle, DurabilityGate, OutputColumn,
+    PipelinePosition, PreparedStatement, Ran, ResultSink, SessionStart, SharedZone, TxnStatus,
 };
 
 impl Backend for Database {
     type Session = Session;
 
+    fn account(&self, user: &str) -> Account {
+        Database::account(self, user)
+    }
+
     fn open_session(&self, start: &SessionStart) -> Result<Session, SqlError> {
-        Ok(self.session_for(&start.user, start.pid))
+        self.login(&start.user, start.pid)
     }
 }
 

@@ -4,7 +4,7 @@
 //!   listener   a TCP address or a socket file     server  accepts connections; stops them
 //!   pool       the threads that serve all connections        poller  which sockets are readable
 //!   registry   cancel keys; limits on connections
-//!   startup    the handshake
+//!   startup    the handshake           login     accounts and passwords
 //!   connection the loop: read a message, answer it          extended  Parse .. Execute
 //!   sink       results -> messages   reply     messages -> bytes    row     rows -> DataRow
 //!   portal     statements and portals by name
@@ -23,12 +23,13 @@
 //! - Exhaust its memory: messages, names, suspended rows, sockets and sessions are bounded (see
 //!   [`ServerConfig`]), and a buffer grows with the bytes that arrived, not with lengths that were claimed.
 //! - See what a crash could undo: replies wait at the session's durability gate.
-//! - Connect from another machine: without authentication only loopback addresses are served, and a socket
-//!   file of the server's own user.
+//! - Connect from another machine: without TLS only loopback addresses are served, and a socket file of the
+//!   server's own user.
+//! - Log in as a role with a password without knowing it ([`login`]).
 //!
 //! # What is not there
 //!
-//! TLS, passwords, replication, the function-call message, LISTEN/NOTIFY, protocol 3.2 (negotiated down to
+//! TLS, replication, the function-call message, LISTEN/NOTIFY, protocol 3.2 (negotiated down to
 //! 3.0).
 
 pub mod backend;
@@ -38,6 +39,7 @@ mod connection;
 mod embedded;
 mod extended;
 mod listener;
+mod login;
 pub mod metrics;
 mod poller;
 mod pool;

@@ -1,9 +1,11 @@
 //! All connections of a server: their cancel keys, and the sockets to close at shutdown.
 //!
-//! Two bounds: sessions (`connections_max`), and sockets, a little more, so that a cancel request and the
-//! answer "too many clients" still get through when all sessions are taken.
+//! Two bounds: sessions (`connections_max`, of which the last `superuser_reserved` are for superusers), and
+//! sockets, a little more, so that a cancel request and the answer "too many clients" still get through when
+//! all sessions are taken.
 
 use std::collections::HashMap;
+use std::hash::RandomState;
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +28,8 @@ pub struct Shared {
     pub config: ServerConfig,
     /// The counters.
     pub metrics: Arc<Metrics>,
+    /// Makes the salts that names without an account show.
+    pub login_salt: RandomState,
     stopping: AtomicBool,
     entropy: SystemEntropy,
     state: Mutex<State>,
@@ -36,6 +40,8 @@ pub struct Shared {
 struct State {
     connections: HashMap<u32, Entry>,
     session_count: usize,
+    /// Sessions of each role.
+    role_sessions: HashMap<u32, u32>,
     pid_last: u32,
 }
 
@@ -51,6 +57,7 @@ impl Shared {
         Shared {
             config,
             metrics: Arc::default(),
+            login_salt: RandomState::new(),
             stopping: AtomicBool::new(false),
             entropy: SystemEntropy::new(),
             state: Mutex::default(),
@@ -90,6 +97,7 @@ impl Shared {
             pid,
             secret_key,
             is_session: false,
+            role: None,
         })
     }
 
@@ -145,6 +153,27 @@ impl Shared {
     }
 }
 
+/// Why there is no place for another session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// All places are taken.
+    All,
+    /// Those that are left are for superusers.
+    ButReserved,
+}
+
+impl Full {
+    /// What PostgreSQL says.
+    pub fn message(self) -> &'static str {
+        match self {
+            Full::All => "sorry, too many clients already",
+            Full::ButReserved => {
+                "remaining connection slots are reserved for non-replication superuser connections"
+            }
+        }
+    }
+}
+
 /// A connection's place in the registry; dropping it leaves.
 pub struct Registration {
     shared: Arc<Shared>,
@@ -153,18 +182,37 @@ pub struct Registration {
     /// What it must show to cancel.
     pub secret_key: i32,
     is_session: bool,
+    /// The role that the session is counted for.
+    role: Option<u32>,
 }
 
 impl Registration {
-    /// Takes one of the places for sessions; false if all are taken.
-    pub fn become_session(&mut self) -> bool {
+    /// Takes one of the places for sessions, the last ones only for a superuser.
+    pub fn become_session(&mut self, is_superuser: bool) -> Result<(), Full> {
+        let config = &self.shared.config;
         let mut state = self.shared.state.lock();
-        if state.session_count >= self.shared.config.connections_max {
-            return false;
+        let free = config.connections_max.saturating_sub(state.session_count);
+        if free == 0 {
+            return Err(Full::All);
+        }
+        if !is_superuser && free <= config.superuser_reserved {
+            return Err(Full::ButReserved);
         }
         state.session_count += 1;
         self.is_session = true;
         self.shared.metrics.connections_open.increment();
+        Ok(())
+    }
+
+    /// Counts the session for its role; false if that has as many as it may have.
+    pub fn count_for_role(&mut self, role: u32, limit: Option<u32>) -> bool {
+        let mut state = self.shared.state.lock();
+        let count = state.role_sessions.entry(role).or_default();
+        if limit.is_some_and(|limit| *count >= limit) {
+            return false;
+        }
+        *count += 1;
+        self.role = Some(role);
         true
     }
 
@@ -183,6 +231,14 @@ impl Drop for Registration {
         if self.is_session {
             state.session_count -= 1;
             self.shared.metrics.connections_open.decrement();
+        }
+        if let Some(role) = self.role
+            && let Some(count) = state.role_sessions.get_mut(&role)
+        {
+            *count -= 1;
+            if *count == 0 {
+                state.role_sessions.remove(&role);
+            }
         }
         drop(state);
         drop(entry);

@@ -7,9 +7,8 @@
 //!                                          ParameterStatus* BackendKeyData ReadyForQuery
 //! ```
 //!
-//! Any user name is accepted over loopback; [`crate::Server::start`] refuses other addresses. Packets are
-//! read exactly, never beyond their end, and must be complete within the startup timeout however slowly their
-//! bytes arrive.
+//! Between the checks and AuthenticationOk is the login ([`crate::login`]). Packets are read exactly, never
+//! beyond their end, and must be complete within the startup timeout however slowly their bytes arrive.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::Instant;
@@ -68,8 +67,7 @@ pub enum Opening {
 }
 
 /// Reads packets up to the one that says what the connection is for.
-pub fn receive(socket: &Socket, config: &ServerConfig) -> Result<Opening, Failure> {
-    let deadline = Instant::now() + config.startup_timeout;
+pub fn receive(socket: &Socket, deadline: Instant) -> Result<Opening, Failure> {
     for _ in 0..=ENCRYPTION_REQUESTS_MAX {
         let packet = read_packet(socket, deadline)?;
         match decode(&packet).map_err(Failure::Fatal)? {
@@ -99,7 +97,7 @@ fn read_packet(socket: &Socket, deadline: Instant) -> Result<Vec<u8>, Failure> {
 }
 
 /// Fills `out`, or gives up at `deadline`.
-fn read_exact(socket: &Socket, mut out: &mut [u8], deadline: Instant) -> Result<(), Failure> {
+pub fn read_exact(socket: &Socket, mut out: &mut [u8], deadline: Instant) -> Result<(), Failure> {
     while !out.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use weft_base::{BatchId, Budget, Clock, Disk, Entropy, Progress, RealDisk, SystemClock, SystemEntropy};
 use weft_query::{EngineOptions, QueryEngine};
+use weft_store::{BOOTSTRAP_ROLE, DATABASE_OBJECT_OID, Privileges, RoleId};
 use weft_txn::{Engine, EngineConfig, EngineStats, UnitStats, Units};
+use weft_types::{SqlError, SqlState};
 
 use crate::error::Error;
 use crate::plan_cache::PlanCache;
 use crate::sequences::Sequences;
-use crate::session::Session;
+use crate::session::{POSTGRES_EPOCH_MICROS, Session};
 
 /// How a database is opened.
 #[derive(Debug, Clone)]
@@ -197,6 +199,49 @@ impl Shared {
     }
 }
 
+/// What is known of a user who wants to log in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Account {
+    /// There are no accounts: everybody is the bootstrap role.
+    Open,
+    /// There are accounts, and none of this name.
+    Unknown {
+        /// As in [`RoleAccount`].
+        demands_password: bool,
+    },
+    /// An account.
+    Role(RoleAccount),
+}
+
+/// A role as login sees it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RoleAccount {
+    /// The role's id.
+    pub id: u32,
+    /// The client must prove that it knows the password: some role has one, perhaps another.
+    pub demands_password: bool,
+    /// No privilege is checked.
+    pub superuser: bool,
+    /// The SCRAM-SHA-256 verifier of its password.
+    pub verifier: Option<String>,
+    /// The password's time is over.
+    pub has_expired: bool,
+    /// LOGIN
+    pub may_login: bool,
+    /// CONNECT on the database.
+    pub may_connect: bool,
+    /// Sessions at one time.
+    pub connection_limit: Option<u32>,
+}
+
+impl std::fmt::Debug for RoleAccount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RoleAccount")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
 /// An open database. Clones share it; it closes when the last clone and the last session are gone.
 ///
 /// ```
@@ -290,9 +335,83 @@ impl Database {
 
     /// Opens a session; `pid` is what `pg_backend_pid()` returns, 0 for a number of the database's choice.
     pub fn session_for(&self, user: &str, pid: u32) -> Session {
+        let catalog = self.shared.engine.catalog();
+        let role = catalog.accounts().role_named(user);
+        self.session_of(user, pid, role.map_or(BOOTSTRAP_ROLE, |role| role.id))
+    }
+
+    /// Opens a session for a user who has been let in. While there are no accounts every name is the
+    /// bootstrap role's.
+    ///
+    /// # Errors
+    /// 28000 if the role is gone since, or never was.
+    pub fn login(&self, user: &str, pid: u32) -> Result<Session, SqlError> {
+        let catalog = self.shared.engine.catalog();
+        let role = match catalog.accounts().role_named(user) {
+            Some(role) => role.id,
+            None if catalog.accounts().is_empty() => BOOTSTRAP_ROLE,
+            None => {
+                let message = format!("role \"{user}\" does not exist");
+                return Err(SqlError::new(
+                    SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+                    message,
+                ));
+            }
+        };
+        Ok(self.session_of(user, pid, role))
+    }
+
+    /// Whether there are roles besides the bootstrap role, or it has a password.
+    pub fn has_accounts(&self) -> bool {
+        !self.shared.engine.catalog().accounts().is_empty()
+    }
+
+    /// What is known of a user who wants to log in.
+    pub fn account(&self, user: &str) -> Account {
+        let catalog = self.shared.engine.catalog();
+        let accounts = catalog.accounts();
+        let Some(role) = accounts.role_named(user) else {
+            return match accounts.is_empty() {
+                true => Account::Open,
+                false => Account::Unknown {
+                    demands_password: accounts.demand_passwords(),
+                },
+            };
+        };
+        let now = self.shared.clock.unix_micros() - POSTGRES_EPOCH_MICROS;
+        Account::Role(RoleAccount {
+            id: role.id.0,
+            demands_password: accounts.demand_passwords(),
+            superuser: accounts.is_superuser(role.id),
+            verifier: role.password.clone(),
+            has_expired: role.valid_until.is_some_and(|end| end < now),
+            may_login: role.login,
+            may_connect: catalog
+                .privileges_of(role.id, DATABASE_OBJECT_OID)
+                .contains(Privileges::CONNECT),
+            connection_limit: match accounts.is_superuser(role.id) {
+                true => None,
+                false => u32::try_from(role.connection_limit).ok(),
+            },
+        })
+    }
+
+    /// Gives a role a password, as ALTER ROLE does: for the first start, before anybody can connect.
+    ///
+    /// # Errors
+    /// Those of ALTER ROLE.
+    pub fn set_password(&self, user: &str, password: &str) -> Result<(), SqlError> {
+        let quote = |text: &str, with: char| text.replace(with, &format!("{with}{with}"));
+        let (user, password) = (quote(user, '"'), quote(password, '\''));
+        let escaped = password.replace('\\', "\\\\");
+        self.session()
+            .run(&format!("ALTER ROLE \"{user}\" PASSWORD E'{escaped}'"))
+    }
+
+    fn session_of(&self, user: &str, pid: u32, role: RoleId) -> Session {
         let number = self.shared.next_session.fetch_add(1, Ordering::Relaxed);
         let pid = if pid == 0 { number as u32 } else { pid };
-        Session::new(Arc::clone(&self.shared), user, pid)
+        Session::new(Arc::clone(&self.shared), user, pid, role)
     }
 
     /// Wakes the threads of queries, so that they see that the process rests

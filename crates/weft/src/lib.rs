@@ -38,7 +38,7 @@ pub mod sink;
 mod source;
 mod spread;
 
-pub use database::{Database, DatabaseStats, Options};
+pub use database::{Account, Database, DatabaseStats, Options, RoleAccount};
 pub use error::Error;
 pub use gate::DurabilityGate;
 pub use rows::{Collected, Rows};

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use hashbrown::{Equivalent, HashMap};
 use parking_lot::RwLock;
 use weft_base::CatalogVersion;
-use weft_sql::statement::Plan;
 use weft_types::{SqlType, TimeZone};
+
+use crate::session::CheckedPlan;
 
 /// One plan may take this fraction of the cache.
 const PLAN_SHARE: usize = 16;
@@ -58,7 +59,7 @@ impl Equivalent<Key> for KeyRef<'_> {
 
 #[derive(Debug, Default)]
 struct Plans {
-    plans: HashMap<Key, (CatalogVersion, Arc<Plan>)>,
+    plans: HashMap<Key, (CatalogVersion, Arc<CheckedPlan>)>,
     bytes: usize,
 }
 
@@ -85,7 +86,7 @@ impl PlanCache {
         param_types: &[Option<SqlType>],
         version: CatalogVersion,
         zone: TimeZone,
-    ) -> Option<Arc<Plan>> {
+    ) -> Option<Arc<CheckedPlan>> {
         let plans = self.plans.read();
         let key = KeyRef {
             sql,
@@ -103,7 +104,7 @@ impl PlanCache {
         param_types: &[Option<SqlType>],
         version: CatalogVersion,
         zone: TimeZone,
-        plan: &Arc<Plan>,
+        plan: &Arc<CheckedPlan>,
     ) {
         let bytes = entry_bytes(sql, param_types, plan);
         if bytes > self.bytes_max / PLAN_SHARE {
@@ -126,7 +127,7 @@ impl PlanCache {
     }
 }
 
-fn entry_bytes(sql: &str, param_types: &[Option<SqlType>], plan: &Plan) -> usize {
+fn entry_bytes(sql: &str, param_types: &[Option<SqlType>], plan: &CheckedPlan) -> usize {
     sql.len() + size_of_val(param_types) + size_of::<Key>() + plan.bytes()
 }
 
@@ -137,7 +138,7 @@ mod tests {
     #[test]
     fn the_cache_is_bounded_in_bytes_and_distinguishes_zones() {
         let cache = PlanCache::new(1 << 20);
-        let plan = Arc::new(Plan::Empty);
+        let plan = Arc::new(CheckedPlan::new(weft_sql::statement::Plan::Empty));
         let version = CatalogVersion::default();
         let zone = TimeZone::Fixed(3600);
         cache.put("select 1", &[], version, TimeZone::UTC, &plan);
@@ -158,7 +159,7 @@ mod tests {
     #[test]
     fn a_plan_put_again_is_counted_once() {
         let cache = PlanCache::new(1 << 20);
-        let plan = Arc::new(Plan::Empty);
+        let plan = Arc::new(CheckedPlan::new(weft_sql::statement::Plan::Empty));
         for _ in 0..100_000 {
             cache.put("select 1", &[], CatalogVersion::default(), TimeZone::UTC, &plan);
         }

@@ -39,6 +39,10 @@ const fn counting(name: &'static str, compute: Compute) -> Entry {
     }
 }
 
+fn session_user(context: &Context<'_>, _: Arguments<'_, '_>) -> Result<Value, SqlError> {
+    Ok(Value::Text(context.session.session_user().to_owned()))
+}
+
 fn user(context: &Context<'_>, _: Arguments<'_, '_>) -> Result<Value, SqlError> {
     Ok(Value::from(context.session.user()))
 }
@@ -145,7 +149,7 @@ fn set_config(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Result<Val
 /// The functions.
 pub static ENTRIES: &[Entry] = &[
     entry("current_user", &[], Name, Stable, user),
-    entry("session_user", &[], Name, Stable, user),
+    entry("session_user", &[], Name, Stable, session_user),
     entry("user", &[], Name, Stable, user),
     entry("current_role", &[], Name, Stable, user),
     entry("current_database", &[], Name, Stable, database),

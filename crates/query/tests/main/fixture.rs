@@ -221,6 +221,7 @@ impl Db {
                     .iter()
                     .map(|(name, value)| (name.to_string(), value.to_string()))
                     .collect(),
+                role: weft_store::BOOTSTRAP_ROLE,
                 prepared: Box::new(Vec::new),
             }),
             ..settings.clone()

@@ -10,6 +10,7 @@ mod copy;
 mod extended;
 mod hostile;
 mod lifecycle;
+mod login;
 mod simple;
 mod startup;
 mod values;

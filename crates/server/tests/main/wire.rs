@@ -79,7 +79,7 @@ pub struct Client {
 }
 
 impl Client {
-    fn over(stream: socket2::Socket) -> Client {
+    pub fn over(stream: socket2::Socket) -> Client {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut context = DecodeContext::new(ProtocolVersion::PROTOCOL3_0);
         context.awaiting_frontend_ssl = false;
@@ -127,6 +127,23 @@ impl Client {
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
                 Err(error) => panic!("no reply: {error}"),
             }
+        }
+    }
+
+    /// The data of the AuthenticationSASLContinue that comes next.
+    pub fn sasl_data(&mut self) -> Vec<u8> {
+        use pgwire::messages::startup::Authentication;
+        loop {
+            if let Some(message) = PgWireBackendMessage::decode(&mut self.buffer, &self.context).unwrap() {
+                let PgWireBackendMessage::Authentication(Authentication::SASLContinue(data)) = message else {
+                    panic!("no SASLContinue: {}", self.show(message));
+                };
+                return data.to_vec();
+            }
+            let mut piece = [0; 4096];
+            let count = self.stream.read(&mut piece).unwrap();
+            assert!(count > 0, "the stream ends");
+            self.buffer.extend_from_slice(&piece[..count]);
         }
     }
 

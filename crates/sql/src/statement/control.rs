@@ -4,8 +4,12 @@
 //! dialect (COPY, SET, DEALLOCATE ALL, BEGIN with modes). So [`super::control_parse`] parses them into
 //! their final form, which is defined here; table names are resolved at planning.
 
+use std::sync::Arc;
+
+use weft_store::Privileges;
 use weft_types::SqlType;
 
+use super::accounts::AccountStatement;
 use super::copy::CopyStatement;
 use super::ddl::sequence::SequenceStatement;
 use super::parse::ParsedAst;
@@ -86,9 +90,13 @@ pub enum ControlStatement {
         tables: Vec<Vec<String>>,
         /// Whether the mode is not a shared one.
         exclusive: bool,
+        /// Privileges of which one is needed for the mode.
+        privileges: Privileges,
     },
     /// CREATE SEQUENCE or ALTER SEQUENCE.
     Sequence(SequenceStatement),
+    /// Roles, privileges, owners.
+    Account(Arc<AccountStatement>),
     /// CREATE PROCEDURE or DROP PROCEDURE.
     Procedure(ProcedureStatement),
     /// Accepted and ignored; the command tag.

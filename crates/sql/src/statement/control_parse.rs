@@ -2,8 +2,12 @@
 //!
 //! Statements that begin differently go to sqlparser. Errors name the unexpected token.
 
+use std::sync::Arc;
+
+use weft_store::Privileges;
 use weft_types::{SqlError, SqlState, SqlType};
 
+use super::accounts;
 use super::control::{
     ControlStatement, DiscardScope, FetchDirection, IsolationLevel, SettingPlan, TransactionModes,
     TransactionPlan,
@@ -50,6 +54,11 @@ pub(crate) fn recognise(sql: &str) -> Result<Option<ControlStatement>, SqlError>
             ControlStatement::Ignored("UNLISTEN")
         }
         "LOCK" => lock(&mut reader)?,
+        "GRANT" | "REVOKE" | "CREATE" | "ALTER" | "DROP" | "REASSIGN"
+            if let Some(statement) = accounts::parse::recognise(&word, &mut reader)? =>
+        {
+            ControlStatement::Account(Arc::new(statement))
+        }
         "CREATE" | "DROP" if is_procedure(&reader) => {
             match procedure::parse_statement(&mut reader, word == "CREATE")? {
                 Some(statement) => ControlStatement::Procedure(statement),
@@ -185,10 +194,13 @@ fn set(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
         return set_constraints(reader);
     }
     let local = reader.accept("LOCAL");
-    if !local && !reader.accept_all(&["SESSION", "AUTHORIZATION"]) {
+    let authorization = reader.accept_all(&["SESSION", "AUTHORIZATION"]);
+    if !local && !authorization {
         reader.accept("SESSION");
     }
-    let (name, value) = if reader.accept_all(&["TIME", "ZONE"]) {
+    let (name, value) = if authorization {
+        ("session_authorization".to_owned(), setting_value(reader)?)
+    } else if reader.accept_all(&["TIME", "ZONE"]) {
         ("timezone".to_owned(), zone_value(reader)?)
     } else if reader.accept("NAMES") {
         ("client_encoding".to_owned(), setting_value(reader)?)
@@ -598,17 +610,29 @@ fn lock(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
         reader.qualified_name()
     })?;
     let mut exclusive = true;
+    let mut privileges = Privileges::UPDATE
+        .union(Privileges::DELETE)
+        .union(Privileges::TRUNCATE);
     if reader.accept("IN") {
-        exclusive = !(reader.accept_all(&["ACCESS", "SHARE", "MODE"])
-            || reader.accept_all(&["ROW", "SHARE", "MODE"])
-            || reader.accept_all(&["SHARE", "MODE"]));
+        let reads = reader.accept_all(&["ACCESS", "SHARE", "MODE"]);
+        if reads {
+            privileges = Privileges::SELECT;
+        } else if reader.clone().accept_all(&["ROW", "EXCLUSIVE", "MODE"]) {
+            privileges = privileges.union(Privileges::INSERT);
+        }
+        exclusive =
+            !(reads || reader.accept_all(&["ROW", "SHARE", "MODE"]) || reader.accept_all(&["SHARE", "MODE"]));
         if exclusive {
             while reader.accept_any(&["ACCESS", "ROW", "SHARE", "UPDATE", "EXCLUSIVE"]) {}
             reader.expect("MODE")?;
         }
     }
     reader.accept("NOWAIT");
-    Ok(ControlStatement::LockTable { tables, exclusive })
+    Ok(ControlStatement::LockTable {
+        tables,
+        exclusive,
+        privileges,
+    })
 }
 
 #[cfg(test)]

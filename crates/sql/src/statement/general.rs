@@ -7,8 +7,8 @@ use weft_binder::{Environment, bind_locking, bind_modify, bind_query};
 use weft_store::Catalog;
 use weft_types::{SqlError, SqlType};
 
-use super::PlanContext;
 use super::plan::{ModifyPlan, OutputColumn, QueryPlan, RowLockStrength, RowLockWait, RowLocks, bound_bytes};
+use super::{PlanContext, rights};
 
 /// The binder's environment.
 pub(crate) fn environment<'a>(
@@ -62,6 +62,7 @@ pub(crate) fn modify(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Resul
     Ok(ModifyPlan {
         modify: Arc::new(modify),
         columns,
+        reads_target: rights::reads_target(statement),
         bytes: bound_bytes(ctx.text),
     })
 }

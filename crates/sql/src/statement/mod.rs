@@ -13,6 +13,7 @@
 //! gave. It reads no rows and no clock; everything that varies becomes a hidden input of the plan, computed
 //! at bind ([`inputs`]).
 
+pub mod accounts;
 mod bind;
 pub mod checks;
 mod compile;
@@ -34,6 +35,7 @@ mod params;
 pub mod parse;
 pub mod plan;
 pub(crate) mod procedure;
+pub mod rights;
 pub mod scalar;
 mod show;
 mod type_rules;
@@ -441,12 +443,15 @@ fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Pla
             tables: names,
         } => Plan::Maintenance(MaintenancePlan::Analyze(tables(names)?)),
         ControlStatement::Checkpoint => Plan::Maintenance(MaintenancePlan::Checkpoint),
+        ControlStatement::Account(statement) => Plan::Account(Arc::clone(statement)),
         ControlStatement::LockTable {
             tables: names,
             exclusive,
+            privileges,
         } => Plan::Maintenance(MaintenancePlan::LockTable {
             tables: tables(names)?,
             exclusive: *exclusive,
+            privileges: *privileges,
         }),
         ControlStatement::Sequence(statement) => ddl::plan_sequence(statement, ctx)?,
         ControlStatement::Procedure(statement) => procedure::plan_statement(statement, ctx)?,

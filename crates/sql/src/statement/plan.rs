@@ -22,12 +22,14 @@ use std::sync::Arc;
 
 use weft_base::TableId;
 use weft_program::Program;
-use weft_store::CatalogOp;
+use weft_store::{CatalogOp, Privileges};
 use weft_types::{RowLayout, SqlType};
 
+use super::accounts::AccountStatement;
 use super::control::{CursorPlan, PrepareControl, SettingPlan, TransactionPlan};
 use super::copy::CopyPlan;
 use super::finish::Finish;
+use super::rights::Need;
 use super::scalar::Scalar;
 use weft_binder::relation::{Modify, ModifyKind, Output, Query};
 
@@ -71,6 +73,9 @@ pub enum Plan {
     Prepared(Arc<PrepareControl>),
     /// DECLARE, FETCH, MOVE, CLOSE.
     Cursor(Arc<CursorPlan>),
+    /// Roles, privileges, owners. Its operations depend on who executes it ([`super::accounts::operations`]), and
+    /// its text may contain a password: it is never cached.
+    Account(Arc<AccountStatement>),
     /// Accepted, without effect on the state of the database.
     Maintenance(MaintenancePlan),
 }
@@ -133,7 +138,7 @@ impl Plan {
             Plan::Program(plan) => plan.program.read_only,
             Plan::Constant(plan) => !plan.row.iter().any(Scalar::moves_sequence),
             Plan::Query(plan) => !plan.query.moves_sequence,
-            Plan::Modify(_) | Plan::Ddl(_) => false,
+            Plan::Modify(_) | Plan::Ddl(_) | Plan::Account(_) => false,
             Plan::Copy(plan) => !plan.is_from(),
             _ => true,
         }
@@ -250,6 +255,8 @@ pub struct ProgramPlan {
     pub range_inputs: Option<(u16, u16)>,
     /// The keys that each multi-row ON CONFLICT DO UPDATE may affect only once.
     pub once: Vec<AffectedOnce>,
+    /// What it does to which tables, for checking privileges.
+    pub needs: Vec<Need>,
     /// For CALL: the procedure, and how the program's first inputs are computed from the parameters.
     pub procedure: Option<Arc<CallPlan>>,
 }
@@ -365,6 +372,8 @@ pub struct ModifyPlan {
     pub modify: Arc<Modify>,
     /// Columns of RETURNING; empty without.
     pub columns: Vec<OutputColumn>,
+    /// Whether it reads columns of the table that it changes, which needs SELECT.
+    pub reads_target: bool,
     /// Approximate size in bytes.
     pub bytes: usize,
 }
@@ -425,5 +434,7 @@ pub enum MaintenancePlan {
         tables: Vec<TableId>,
         /// Whether the mode is not a shared one.
         exclusive: bool,
+        /// Privileges of which one is needed for the mode.
+        privileges: Privileges,
     },
 }

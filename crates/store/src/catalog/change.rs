@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weft_base::{BatchId, CatalogVersion, IndexId, TableId};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
+use super::accounts::AccountOp;
 use super::constraint::{ConstraintDef, ConstraintId};
 use super::definition::{
     COLUMNS_MAX, ColumnDef, DefaultExpr, INDEX_COLUMNS_MAX, IndexDef, SequenceDef, SequenceId, SequenceState,
@@ -146,6 +147,8 @@ pub enum CatalogOp {
         /// Which constraint.
         constraint: ConstraintId,
     },
+    /// Roles, memberships, owners and privileges.
+    Account(AccountOp),
 }
 
 impl CatalogOp {
@@ -170,9 +173,21 @@ impl CatalogOp {
                     | CatalogOp::SetDistribution { .. }
                     | CatalogOp::SetSequenceOwner { .. }
                     | CatalogOp::PutConstraint(_)
+                    | CatalogOp::Account(_)
             )
         };
         ops.len() - ops.iter().rev().take_while(is_after).count()
+    }
+
+    /// Tables, sequences or procedures go, whose owners and privileges then go, too.
+    fn drops_objects(&self) -> bool {
+        matches!(
+            self,
+            CatalogOp::DropTable(_)
+                | CatalogOp::DropColumn { .. }
+                | CatalogOp::DropSequence(_)
+                | CatalogOp::DropProcedure(_)
+        )
     }
 
     /// Only a sequence's position changes, so no program must be compiled again and the batch may hold
@@ -209,6 +224,9 @@ impl Catalog {
         }
         let mut next = self.clone();
         next.apply_definition(op, batch)?;
+        if op.drops_objects() {
+            next.forget_dropped_objects();
+        }
         next.version = CatalogVersion(self.version.0 + 1);
         next.renew_digests();
         Ok(next)
@@ -286,6 +304,7 @@ impl Catalog {
             CatalogOp::SetColumnType { table, column, ty } => self.set_column_type(*table, *column, *ty),
             CatalogOp::PutConstraint(constraint) => self.put_constraint(constraint),
             CatalogOp::DropConstraint { table, constraint } => self.drop_constraint(*table, *constraint),
+            CatalogOp::Account(op) => self.apply_account_op(op),
             CatalogOp::AdvanceSequence { .. } | CatalogOp::SetSequence { .. } => Ok(()),
         }
     }

@@ -12,6 +12,7 @@ use weft_ops::{hash64_seeded, mix64};
 use weft_types::sql_type::CHARACTERS_MAX;
 use weft_types::{NumericSpec, RowLayout, SqlError, SqlState, SqlType, Value};
 
+use super::accounts::AccountOp;
 use super::change::CatalogOp;
 use super::definition::{
     COLUMNS_MAX, ColumnDef, DefaultExpr, INDEX_COLUMNS_MAX, Identity, IndexDef, IndexMethod, SequenceDef,
@@ -30,6 +31,7 @@ pub(super) const SECTION_PROCEDURES: u8 = 1;
 pub(super) const SECTION_DISTRIBUTIONS: u8 = 2;
 pub(super) const SECTION_CONSTRAINTS: u8 = 3;
 const SECTION_EARLIER: u8 = 4;
+pub(super) const SECTION_ACCOUNTS: u8 = 5;
 
 type Reader<'a> = ByteReader<'a>;
 type Decoded<T> = Result<T, CodecError>;
@@ -53,6 +55,7 @@ pub(super) fn definitions_digest(catalog: &Catalog) -> u64 {
     catalog.encode_procedures(&mut bytes);
     catalog.encode_distributions(&mut bytes);
     catalog.encode_constraints(&mut bytes);
+    catalog.encode_accounts(&mut bytes);
     mix64(hash64_seeded(&bytes, DEFINITIONS_SEED))
 }
 
@@ -101,6 +104,7 @@ impl Catalog {
         self.encode_distributions(out);
         self.encode_constraints(out);
         self.encode_earlier(out);
+        self.encode_accounts(out);
     }
 
     /// Reads what [`Catalog::encode`] wrote. Names and ids are checked as if the objects were created anew.
@@ -183,6 +187,7 @@ impl Catalog {
                 SECTION_DISTRIBUTIONS => self.decode_distributions(reader)?,
                 SECTION_CONSTRAINTS => self.decode_constraints(reader)?,
                 SECTION_EARLIER => self.decode_earlier(reader)?,
+                SECTION_ACCOUNTS => self.decode_accounts(reader)?,
                 _ => return Err(invalid("unknown section")),
             }
             before = tag;
@@ -335,6 +340,11 @@ impl CatalogOp {
                 put_tagged(out, 22, table.0);
                 out.put_u32(constraint.0);
             }
+            CatalogOp::Account(op) => {
+                // The tag of what is done to accounts follows.
+                out.put_u8(25);
+                op.encode(out);
+            }
         }
     }
 
@@ -411,6 +421,7 @@ impl CatalogOp {
                 table: table_id(reader)?,
                 constraint: constraint::ConstraintId(reader.u32()?),
             },
+            25 => CatalogOp::Account(AccountOp::decode(reader)?),
             _ => return Err(invalid("catalog operation tag")),
         })
     }

@@ -1,4 +1,4 @@
-//! The catalog: every table, index, sequence and procedure, as one immutable value.
+//! The catalog: every table, index, sequence, procedure and account, as one immutable value.
 //!
 //! A change ([`CatalogOp`]) makes a new catalog ([`Catalog::apply`]) and raises its version by one;
 //! programs compiled for another version are compiled again. Moving a sequence changes the catalog value
@@ -11,6 +11,7 @@
 //!    Layouts that its rows had before are known as long as there may be such rows (`earlier.rs`).
 //! 3. Equal histories of operations give equal catalogs, byte for byte when encoded, and so equal digests.
 
+mod accounts;
 mod change;
 mod codec;
 mod constraint;
@@ -26,6 +27,10 @@ use weft_base::{CatalogVersion, IndexId, TableId};
 use weft_types::{SqlError, SqlState};
 
 use crate::table_map::TableMap;
+pub use accounts::{
+    AccountOp, Accounts, Acl, AclItem, BOOTSTRAP_ROLE, DATABASE_OBJECT_OID, DefaultScope, Dependents,
+    Membership, ObjectKind, ObjectRights, PUBLIC_ROLE, PUBLIC_SCHEMA_OID, Privileges, RoleDef, RoleId,
+};
 pub use change::CatalogOp;
 pub use constraint::{
     Check, CheckLanguage, CheckTime, CompiledCheck, ConstraintDef, ConstraintId, ConstraintRule, ForeignKey,
@@ -61,6 +66,7 @@ struct Definitions {
     names: BTreeMap<String, Relation>,
     index_tables: BTreeMap<IndexId, TableId>,
     procedures: BTreeMap<String, Arc<ProcedureDef>>,
+    accounts: Arc<Accounts>,
 }
 
 /// All definitions at one version, and the positions of all sequences. Cheap to clone.

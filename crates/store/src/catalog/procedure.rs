@@ -105,10 +105,23 @@ pub struct ProcedureDef {
     pub body: String,
 }
 
+impl ProcedureDef {
+    /// Name and types of parameters, as messages show it: `transfer(integer,integer)`.
+    pub fn signature(&self) -> String {
+        let types: Vec<String> = self.params.iter().map(|param| param.ty.name()).collect();
+        format!("{}({})", self.name, types.join(","))
+    }
+}
+
 impl Catalog {
     /// A procedure by its name.
     pub fn procedure(&self, name: &str) -> Option<&Arc<ProcedureDef>> {
         self.definitions.procedures.get(name)
+    }
+
+    /// A procedure by its id.
+    pub fn procedure_by_id(&self, id: ProcedureId) -> Option<&Arc<ProcedureDef>> {
+        self.procedures().find(|procedure| procedure.id == id)
     }
 
     /// All procedures, by name.

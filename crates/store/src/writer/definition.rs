@@ -128,7 +128,8 @@ impl BatchWriter<'_> {
             | CatalogOp::AdvanceSequence { .. }
             | CatalogOp::SetSequence { .. }
             | CatalogOp::PutProcedure(_)
-            | CatalogOp::DropProcedure(_) => return Ok(None),
+            | CatalogOp::DropProcedure(_)
+            | CatalogOp::Account(_) => return Ok(None),
         };
         Ok(Some((table, Some(data))))
     }

@@ -13,6 +13,7 @@ use weft_program::Outcome;
 use weft_sql::statement::{self, Message, ParsedAst, Plan, ProgramPlan, TransactionPlan};
 use weft_types::{SqlError, SqlType, Value};
 
+use super::CheckedPlan;
 use super::{Prepared, Session, is_interruption};
 use crate::sink::{PipelinePosition, ResultSink};
 
@@ -32,14 +33,14 @@ pub enum BlockRole {
 /// The statements of a pipeline that ran as one program, and their results.
 #[derive(Debug)]
 pub(crate) struct BlockResult {
-    plan: Arc<Plan>,
+    plan: Arc<CheckedPlan>,
     outcome: Outcome,
 }
 
 impl Session {
     /// The role of a statement in a transaction that runs as one program.
     pub fn block_role(&self, prepared: &Prepared) -> BlockRole {
-        match prepared.planned.read().plan.as_ref() {
+        match prepared.planned.read().plan.plan() {
             Plan::Transaction(TransactionPlan::Begin { modes, start: false })
                 if *modes == Default::default()
                     && self.open.is_none()
@@ -75,9 +76,12 @@ impl Session {
         let Some(plan) = self.block_plan(steps) else {
             return Ok(false);
         };
-        let Plan::Program(program) = plan.as_ref() else {
+        let Plan::Program(program) = plan.plan() else {
             return Ok(false);
         };
+        if self.check_rights(&plan).is_err() {
+            return Ok(false);
+        }
         let params: Vec<Value> = steps
             .iter()
             .flat_map(|(_, params)| params.iter().cloned())
@@ -96,7 +100,7 @@ impl Session {
     pub fn push_block(&mut self, step: usize, sink: &mut dyn ResultSink) -> Result<(), SqlError> {
         let result = self.block.take();
         if let Some(BlockResult { plan, outcome }) = &result
-            && let Plan::Program(program) = plan.as_ref()
+            && let Plan::Program(program) = plan.plan()
         {
             super::program::push_one(program, step, outcome, sink)?;
         }
@@ -105,7 +109,7 @@ impl Session {
     }
 
     /// The program for several statements, from the cache if it is there; `None` if there can be none.
-    fn block_plan(&mut self, steps: &[(&Arc<Prepared>, &[Value])]) -> Option<Arc<Plan>> {
+    fn block_plan(&mut self, steps: &[(&Arc<Prepared>, &[Value])]) -> Option<Arc<CheckedPlan>> {
         if steps.is_empty() {
             return None;
         }
@@ -124,10 +128,12 @@ impl Session {
         {
             return Some(plan);
         }
-        let plan = Arc::new(match compile(steps, &catalog, self.settings.zone) {
-            Some(program) => Plan::Program(Arc::new(program)),
-            None => Plan::Empty,
-        });
+        let plan = Arc::new(CheckedPlan::new(
+            match compile(steps, &catalog, self.settings.zone) {
+                Some(program) => Plan::Program(Arc::new(program)),
+                None => Plan::Empty,
+            },
+        ));
         self.shared
             .plans
             .put(&key, &types, catalog.version(), self.settings.zone, &plan);

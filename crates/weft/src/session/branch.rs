@@ -153,7 +153,7 @@ impl Session {
         self.waker = waker.cloned();
         let result = self.interruptible(|session| {
             let planned = session.current_plan(prepared)?;
-            let Plan::Program(plan) = planned.plan.as_ref() else {
+            let Plan::Program(plan) = planned.plan.plan() else {
                 return Err(other_program());
             };
             if plan.program.hash() != bound.hash {
@@ -318,7 +318,7 @@ impl Session {
     /// The plan of a query for the query engine.
     fn general_query(&mut self, prepared: &Arc<Prepared>) -> Result<Arc<QueryPlan>, SqlError> {
         let planned = self.current_plan(prepared)?;
-        match planned.plan.as_ref() {
+        match planned.plan.plan() {
             Plan::Query(plan) => return Ok(Arc::clone(plan)),
             Plan::Program(plan) => {
                 if let Some(fallback) = &plan.fallback {
@@ -335,7 +335,7 @@ impl Session {
     /// The plan of an INSERT for the query engine.
     fn general_modify(&mut self, prepared: &Arc<Prepared>) -> Result<Arc<ModifyPlan>, SqlError> {
         let planned = self.current_plan(prepared)?;
-        if let Plan::Modify(plan) = planned.plan.as_ref() {
+        if let Plan::Modify(plan) = planned.plan.plan() {
             return Ok(Arc::clone(plan));
         }
         let (catalog, types) = (self.catalog(), parameter_types(prepared));

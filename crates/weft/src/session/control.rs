@@ -11,6 +11,7 @@ use weft_sql::statement::{
 use weft_txn::Isolation;
 use weft_types::{RowLayout, SqlError, SqlState, SqlType, Value};
 
+use super::rights::SessionRoles;
 use super::{OpenTransaction, Prepared, Savepoint, Session, Settings, settings};
 use crate::sink::{CommandTag, NoticeLevel, PipelinePosition, ResultSink, RowRef};
 
@@ -265,7 +266,7 @@ impl Session {
     }
 
     /// Changes settings: with `local` for the open transaction only, otherwise beyond its commit too.
-    fn change_settings(
+    pub(crate) fn change_settings(
         &mut self,
         local: bool,
         change: &dyn Fn(&mut Settings, &Settings) -> Result<(), SqlError>,
@@ -301,6 +302,7 @@ impl Session {
 
     pub(super) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<(), SqlError> {
         match (name, value) {
+            _ if self.set_roles(name, value, local)? => Ok(()),
             ("transaction_read_only", Some(value)) => {
                 let read_only = settings::parse_bool(name, value)?;
                 if let Some(open) = &mut self.open {
@@ -354,6 +356,8 @@ impl Session {
                     "DISCARD ALL cannot run inside a transaction block",
                 ));
             }
+            let login = self.settings.roles.login;
+            self.take_roles(SessionRoles::of(login), false)?;
             self.change_settings(false, &|settings, first| settings.reset(None, first))?;
             self.prepared.clear();
             self.cursors.clear();
@@ -491,7 +495,9 @@ impl Session {
                 "CHECKPOINT"
             }
             MaintenancePlan::Ignored(tag) => tag,
-            MaintenancePlan::LockTable { tables, exclusive } => {
+            MaintenancePlan::LockTable {
+                tables, exclusive, ..
+            } => {
                 let mode = if *exclusive { LockMode::X } else { LockMode::S };
                 let open = self.explicit_transaction("LOCK TABLE")?;
                 for table in tables {

@@ -10,10 +10,11 @@ use weft_base::CatalogVersion;
 use weft_lock::LockMode;
 use weft_sql::statement::DdlPlan;
 use weft_store::{Catalog, CatalogOp, ConstraintRule};
-use weft_types::SqlError;
+use weft_types::{SqlError, SqlState};
 
 use super::Session;
 use super::control::ACTIVE_SQL_TRANSACTION;
+use super::rights::ownership_of;
 use crate::sink::{CommandTag, NoticeLevel, PipelinePosition, ResultSink};
 
 /// The existing tables that an operation changes: one, and the parent of a foreign key.
@@ -63,7 +64,28 @@ fn table_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
         | CatalogOp::AdvanceSequence { .. }
         | CatalogOp::SetSequence { .. }
         | CatalogOp::PutProcedure(_)
-        | CatalogOp::DropProcedure(_) => None,
+        | CatalogOp::DropProcedure(_)
+        | CatalogOp::Account(_) => None,
+    }
+}
+
+/// A sequence that goes with a column belongs to the owner of its table.
+fn check_same_owner(op: &CatalogOp, catalog: &Catalog) -> Result<(), SqlError> {
+    let id = match op {
+        CatalogOp::CreateSequence(sequence) => sequence.id,
+        CatalogOp::SetSequenceOwner { id, .. } => *id,
+        _ => return Ok(()),
+    };
+    let linked = catalog.sequence_by_id(id).and_then(|sequence| sequence.owned_by);
+    match linked {
+        Some((table, _))
+            if catalog.table_by_id(table).is_some()
+                && catalog.owner_of(table.0) != catalog.owner_of(id.0) =>
+        {
+            let message = "sequence must have same owner as table it is linked to";
+            Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -105,6 +127,7 @@ impl Session {
     /// Applies the operations, with the locks that they need.
     fn change_definitions(&mut self, plan: &DdlPlan, planned_for: CatalogVersion) -> Result<(), SqlError> {
         let shared = Arc::clone(&self.shared);
+        let creator = self.acting_role();
         let open = self.transaction();
         open.txn.lock_catalog()?;
         // The newest definitions, even where the transaction reads an older snapshot.
@@ -124,12 +147,22 @@ impl Session {
                 break;
             }
         }
+        let first_new = newest.next_object_id();
         for op in &plan.ops {
             for table in tables_of(op, &open.txn.catalog()) {
                 open.txn.lock_table(table, LockMode::X)?;
             }
             open.txn.catch_up()?;
             open.txn.catalog_op(op.clone())?;
+            let is_new = |id: u32| id >= first_new;
+            let new = match op {
+                CatalogOp::PutProcedure(procedure) => is_new(procedure.id.0),
+                _ => true,
+            };
+            for owned in ownership_of(op, &open.txn.catalog(), new, creator) {
+                open.txn.catalog_op(CatalogOp::Account(owned))?;
+            }
+            check_same_owner(op, &open.txn.catalog())?;
             if let CatalogOp::SetSequence { id, .. } | CatalogOp::DropSequence(id) = op {
                 open.sequences_set.push(*id);
             }

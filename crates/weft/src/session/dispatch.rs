@@ -6,7 +6,7 @@ use weft_sql::statement::control::{ControlStatement, CursorPlan, PrepareControl}
 use weft_sql::statement::{self, CopyPlan, Message, ParsedAst, Plan, PlanContext, TransactionPlan};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
-use super::{Prepared, Session, VersionedPlan};
+use super::{CheckedPlan, Prepared, Session, VersionedPlan};
 use crate::sink::{OutputColumn, PipelinePosition, ResultSink};
 
 /// Plans of more bytes count in the memory of statements that are being read until they have run.
@@ -84,7 +84,7 @@ impl Session {
                 memory: None,
             });
         }
-        let plan = Arc::new(plan_single(
+        let plan = Arc::new(CheckedPlan::new(plan_single(
             sql,
             &PlanContext {
                 catalog: &catalog,
@@ -92,7 +92,7 @@ impl Session {
                 text: sql,
                 zone: self.settings.zone,
             },
-        )?);
+        )?));
         let memory = match plan.bytes() {
             // A guess from the text's length, of which literals may be a large part.
             bytes if bytes > PLAN_BYTES => {
@@ -101,7 +101,8 @@ impl Session {
             }
             _ => None,
         };
-        if shared_catalog {
+        // The text of a statement on accounts may contain a password.
+        if shared_catalog && !matches!(plan.plan(), Plan::Account(_)) {
             self.shared
                 .plans
                 .put(sql, types, version, self.settings.zone, &plan);
@@ -130,12 +131,14 @@ impl Session {
 
     /// Refuses a plan made for other definitions, if running it would not detect that.
     fn check_current(&self, planned: &VersionedPlan) -> Result<(), SqlError> {
-        let needs_check = match planned.plan.as_ref() {
+        let needs_check = match planned.plan.plan() {
             // The engine compares versions; it does not know of definitions that were never committed.
             Plan::Program(_) => self.open.is_some() || planned.private_era.is_some(),
             Plan::Query(_) | Plan::Modify(_) | Plan::Ddl(_) | Plan::Copy(_) => true,
             Plan::Explain(_) | Plan::Cursor(_) | Plan::Maintenance(_) | Plan::Constant(_) => true,
-            Plan::Empty | Plan::Transaction(_) | Plan::Setting(_) | Plan::Prepared(_) => false,
+            Plan::Empty | Plan::Transaction(_) | Plan::Setting(_) | Plan::Prepared(_) | Plan::Account(_) => {
+                false
+            }
         };
         if needs_check && !self.is_current(planned) {
             Err(weft_txn::stale_program())
@@ -165,6 +168,7 @@ impl Session {
             Plan::Program(plan) if super::program::locks_only(plan) => "SELECT FOR UPDATE",
             Plan::Modify(plan) => plan.tag().verb(),
             Plan::Ddl(plan) => plan.tag,
+            Plan::Account(statement) => statement.tag(),
             Plan::Copy(copy) if matches!(copy.as_ref(), CopyPlan::From { .. }) => "COPY FROM",
             Plan::Query(query) if query.row_locks.is_some() => "SELECT FOR UPDATE",
             _ => return Ok(()),
@@ -223,7 +227,8 @@ impl Session {
         self.check_usable(&planned.plan)?;
         self.check_current(planned)?;
         self.check_writable(&planned.plan)?;
-        match planned.plan.as_ref() {
+        self.check_rights(&planned.plan)?;
+        match planned.plan.plan() {
             Plan::Empty => {
                 sink.empty();
                 Ok(())
@@ -233,6 +238,7 @@ impl Session {
             Plan::Query(plan) => self.run_query(plan, params, sink),
             Plan::Modify(plan) => self.run_modify(plan, planned, params, sink),
             Plan::Ddl(plan) => self.run_ddl(plan, planned.version, position, sink),
+            Plan::Account(statement) => self.run_account(statement, position, sink),
             Plan::Transaction(plan) => self.run_transaction(plan, position, sink),
             Plan::Copy(plan) => self.run_copy(plan, planned, params, sink),
             Plan::Setting(plan) => self.run_setting(plan, position, sink),

@@ -173,6 +173,7 @@ impl Session {
             }
             planned = self.plan_again(prepared)?;
         }
+        self.check_rights(&planned.plan)?;
         Ok(planned)
     }
 
@@ -189,6 +190,10 @@ impl Session {
                     .iter()
                     .any(|op| matches!(op, CatalogOp::CreateSequence(_))),
             },
+            Plan::Account(statement) => {
+                let message = format!("{} in a cluster is not supported", statement.tag());
+                return Err(SqlError::unsupported(message));
+            }
             Plan::Transaction(plan) => Footprint::Transaction(step(plan)),
             Plan::Copy(plan) => match plan.as_ref() {
                 CopyPlan::From { table, .. } => Footprint::CopyIn(table.id),

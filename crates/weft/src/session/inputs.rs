@@ -7,9 +7,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_sql::statement::{InputSource, SessionValue};
-use weft_store::{CatalogOp, SequenceId};
+use weft_store::{CatalogOp, Privileges, SequenceId};
 use weft_types::{SqlError, SqlState, Value};
 
+use super::rights::DRAW_PRIVILEGES;
 use super::{Session, settings};
 use crate::database::Shared;
 
@@ -49,7 +50,8 @@ impl InputSource for Session {
                 Value::TimestampTz(self.shared.clock.unix_micros() - POSTGRES_EPOCH_MICROS)
             }
             SessionValue::CurrentDate => Value::Date(self.local(now).div_euclid(DAY_MICROS) as i32),
-            SessionValue::CurrentUser | SessionValue::SessionUser => Value::Text(self.user.to_string()),
+            SessionValue::CurrentUser => Value::Text(self.role_name(self.acting_role())),
+            SessionValue::SessionUser => Value::Text(self.role_name(self.settings.roles.session)),
             SessionValue::CurrentDatabase => Value::Text("postgres".into()),
             SessionValue::CurrentSchema => Value::Text("public".into()),
             SessionValue::Version => Value::Text(version()),
@@ -65,6 +67,7 @@ impl InputSource for Session {
     }
 
     fn next_value(&mut self, sequence: SequenceId) -> Result<i64, SqlError> {
+        self.check_sequence(sequence, DRAW_PRIVILEGES)?;
         let public = self.shared.engine.catalog();
         // A sequence that this transaction created or set has its position in the transaction.
         let is_own = self
@@ -85,6 +88,7 @@ impl InputSource for Session {
     }
 
     fn current_value(&mut self, sequence: SequenceId) -> Result<i64, SqlError> {
+        self.check_sequence(sequence, Privileges::USAGE.union(Privileges::SELECT))?;
         self.drawn.get(&sequence).copied().ok_or_else(|| {
             let catalog = self.catalog();
             let name = catalog

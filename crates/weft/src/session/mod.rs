@@ -34,6 +34,7 @@ mod modify;
 mod prepared;
 mod program;
 mod query;
+pub(crate) mod rights;
 mod settings;
 mod simple;
 mod statement_session;
@@ -53,7 +54,7 @@ use weft_program::Program;
 use weft_query::{CancelSignal, PlanningTurn, RowStream};
 use weft_sql::statement::control::{CursorPlan, PrepareControl};
 use weft_sql::statement::{Normalized, Plan, PlanContext};
-use weft_store::Catalog;
+use weft_store::{Catalog, RoleId};
 use weft_txn::{CancelToken, Transaction, TxnOptions, TxnSavepoint};
 use weft_types::{SqlError, SqlState, SqlType, Value, interrupt};
 
@@ -65,6 +66,9 @@ pub use block::BlockRole;
 pub use branch::BranchStart;
 pub(crate) use cursor::Cursor;
 pub use footprint::{BoundProgram, Change, Footprint, KeyRange, ModifyUse, TableUse, TransactionStep};
+pub(crate) use inputs::POSTGRES_EPOCH_MICROS;
+pub(crate) use rights::CheckedPlan;
+use rights::SessionRoles;
 pub(crate) use settings::Settings;
 
 /// How often a statement is planned again when the catalog keeps changing.
@@ -91,7 +95,7 @@ impl CancelHandle {
 /// A plan and the catalog version that it was made for.
 #[derive(Debug, Clone)]
 pub(crate) struct VersionedPlan {
-    pub plan: Arc<Plan>,
+    pub plan: Arc<CheckedPlan>,
     pub version: CatalogVersion,
     /// For a plan made inside a transaction that changed definitions: the session's era at that time
     /// (`Session::era`).
@@ -104,7 +108,7 @@ impl VersionedPlan {
     /// Another plan for the same definitions, such as a part of this one.
     fn with_plan(&self, plan: Plan) -> VersionedPlan {
         VersionedPlan {
-            plan: Arc::new(plan),
+            plan: Arc::new(CheckedPlan::new(plan)),
             ..self.clone()
         }
     }
@@ -249,8 +253,11 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    pub(crate) fn new(shared: Arc<Shared>, user: &str, pid: u32) -> Session {
-        let settings = Arc::new(Settings::new(user, shared.options.synchronous_commit));
+    pub(crate) fn new(shared: Arc<Shared>, user: &str, pid: u32, role: RoleId) -> Session {
+        let superuser = shared.engine.catalog().accounts().is_superuser(role);
+        let mut settings = Settings::new(user, shared.options.synchronous_commit);
+        settings.set_roles(SessionRoles::of(role), user, "none", superuser);
+        let settings = Arc::new(settings);
         let gate = DurabilityGate::new(shared.engine.clone(), settings.synchronous_commit);
         let cancel = CancelHandle {
             token: CancelToken::default(),
@@ -318,6 +325,9 @@ impl Session {
 
     /// Sets a run-time parameter for the session, and the value that RESET restores.
     pub fn set_startup(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
+        if self.set_roles(name, Some(value), false)? {
+            return Ok(());
+        }
         Arc::make_mut(&mut self.settings).set(name, value)?;
         Arc::make_mut(&mut self.first_settings).set(name, value)?;
         self.apply_settings();
@@ -700,6 +710,7 @@ impl Session {
     fn collect_arrow(&mut self, sql: &str) -> Result<Vec<RecordBatch>, SqlError> {
         let planned = self.plan(sql, &[])?;
         self.check_usable(&planned.plan)?;
+        self.check_rights(&planned.plan)?;
         if !planned.plan.is_read_only() {
             return Err(SqlError::unsupported("only a query returns record batches"));
         }

@@ -67,6 +67,15 @@ impl Session {
     /// Commits or rolls back a prepared transaction.
     pub(super) fn end_prepared(&mut self, name: &str, commits: bool) -> Result<(), SqlError> {
         let engine = &self.shared.engine;
+        if !self.is_superuser() {
+            let known = engine.prepared_transactions();
+            let foreign = |info: &&weft_txn::PreparedInfo| *info.name == *name && *info.owner != *self.user;
+            if known.iter().find(foreign).is_some() {
+                let message = "permission denied to finish prepared transaction";
+                let error = SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message);
+                return Err(error.hint("Must be superuser or the user that prepared the transaction."));
+            }
+        }
         let answer = match commits {
             true => engine.commit_prepared(name),
             false => engine.rollback_prepared(name),

@@ -9,7 +9,7 @@ use weft_pg_catalog::{PreparedTransaction, SessionView};
 use weft_query::{Environment, QueryPriority, QuerySettings, ReadSource, RowStream};
 use weft_sql::statement::{OutputColumn as PlanColumn, QueryPlan};
 use weft_store::Catalog;
-use weft_types::{SqlError, Value};
+use weft_types::{SqlError, SqlState, Value};
 
 use super::Session;
 use super::inputs::POSTGRES_EPOCH_MICROS;
@@ -28,6 +28,7 @@ impl Session {
                 session: Arc::clone(session) as Arc<dyn weft_expression::Session>,
                 settings: self.settings.all(),
                 prepared: self.prepared_transactions(),
+                role: self.acting_role(),
             }),
             zone: self.settings.zone,
             deadline: self.deadline,
@@ -164,6 +165,12 @@ struct SystemRelations {
 
 impl Environment for SystemRelations {
     fn rows(&self, schema: &str, name: &str, columns: &[usize]) -> Result<Vec<Vec<Value>>, SqlError> {
+        if let Some(view) = SessionView::of(self.session.as_ref())
+            && !weft_pg_catalog::may_read(name, &self.catalog, view.role)
+        {
+            let message = format!("permission denied for table {name}");
+            return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
+        }
         let rows = weft_pg_catalog::relation_rows(schema, name, &self.catalog, self.session.as_ref());
         let picked = rows.into_iter().map(|row| {
             let cells = columns

@@ -7,8 +7,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weft_query::{JoinChoice, QueryPriority};
+use weft_store::BOOTSTRAP_ROLE;
 use weft_txn::Isolation;
 use weft_types::{SqlError, SqlState, TimeZone};
+
+use super::rights::SessionRoles;
 
 const UNDEFINED_OBJECT: SqlState = SqlState("42704");
 const INVALID_PARAMETER_VALUE: SqlState = SqlState("22023");
@@ -38,6 +41,7 @@ const PLAIN: &[(&str, &str)] = &[
     ("max_parallel_workers_per_gather", "0"),
     ("row_security", "on"),
     ("search_path", "\"$user\", public"),
+    ("role", "none"),
     ("session_authorization", ""),
     ("temp_buffers", "8MB"),
     ("TimeZone", "UTC"),
@@ -51,7 +55,6 @@ const FIXED: &[(&str, &str)] = &[
     ("data_checksums", "on"),
     ("in_hot_standby", "off"),
     ("integer_datetimes", "on"),
-    ("is_superuser", "on"),
     ("lc_collate", "C"),
     ("lc_ctype", "C"),
     ("max_identifier_length", "63"),
@@ -89,6 +92,10 @@ pub(crate) struct Settings {
     pub join: JoinChoice,
     /// `TimeZone`: in which timestamptz is read and shown.
     pub zone: TimeZone,
+    /// Who the session acts as.
+    pub roles: SessionRoles,
+    /// `is_superuser`
+    superuser: bool,
     version: u64,
 }
 
@@ -308,8 +315,22 @@ impl Settings {
             query_priority: QueryPriority::default(),
             join: JoinChoice::default(),
             zone: TimeZone::UTC,
+            roles: SessionRoles::of(BOOTSTRAP_ROLE),
+            superuser: true,
             version: 0,
         }
+    }
+
+    /// Sets the roles, and what shows them.
+    pub(crate) fn set_roles(&mut self, roles: SessionRoles, session: &str, role: &str, superuser: bool) {
+        self.roles = roles;
+        self.superuser = superuser;
+        for (name, value) in [("session_authorization", session), ("role", role)] {
+            if let Some(slot) = self.plain.get_mut(name) {
+                value.clone_into(&mut slot.1);
+            }
+        }
+        self.version += 1;
     }
 
     /// Incremented by every change.
@@ -391,7 +412,11 @@ impl Settings {
     }
 
     fn set_plain(&mut self, key: &str, name: &str, value: &str) -> Result<(), SqlError> {
-        if key == "server_version" || FIXED.iter().any(|(fixed, _)| *fixed == key) {
+        let is_shown_only = matches!(
+            key,
+            "server_version" | "is_superuser" | "role" | "session_authorization"
+        );
+        if is_shown_only || FIXED.iter().any(|(fixed, _)| *fixed == key) {
             return Err(SqlError::new(
                 CANT_CHANGE_RUNTIME_PARAM,
                 format!("parameter \"{name}\" cannot be changed"),
@@ -415,10 +440,14 @@ impl Settings {
     pub(crate) fn reset(&mut self, name: Option<&str>, first: &Settings) -> Result<(), SqlError> {
         match name {
             None => {
+                // Roles are reset by themselves.
+                let (session, role) = (self.shown("session_authorization"), self.shown("role"));
+                let (roles, superuser) = (self.roles.clone(), self.superuser);
                 *self = Settings {
                     version: self.version,
                     ..first.clone()
-                }
+                };
+                self.set_roles(roles, &session, &role, superuser);
             }
             Some(name) => {
                 let value = first.show(name).unwrap_or_default();
@@ -429,6 +458,10 @@ impl Settings {
         Ok(())
     }
 
+    fn shown(&self, name: &str) -> String {
+        self.show(name).unwrap_or_default()
+    }
+
     /// The value of a parameter, as SHOW prints it; `None` for one that does not exist.
     pub(crate) fn show(&self, name: &str) -> Option<String> {
         let key = name.to_ascii_lowercase();
@@ -437,6 +470,7 @@ impl Settings {
             "server_version" => server_version(),
             "synchronous_commit" => on_off(self.synchronous_commit),
             "standard_conforming_strings" => on_off(true),
+            "is_superuser" => on_off(self.superuser),
             "default_transaction_isolation" => isolation_name(self.default_isolation).to_string(),
             "default_transaction_read_only" => on_off(self.default_read_only),
             "statement_timeout" => show_duration(self.statement_timeout),
@@ -460,6 +494,7 @@ impl Settings {
             "default_transaction_isolation",
             "default_transaction_read_only",
             "idle_in_transaction_session_timeout",
+            "is_superuser",
             "lock_timeout",
             "server_version",
             "standard_conforming_strings",

@@ -13,7 +13,7 @@ use weft_sql::statement::{
 };
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
-use super::{PLANNING_ATTEMPTS, Session, is_interruption};
+use super::{CheckedPlan, PLANNING_ATTEMPTS, Session, is_interruption};
 use crate::sink::{CommandTag, PipelinePosition, ResultSink};
 
 impl Session {
@@ -84,7 +84,7 @@ impl Session {
         {
             Some(plan) => plan,
             None => {
-                let plan = Arc::new(self.plan_lifted(lifted, &types)?);
+                let plan = Arc::new(CheckedPlan::new(self.plan_lifted(lifted, &types)?));
                 // An interrupted planning says nothing about the text.
                 self.check_cancelled()?;
                 self.shared
@@ -94,9 +94,13 @@ impl Session {
             }
         };
         // `Empty` means: do not run it with its literals replaced.
-        let Plan::Program(program) = plan.as_ref() else {
+        let Plan::Program(program) = plan.plan() else {
             return self.run_statements(sql, sink);
         };
+        if self.check_rights(&plan).is_err() {
+            // How far they get, and the best error, is found by running them one by one.
+            return self.run_statements(sql, sink);
+        }
         self.check_writable(&plan)?;
         let one_transaction = program.statements.len() > 1;
         if one_transaction && self.open.is_some() {

@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use weft_base::BatchId;
-use weft_store::{Catalog, CatalogOp, SequenceId, SequenceState};
+use weft_store::{BOOTSTRAP_ROLE, Catalog, CatalogOp, Privileges, RoleId, SequenceId, SequenceState};
 use weft_types::{SqlError, SqlState};
 
 use super::inputs::{POSTGRES_EPOCH_MICROS, random_word};
+use super::rights::{DRAW_PRIVILEGES, may_use_sequence, roles_after};
 use super::{Session, Settings};
 use crate::database::Shared;
 
@@ -25,7 +26,12 @@ pub(crate) struct StatementSession {
     first_settings: Arc<Settings>,
     /// Settings of the transaction, which `settings` does not have.
     transaction_settings: [(&'static str, String); 2],
-    user: Arc<str>,
+    /// The name that the session began with.
+    login_name: Arc<str>,
+    /// `current_user` and `session_user`.
+    user: String,
+    session_user: String,
+    role: RoleId,
     pid: u32,
     transaction_micros: i64,
     statement_micros: i64,
@@ -67,7 +73,10 @@ impl Session {
             settings: Arc::clone(&self.settings),
             first_settings: Arc::clone(&self.first_settings),
             transaction_settings: [shown("transaction_isolation"), shown("transaction_read_only")],
-            user: Arc::clone(&self.user),
+            login_name: Arc::clone(&self.user),
+            user: self.role_name(self.acting_role()),
+            session_user: self.role_name(self.settings.roles.session),
+            role: self.acting_role(),
             pid: self.pid,
             transaction_micros: self.transaction_micros() - POSTGRES_EPOCH_MICROS,
             statement_micros: self.statement_micros - POSTGRES_EPOCH_MICROS,
@@ -146,6 +155,31 @@ impl StatementSession {
         Ok(value)
     }
 
+    fn check_sequence(&self, sequence: SequenceId, any: Privileges) -> Result<(), SqlError> {
+        match self.role {
+            BOOTSTRAP_ROLE => Ok(()),
+            role => may_use_sequence(&self.catalog, role, sequence, any),
+        }
+    }
+
+    /// What `set_config` of `role` or `session_authorization` shows until the statement ends; false for another
+    /// setting.
+    fn set_roles(&self, settings: &mut Settings, name: &str, value: Option<&str>) -> Result<bool, SqlError> {
+        let accounts = self.catalog.accounts();
+        let session = (&*self.login_name, &settings.roles);
+        let Some(roles) = roles_after(accounts, session, name, value)? else {
+            return Ok(false);
+        };
+        let called = |role: RoleId| match role == roles.login {
+            true => self.login_name.to_string(),
+            false => accounts.name(role),
+        };
+        let role = roles.current.map_or("none".to_owned(), called);
+        let superuser = accounts.is_superuser(roles.acting());
+        settings.set_roles(roles.clone(), &called(roles.session), &role, superuser);
+        Ok(true)
+    }
+
     fn sequence(&self, name: &str) -> Result<SequenceId, SqlError> {
         let plain = name.strip_prefix("public.").unwrap_or(name);
         let quoted = plain.strip_prefix('"').and_then(|inner| inner.strip_suffix('"'));
@@ -175,6 +209,10 @@ impl weft_expression::Session for StatementSession {
         &self.user
     }
 
+    fn session_user(&self) -> &str {
+        &self.session_user
+    }
+
     fn database(&self) -> &str {
         "postgres"
     }
@@ -197,6 +235,7 @@ impl weft_expression::Session for StatementSession {
 
     fn next_value(&self, sequence: &str) -> Result<i64, SqlError> {
         let id = self.sequence(sequence)?;
+        self.check_sequence(id, DRAW_PRIVILEGES)?;
         let public = self.shared.engine.catalog();
         let public = public
             .sequence_by_id(id)
@@ -214,6 +253,7 @@ impl weft_expression::Session for StatementSession {
 
     fn current_value(&self, sequence: &str) -> Result<i64, SqlError> {
         let id = self.sequence(sequence)?;
+        self.check_sequence(id, Privileges::USAGE.union(Privileges::SELECT))?;
         self.drawn.lock().by_sequence.get(&id).copied().ok_or_else(|| {
             let message = format!("currval of sequence \"{sequence}\" is not yet defined in this session");
             SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
@@ -222,6 +262,7 @@ impl weft_expression::Session for StatementSession {
 
     fn set_value(&self, sequence: &str, value: i64, called: bool) -> Result<i64, SqlError> {
         let id = self.sequence(sequence)?;
+        self.check_sequence(id, Privileges::UPDATE)?;
         let def = self.catalog.sequence_by_id(id);
         let def = def.ok_or_else(|| SqlError::internal("a sequence vanished"))?;
         if !(def.min_value..=def.max_value).contains(&value) {
@@ -249,9 +290,12 @@ impl weft_expression::Session for StatementSession {
             .settings
             .take()
             .unwrap_or_else(|| Settings::clone(&self.settings));
-        let set = match value {
-            Some(value) => settings.set(name, value),
-            None => settings.reset(Some(name), &self.first_settings),
+        let set = match self.set_roles(&mut settings, name, value) {
+            Ok(false) => match value {
+                Some(value) => settings.set(name, value),
+                None => settings.reset(Some(name), &self.first_settings),
+            },
+            set => set.map(|_| ()),
         };
         let shown = settings.show(name);
         changed.settings = Some(settings);

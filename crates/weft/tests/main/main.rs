@@ -10,6 +10,7 @@
     reason = "a failed step fails the test"
 )]
 
+mod accounts;
 mod checks;
 mod client;
 mod code_aggregates;

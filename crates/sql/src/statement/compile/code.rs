@@ -15,6 +15,7 @@ use weft_types::{SqlType, Value};
 use super::super::bind::Refusal;
 use super::super::inputs::HiddenInputs;
 use super::super::plan::HiddenInput;
+use super::super::rights::Need;
 use super::super::scalar::{ArithmeticOp, CompareOp, Scalar};
 use super::super::type_rules::{base_type, integer_width, is_float, is_integer};
 use super::aggregate::Accumulator;
@@ -32,6 +33,8 @@ pub(crate) struct Coder {
     pub(crate) block: Option<Block>,
     /// Storage of values that do not fit into registers.
     pub(crate) work: Workspace,
+    /// What the statements so far do to which tables.
+    pub(crate) needs: Vec<Need>,
     /// The aggregates of the statement being compiled, by number.
     pub(super) accumulators: Vec<Accumulator>,
 }
@@ -52,6 +55,14 @@ impl Coder {
             block: None,
             work: Workspace::default(),
             accumulators: Vec::new(),
+            needs: Vec::new(),
+        }
+    }
+
+    /// Notes what a statement does to which table.
+    pub(crate) fn note_need(&mut self, need: Need) {
+        if !self.needs.contains(&need) {
+            self.needs.push(need);
         }
     }
 

@@ -26,6 +26,7 @@ use weft_store::{IndexDef, TableDef};
 use weft_types::{SqlType, Value};
 
 use super::super::bind::Refusal;
+use super::super::rights::Need;
 use super::super::scalar::Scalar;
 use super::super::type_rules::base_type;
 use super::block::KeySource;
@@ -56,6 +57,7 @@ pub(crate) enum Sink<'s> {
 impl Coder {
     /// Generates one statement and releases its registers.
     pub(crate) fn statement_into(&mut self, statement: &PointStatement, sink: Sink<'_>) -> Coded<()> {
+        self.note_need(Need::of_point(statement));
         let mark = self.b.mark();
         match statement {
             PointStatement::Insert(insert) => self.insert(insert, sink)?,

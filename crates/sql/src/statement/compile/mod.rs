@@ -58,6 +58,7 @@ pub(crate) fn compile(
         [PointStatement::Select(select)] => range_inputs(&select.path),
         _ => None,
     };
+    let needs = std::mem::take(&mut coder.needs);
     let (builder, hidden_inputs) = coder.finish();
     // A statement that exceeds a limit (registers, buffers, table sizes) is planned in general form.
     let program = builder.finish().map_err(|_| Refusal::General)?;
@@ -92,6 +93,7 @@ pub(crate) fn compile(
             .iter()
             .filter_map(affected_once)
             .collect::<Result<_, _>>()?,
+        needs,
         procedure: None,
     })
 }

@@ -25,6 +25,7 @@ use super::super::compile::path::folded;
 use super::super::explain::Listing;
 use super::super::params::Params;
 use super::super::plan::{HiddenInput, OutputColumn};
+use super::super::rights::Need;
 use super::super::scalar::Scalar;
 use super::coverage::is_covered;
 use super::names::{CallFrame, Meaning, Names, VariableScope, assigned};
@@ -47,6 +48,8 @@ pub(crate) struct CompiledProcedure {
     /// OUT and INOUT parameters.
     pub(crate) columns: Vec<OutputColumn>,
     pub(crate) listing: Listing,
+    /// What its statements do to which tables, and the procedures that it calls.
+    pub(crate) needs: Vec<Need>,
 }
 
 /// A loop around the statement being compiled.
@@ -335,6 +338,7 @@ impl Compiler<'_> {
         let mut coder = coder;
         let block = coder.block.take().unwrap_or_default();
         let workspace = coder.workspace_buffer();
+        let needs = std::mem::take(&mut coder.needs);
         let (mut builder, hidden_inputs) = coder.finish();
         builder.retain_accesses(|access, all| !is_covered(access, all));
         let program = builder
@@ -366,6 +370,7 @@ impl Compiler<'_> {
             inputs,
             columns,
             listing,
+            needs,
         })
     }
 

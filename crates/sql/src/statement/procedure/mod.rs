@@ -227,6 +227,7 @@ pub(crate) fn plan_call(function: &ast::Function, ctx: &PlanContext<'_>) -> Resu
         fallback: None,
         range_inputs: None,
         once: Vec::new(),
+        needs: compiled.needs,
         procedure: Some(Arc::new(CallPlan {
             name: procedure.name.clone(),
             inputs,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sqlparser::ast::{self, Expr};
 use weft_program::{Cond, RaiseState, Reg};
-use weft_store::{ColumnDef, ProcedureDef};
+use weft_store::{ColumnDef, Privileges, ProcedureDef};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::super::bind::{Errors, Refusal};
@@ -15,6 +15,7 @@ use super::super::compile::point::{OutputItem, Path, PointSelect, PointStatement
 use super::super::compile::shape::plain_select;
 use super::super::params::Params;
 use super::super::plan::OutputColumn;
+use super::super::rights::Need;
 use super::super::scalar::Scalar;
 use super::compile::{Compiled, Compiler, LoopLabels, in_procedure, names_errors, read_body};
 use super::names::Meaning;
@@ -364,6 +365,8 @@ impl Compiler<'_> {
         let PointStatement::Select(mut select) = self.analyse(query, line)? else {
             return Err(unsupported("a loop over a statement that changes rows", line));
         };
+        self.coder
+            .note_need(Need::of_point(&PointStatement::Select(select.clone())));
         let mark = self.coder.b.mark();
         let (items, numbers) = self.assigned_items(&select.output, targets, line)?;
         select.output = items;
@@ -452,6 +455,8 @@ impl Compiler<'_> {
             .map(Arc::clone)
             .map_err(|error| at_line(error, line))?;
         super::check_count(&procedure, arguments.len()).map_err(|error| at_line(error, line))?;
+        self.coder
+            .note_need(Need::All(procedure.id.0, Privileges::EXECUTE));
         let body = read_body(&procedure)?;
         let mark = self.coder.b.mark();
         let reserved = self.coder.b.reserved();

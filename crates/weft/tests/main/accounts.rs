@@ -1,0 +1,345 @@
+//! Roles and privileges: every way to a table asks for the right to it, and notices that the right is gone.
+
+use weft::sink::PipelinePosition;
+use weft::{Account, Database, Session, SqlError};
+use weft_types::Value;
+
+use super::client::{Results, database};
+
+fn run(session: &mut Session, sql: &str) -> Result<Results, SqlError> {
+    let mut results = Results::default();
+    session.execute_simple(sql, &mut results).map(|()| results)
+}
+
+fn ok(session: &mut Session, sql: &str) -> Results {
+    run(session, sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"))
+}
+
+fn refused(session: &mut Session, sql: &str) -> String {
+    let error = run(session, sql)
+        .err()
+        .unwrap_or_else(|| panic!("{sql} was allowed"));
+    assert_eq!(error.state.code(), "42501", "{sql}: {error:?}");
+    error.message
+}
+
+/// A database with the table t, a procedure and a sequence of postgres, and the roles ann and staff.
+fn prepared() -> (Database, Session, Session) {
+    let db = database();
+    let mut owner = db.session();
+    ok(
+        &mut owner,
+        "create table t (id int primary key, v int);
+         create table other (id int primary key);
+         create table s (id serial primary key, v int);
+         create table i (id int generated always as identity primary key, v int);
+         create sequence q;
+         create index t_v on t (v);
+         insert into t values (1, 10), (2, 20);
+         create procedure p(a int) language sql as $$ update t set v = a where id = 1 $$;
+         create role staff; create user ann in role staff",
+    );
+    let ann = db.login("ann", 0).unwrap();
+    (db, owner, ann)
+}
+
+#[test]
+fn every_statement_asks_for_its_privilege() {
+    let (_db, mut owner, mut ann) = prepared();
+    for (sql, privileges) in [
+        ("select v from t where id = 1", "select"),
+        ("select v from t where id between 1 and 2", "select"),
+        ("select sum(v) from t", "select"),
+        ("select (select max(v) from t)", "select"),
+        ("select v from t where id = 1 for update", "select, update"),
+        ("select * from t order by v for share", "select, update"),
+        ("insert into t values (3, 30)", "insert"),
+        ("insert into t values (4, 40) returning v", "insert, select"),
+        (
+            "insert into t values (1, 1) on conflict (id) do nothing",
+            "insert, select",
+        ),
+        (
+            "insert into t values (1, 1) on conflict (id) do update set v = 5",
+            "insert, select, update",
+        ),
+        ("insert into t select id + 10, v from t", "insert, select"),
+        ("update t set v = v + 1 where id = 1", "select, update"),
+        ("update t set v = 7", "update"),
+        ("update t set v = v + 1 where v > 5", "select, update"),
+        ("delete from t where id = 3", "select, delete"),
+        ("delete from t where v = 1", "select, delete"),
+        ("copy t to stdout", "select"),
+        ("copy (select v from t) to stdout", "select"),
+        ("copy t from stdin", "insert"),
+        ("explain select v from t where id = 1", "select"),
+        ("explain select sum(v) from t", "select"),
+        ("explain analyze update t set v = 7", "update"),
+        ("begin; declare c cursor for select * from t; commit", "select"),
+        ("begin; lock table t in access share mode; commit", "select"),
+        ("begin; lock table t; commit", "truncate"),
+        (
+            "begin; update t set v = 1 where id = 1; select v from t where id = 1; commit",
+            "select, update",
+        ),
+        (
+            "prepare a as select v from t where id = 1; execute a; deallocate a",
+            "select",
+        ),
+        ("call p(5)", "select, update"),
+        ("with x as (select v from t) select count(*) from x", "select"),
+        ("delete from t", "delete"),
+        ("truncate t", "truncate"),
+    ] {
+        assert_eq!(refused(&mut ann, sql), "permission denied for table t", "{sql}");
+        let _ = run(&mut ann, "rollback; deallocate all");
+        ok(&mut owner, &format!("grant {privileges} on t to staff"));
+        ok(&mut ann, sql);
+        // Each of the privileges is needed; the plans that ran are kept.
+        for privilege in privileges.split(", ") {
+            ok(&mut owner, &format!("revoke {privilege} on t from staff"));
+            assert_eq!(
+                refused(&mut ann, sql),
+                "permission denied for table t",
+                "{sql} without {privilege}"
+            );
+            let _ = run(&mut ann, "rollback; deallocate all");
+            ok(&mut owner, &format!("grant {privilege} on t to staff"));
+        }
+        ok(&mut owner, "revoke all on t from staff");
+    }
+}
+
+#[test]
+fn a_prepared_statement_and_a_pipeline_notice_a_revoke() {
+    let (_db, mut owner, mut ann) = prepared();
+    ok(&mut owner, "grant select, update on t to ann");
+    for sql in [
+        "select v from t where id = $1",
+        "select sum(v) from t where v > $1",
+        "update t set v = v + 1 where id = $1",
+    ] {
+        let prepared = ann.prepare(sql, &[]).unwrap();
+        let execute = |ann: &mut Session| {
+            let types = prepared.params().iter();
+            let params: Vec<Value> = types
+                .map(|ty| match ty {
+                    weft::SqlType::Int4 => Value::Int4(1),
+                    _ => Value::Int8(1),
+                })
+                .collect();
+            let mut results = Results::default();
+            let ran = ann.execute(&prepared, &params, PipelinePosition::Alone, &mut results);
+            ran.and_then(|()| ann.sync())
+        };
+        execute(&mut ann).unwrap();
+        ok(&mut owner, "revoke all on t from ann");
+        assert_eq!(execute(&mut ann).unwrap_err().state.code(), "42501", "{sql}");
+        ok(&mut owner, "grant select, update on t to ann");
+        execute(&mut ann).unwrap();
+        // In a transaction whose snapshot is older than the REVOKE.
+        ok(
+            &mut ann,
+            "begin isolation level repeatable read; select v from t where id = 1",
+        );
+        ok(&mut owner, "revoke all on t from ann");
+        assert_eq!(execute(&mut ann).unwrap_err().state.code(), "42501", "{sql}");
+        ok(&mut ann, "rollback");
+        ok(&mut owner, "grant select, update on t to ann");
+    }
+    let update = ann.prepare("update t set v = 1 where id = 1", &[]).unwrap();
+    let select = ann.prepare("select v from t where id = 2", &[]).unwrap();
+    assert!(ann.run_block(&[(&update, &[]), (&select, &[])]).unwrap());
+    ok(&mut owner, "revoke update on t from ann");
+    assert!(!ann.run_block(&[(&update, &[]), (&select, &[])]).unwrap());
+}
+
+#[test]
+fn definitions_are_the_owners() {
+    let (_db, mut owner, mut ann) = prepared();
+    for (sql, message) in [
+        ("drop table t", "must be owner of table t"),
+        ("alter table t add column w int", "must be owner of table t"),
+        ("alter table t rename to u", "must be owner of table t"),
+        ("create index on t (v)", "must be owner of table t"),
+        ("drop index t_v", "must be owner of index t_v"),
+        ("drop sequence q", "must be owner of sequence q"),
+        ("drop procedure p", "must be owner of procedure p"),
+        ("alter table t owner to ann", "must be owner of table t"),
+        (
+            "create table mine (id int)",
+            "permission denied for schema public",
+        ),
+        ("create sequence mine", "permission denied for schema public"),
+        (
+            "checkpoint",
+            "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
+        ),
+        ("create role bob", "permission denied to create role"),
+        ("drop role staff", "permission denied to drop role"),
+        ("alter role staff login", "permission denied"),
+        (
+            "alter role postgres password 'x'",
+            "must be superuser to alter superuser roles or change superuser attribute",
+        ),
+        ("grant staff to ann", "must have admin option on role \"staff\""),
+        ("grant select on t to ann", "permission denied for table t"),
+        ("set role postgres", "permission denied to set role \"postgres\""),
+        (
+            "set session authorization postgres",
+            "permission denied to set session authorization",
+        ),
+        (
+            "select rolpassword from pg_authid",
+            "permission denied for table pg_authid",
+        ),
+        ("select nextval('q')", "permission denied for sequence q"),
+    ] {
+        assert_eq!(refused(&mut ann, sql), message, "{sql}");
+    }
+    ok(&mut owner, "grant create on schema public to ann");
+    ok(
+        &mut ann,
+        "create table mine (id serial primary key); insert into mine default values",
+    );
+    let rows = ok(
+        &mut ann,
+        "select tableowner from pg_tables where tablename = 'mine'",
+    )
+    .rows;
+    assert_eq!(rows, ["ann"]);
+    ok(&mut ann, "grant select on mine to staff");
+    let acl = ok(&mut ann, "select relacl from pg_class where relname = 'mine'").rows;
+    assert_eq!(acl, ["{ann=arwdDxt/ann,staff=r/ann}"]);
+    let error = run(&mut owner, "drop role ann").unwrap_err();
+    assert_eq!(error.state.code(), "2BP01");
+    assert!(
+        error
+            .fields()
+            .detail
+            .as_ref()
+            .unwrap()
+            .contains("owner of table mine")
+    );
+    ok(&mut ann, "drop table mine");
+    ok(
+        &mut owner,
+        "revoke create on schema public from ann; drop role ann",
+    );
+    assert_eq!(
+        refused(&mut ann, "select v from t where id = 1"),
+        "permission denied for table t"
+    );
+}
+
+#[test]
+fn values_of_sequences_are_asked_for() {
+    let (_db, mut owner, mut ann) = prepared();
+    ok(&mut owner, "grant insert on s, i to ann");
+    let message = refused(&mut ann, "insert into s (v) values (1)");
+    assert_eq!(message, "permission denied for sequence s_id_seq");
+    ok(&mut ann, "insert into i (v) values (1)");
+    ok(&mut owner, "grant usage on sequence s_id_seq to ann");
+    ok(&mut ann, "insert into s (v) values (1)");
+    ok(&mut ann, "insert into s (v) select 2");
+    refused(&mut ann, "select nextval('q'), v from generate_series(1, 2) v");
+}
+
+#[test]
+fn a_session_becomes_other_roles_and_what_it_was_again() {
+    let (_db, mut owner, mut ann) = prepared();
+    let who = |session: &mut Session| ok(session, "select current_user, session_user").rows;
+    assert_eq!(who(&mut ann), ["ann,ann"]);
+    ok(&mut ann, "set role staff");
+    assert_eq!(who(&mut ann), ["staff,ann"]);
+    ok(&mut ann, "begin; set local role none");
+    assert_eq!(who(&mut ann), ["ann,ann"]);
+    ok(&mut ann, "commit");
+    assert_eq!(who(&mut ann), ["staff,ann"]);
+    ok(&mut ann, "begin; reset role; rollback");
+    assert_eq!(who(&mut ann), ["staff,ann"]);
+    ok(&mut ann, "discard all");
+    assert_eq!(who(&mut ann), ["ann,ann"]);
+    ok(&mut owner, "set session authorization ann");
+    assert_eq!(who(&mut owner), ["ann,ann"]);
+    // A plan that the superuser may run is not the role's.
+    refused(&mut owner, "select v from t where id = 1");
+    ok(
+        &mut owner,
+        "reset session authorization; select v from t where id = 1",
+    );
+    ok(&mut owner, "set role staff");
+    refused(&mut owner, "select v from t where id = 1");
+    assert_eq!(ok(&mut owner, "show is_superuser").rows, ["off"]);
+    ok(&mut owner, "reset role");
+    assert_eq!(
+        run(&mut ann, "set role nobody").unwrap_err().state.code(),
+        "22023"
+    );
+}
+
+#[test]
+fn passwords_are_kept_as_verifiers() {
+    let (db, mut owner, _ann) = prepared();
+    ok(&mut owner, "alter role ann password 'secret'");
+    let stored = ok(
+        &mut owner,
+        "select rolpassword from pg_authid where rolname = 'ann'",
+    )
+    .rows;
+    assert!(stored[0].starts_with("SCRAM-SHA-256$4096:"), "{stored:?}");
+    let verifier = stored[0].clone();
+    ok(
+        &mut owner,
+        &format!("create role bob login password '{verifier}'"),
+    );
+    let Account::Role(bob) = db.account("bob") else {
+        panic!()
+    };
+    assert_eq!(bob.verifier.as_deref(), Some(verifier.as_str()));
+    assert_eq!(
+        ok(
+            &mut owner,
+            "select rolpassword from pg_roles where rolname = 'ann'"
+        )
+        .rows,
+        ["********"]
+    );
+    let md5 = "create role md password 'md5d3ba4a3aff8f2d3a3d0c8bd9cc3f2a1b'";
+    assert_eq!(run(&mut owner, md5).unwrap_err().state.code(), "0A000");
+    ok(
+        &mut owner,
+        "alter role ann password null valid until '2001-01-01'",
+    );
+    let Account::Role(ann) = db.account("ann") else {
+        panic!()
+    };
+    assert!(ann.verifier.is_none() && ann.has_expired && ann.may_login);
+    let unknown = Account::Unknown {
+        demands_password: true,
+    };
+    assert_eq!(db.account("nobody"), unknown);
+    assert_eq!(db.login("nobody", 0).unwrap_err().state.code(), "28000");
+    for refused in [
+        "create role x createdb",
+        "create role x replication",
+        "grant select (v) on t to ann",
+    ] {
+        assert_eq!(
+            run(&mut owner, refused).unwrap_err().state.code(),
+            "0A000",
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn without_accounts_every_name_is_the_superuser() {
+    let db = database();
+    assert_eq!(db.account("anybody"), Account::Open);
+    let mut anybody = db.login("anybody", 0).unwrap();
+    ok(&mut anybody, "create table t (id int)");
+    assert_eq!(ok(&mut anybody, "select current_user").rows, ["anybody"]);
+    db.set_password("postgres", "it's \\ secret").unwrap();
+    assert!(db.login("anybody", 0).is_err());
+}
