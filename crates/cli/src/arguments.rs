@@ -157,7 +157,8 @@ pub enum UnitChoice {
 /// `weft serve`
 #[derive(Debug, Clone, Args)]
 pub struct ServeArguments {
-    /// Address to listen on. Only loopback addresses are accepted, because there is no TLS yet. Port 0 chooses a free one.
+    /// Address to listen on. Only loopback addresses are accepted, because there is no TLS yet. Port 0
+    /// chooses a free one.
     #[arg(long, default_value = "127.0.0.1:5433")]
     pub listen: SocketAddr,
     /// Directory of a socket file for local clients (`psql -h DIR`), in addition to the address. Only the

@@ -374,10 +374,9 @@ static SYSTEM: &[Entry] = &[
         },
     ),
     strict("pg_get_userbyid", &[OID], SqlType::Name, |context, arguments| {
-        Ok(text(match oid_at(arguments, 0) {
-            id => accounts::name_by_oid(SessionView::catalog_of(context)?, context.session, id)
-                .unwrap_or_else(|| format!("unknown (OID={id})")),
-        }))
+        let id = oid_at(arguments, 0);
+        let name = accounts::name_by_oid(SessionView::catalog_of(context)?, context.session, id);
+        Ok(text(name.unwrap_or_else(|| format!("unknown (OID={id})"))))
     }),
     strict("pg_encoding_to_char", &[INT4], SqlType::Name, |_, arguments| {
         let utf8 = matches!(arguments.first(), Some(ValueRef::Int4(6)));

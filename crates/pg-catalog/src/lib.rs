@@ -76,7 +76,7 @@ pub fn relation_rows(schema: &str, name: &str, catalog: &Catalog, session: &dyn 
 /// Whether a role may read a catalog table: passwords are for superusers only.
 #[must_use]
 pub fn may_read(name: &str, catalog: &Catalog, role: RoleId) -> bool {
-    name != "pg_authid" || catalog.accounts().is_superuser(role)
+    !matches!(name, "pg_authid" | "pg_shadow") || catalog.accounts().is_superuser(role)
 }
 
 /// A row with only the columns that are set; the others are NULL.

@@ -27,7 +27,7 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
         "pg_sequences" => sequence_view(catalog, session),
         "pg_depend" => dependencies(catalog),
         "pg_database" => databases(catalog, session),
-        "pg_roles" | "pg_authid" | "pg_user" => roles(name, catalog, session),
+        "pg_roles" | "pg_authid" | "pg_user" | "pg_shadow" => roles(name, catalog, session),
         "pg_auth_members" => accounts::memberships(catalog),
         "pg_group" => accounts::groups(catalog),
         "pg_default_acl" => accounts::default_acls(catalog),
@@ -516,14 +516,14 @@ fn databases(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
     ]]
 }
 
-/// The roles, under the names of columns in pg_roles, pg_authid and pg_user; passwords only in pg_authid.
+/// The roles, under the names of columns in pg_roles, pg_authid, pg_user and pg_shadow; passwords only where
+/// superusers alone may read.
 fn roles(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
     let shown = |role: &RoleDef| {
-        let hidden = text("********");
         let password = match (name, &role.password) {
-            ("pg_authid", Some(verifier)) => text(verifier),
-            ("pg_authid", None) => Value::Null,
-            _ => hidden.clone(),
+            ("pg_authid" | "pg_shadow", Some(verifier)) => text(verifier),
+            ("pg_authid" | "pg_shadow", None) => Value::Null,
+            _ => text("********"),
         };
         let called = || accounts::role_name(catalog, session, role.id.0);
         let until = role.valid_until.map_or(Value::Null, Value::TimestampTz);
@@ -539,7 +539,7 @@ fn roles(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
             ("rolreplication", flag(bootstrap)),
             ("rolbypassrls", flag(bootstrap)),
             ("rolconnlimit", int4(role.connection_limit)),
-            ("rolpassword", password),
+            ("rolpassword", password.clone()),
             ("rolvaliduntil", until.clone()),
             ("usename", called()),
             ("usesysid", oid(role.id.0)),
@@ -547,13 +547,13 @@ fn roles(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
             ("usesuper", flag(role.superuser)),
             ("userepl", flag(bootstrap)),
             ("usebypassrls", flag(bootstrap)),
-            ("passwd", hidden),
+            ("passwd", password),
             ("valuntil", until),
         ]
     };
     let roles = catalog.accounts().roles();
     roles
-        .filter(|role| name != "pg_user" || role.login)
+        .filter(|role| !matches!(name, "pg_user" | "pg_shadow") || role.login)
         .map(|role| shown(role))
         .collect()
 }

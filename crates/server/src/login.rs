@@ -3,8 +3,8 @@
 //! ```text
 //!   no accounts                    -> let in: every name is the bootstrap role
 //!   no role has a password         -> roles that may log in are let in; another name: 28000
-//!   some role has a password       -> SCRAM-SHA-256; a name without a password is checked against keys that no
-//!                                     password has: 28P01
+//!   some role has a password       -> SCRAM-SHA-256; a name without a password is checked against keys that
+//!                                     no password has: 28P01
 //!
 //!   server                                 client
 //!     AuthenticationSASL        ---->

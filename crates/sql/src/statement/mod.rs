@@ -43,6 +43,7 @@ mod type_rules;
 use std::sync::Arc;
 
 use sqlparser::ast;
+use weft_base::TableId;
 use weft_store::Catalog;
 use weft_types::{SqlError, SqlType, TimeZone};
 
@@ -355,13 +356,13 @@ pub fn modify_plan(text: &str, ctx: &PlanContext<'_>) -> Result<ModifyPlan, SqlE
     weft_syntax::with_statement(text, |statement| general::modify(statement, ctx))
 }
 
+fn table_ids(names: &[Vec<String>], catalog: &Catalog) -> Result<Vec<TableId>, SqlError> {
+    let id = |name: &Vec<String>| names::table(catalog, name).map(|table| table.id);
+    names.iter().map(id).collect()
+}
+
 fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
-    let tables = |names: &[Vec<String>]| {
-        names
-            .iter()
-            .map(|name| names::table(ctx.catalog, name).map(|table| table.id))
-            .collect::<Result<Vec<_>, _>>()
-    };
+    let tables = |names: &[Vec<String>]| table_ids(names, ctx.catalog);
     Ok(match control {
         ControlStatement::Transaction(plan) => Plan::Transaction(plan.clone()),
         ControlStatement::Setting(plan) => Plan::Setting(plan.clone()),

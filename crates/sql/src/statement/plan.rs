@@ -73,8 +73,8 @@ pub enum Plan {
     Prepared(Arc<PrepareControl>),
     /// DECLARE, FETCH, MOVE, CLOSE.
     Cursor(Arc<CursorPlan>),
-    /// Roles, privileges, owners. Its operations depend on who executes it ([`super::accounts::operations`]), and
-    /// its text may contain a password: it is never cached.
+    /// Roles, privileges, owners. Its operations depend on who executes it ([`super::accounts::operations`]),
+    /// and its text may contain a password: it is never cached.
     Account(Arc<AccountStatement>),
     /// Accepted, without effect on the state of the database.
     Maintenance(MaintenancePlan),

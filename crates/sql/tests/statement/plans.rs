@@ -27,6 +27,7 @@ fn kind(plan: &Plan) -> &'static str {
         Plan::Explain(_) => "explain",
         Plan::Prepared(_) => "prepared",
         Plan::Cursor(_) => "cursor",
+        Plan::Account(_) => "account",
         Plan::Maintenance(_) => "maintenance",
     }
 }

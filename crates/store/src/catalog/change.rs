@@ -179,17 +179,6 @@ impl CatalogOp {
         ops.len() - ops.iter().rev().take_while(is_after).count()
     }
 
-    /// Tables, sequences or procedures go, whose owners and privileges then go, too.
-    fn drops_objects(&self) -> bool {
-        matches!(
-            self,
-            CatalogOp::DropTable(_)
-                | CatalogOp::DropColumn { .. }
-                | CatalogOp::DropSequence(_)
-                | CatalogOp::DropProcedure(_)
-        )
-    }
-
     /// Only a sequence's position changes, so no program must be compiled again and the batch may hold
     /// other members.
     pub fn keeps_version(&self) -> bool {
@@ -224,9 +213,7 @@ impl Catalog {
         }
         let mut next = self.clone();
         next.apply_definition(op, batch)?;
-        if op.drops_objects() {
-            next.forget_dropped_objects();
-        }
+        next.forget_dropped_objects(op);
         next.version = CatalogVersion(self.version.0 + 1);
         next.renew_digests();
         Ok(next)

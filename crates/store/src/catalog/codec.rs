@@ -340,11 +340,7 @@ impl CatalogOp {
                 put_tagged(out, 22, table.0);
                 out.put_u32(constraint.0);
             }
-            CatalogOp::Account(op) => {
-                // The tag of what is done to accounts follows.
-                out.put_u8(25);
-                op.encode(out);
-            }
+            CatalogOp::Account(op) => op.encode(25, out),
         }
     }
 

@@ -266,8 +266,8 @@ pub(crate) fn roles_after(
     }
 }
 
-/// Refuses a role that has none of these privileges on a sequence. Values for an identity column are drawn for
-/// whoever may insert into its table.
+/// Refuses a role that has none of these privileges on a sequence. Values for an identity column are drawn
+/// for whoever may insert into its table.
 pub(crate) fn may_use_sequence(
     catalog: &Catalog,
     role: RoleId,

@@ -162,8 +162,8 @@ impl StatementSession {
         }
     }
 
-    /// What `set_config` of `role` or `session_authorization` shows until the statement ends; false for another
-    /// setting.
+    /// What `set_config` of `role` or `session_authorization` shows until the statement ends; false for
+    /// another setting.
     fn set_roles(&self, settings: &mut Settings, name: &str, value: Option<&str>) -> Result<bool, SqlError> {
         let accounts = self.catalog.accounts();
         let session = (&*self.login_name, &settings.roles);

@@ -182,8 +182,8 @@ fn check_circle(acl: &Acl, owner: RoleId, item: &AclItem) -> Result<(), SqlError
 }
 
 impl Work<'_> {
-    /// Who grants: the owner, or the role whose options the actor has that cover the privileges best; and what
-    /// it may grant.
+    /// Who grants: the owner, or the role whose options the actor has that cover the privileges best; and
+    /// what it may grant.
     fn best_grantor(&self, acl: &Acl, owner: RoleId, wanted: Privileges) -> (RoleId, Privileges) {
         let accounts = self.catalog.accounts();
         let actor = self.actor.current;

@@ -1,8 +1,8 @@
 //! Statements on accounts: roles, memberships, privileges, owners.
 //!
-//! `parse` reads them; [`operations`] turns one into catalog operations when it is executed, because what it may
-//! do depends on who executes it, and a password becomes a verifier with a random salt there. Wording, codes
-//! and rules are PostgreSQL 15's (`commands/user.c`, `catalog/aclchk.c`).
+//! `parse` reads them; [`operations`] turns one into catalog operations when it is executed, because what it
+//! may do depends on who executes it, and a password becomes a verifier with a random salt there. Wording,
+//! codes and rules are PostgreSQL 15's (`commands/user.c`, `catalog/aclchk.c`).
 
 mod grant;
 pub(crate) mod parse;

@@ -95,7 +95,8 @@ fn options(reader: &mut TokenReader<'_>) -> Parsed<Vec<RoleOption>> {
 }
 
 fn option(reader: &mut TokenReader<'_>) -> Parsed<RoleOption> {
-    const FLAGS: [(&str, &str, fn(bool) -> RoleOption); 7] = [
+    type Flag = (&'static str, &'static str, fn(bool) -> RoleOption);
+    const FLAGS: [Flag; 7] = [
         ("SUPERUSER", "NOSUPERUSER", RoleOption::Superuser),
         ("CREATEDB", "NOCREATEDB", RoleOption::CreateDb),
         ("CREATEROLE", "NOCREATEROLE", RoleOption::CreateRole),

@@ -119,7 +119,8 @@ impl Catalog {
 
 impl AccountOp {
     /// Appends the operation.
-    pub(in super::super) fn encode(&self, out: &mut Vec<u8>) {
+    pub(in super::super) fn encode(&self, tag: u8, out: &mut Vec<u8>) {
+        out.put_u8(tag);
         match self {
             AccountOp::PutRole(role) => {
                 out.put_u8(1);

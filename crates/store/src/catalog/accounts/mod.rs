@@ -30,7 +30,7 @@ use weft_types::{SqlError, SqlState};
 pub use acl::{Acl, AclItem, Dependents, ObjectKind, Privileges};
 pub use role::{BOOTSTRAP_ROLE, Membership, PUBLIC_ROLE, RoleDef, RoleId};
 
-use super::{Catalog, ProcedureId, SequenceId};
+use super::{Catalog, CatalogOp, ProcedureId, SequenceId};
 
 /// Oid of the schema `public`.
 pub const PUBLIC_SCHEMA_OID: u32 = 2200;
@@ -354,8 +354,18 @@ impl Catalog {
         }
     }
 
-    /// Forgets owners and privileges of objects that are gone.
-    pub(super) fn forget_dropped_objects(&mut self) {
+    /// Forgets owners and privileges of objects that an operation dropped, with those that depend on them.
+    pub(super) fn forget_dropped_objects(&mut self, op: &CatalogOp) {
+        let drops = matches!(
+            op,
+            CatalogOp::DropTable(_)
+                | CatalogOp::DropColumn { .. }
+                | CatalogOp::DropSequence(_)
+                | CatalogOp::DropProcedure(_)
+        );
+        if !drops {
+            return;
+        }
         let accounts = self.accounts();
         let gone: Vec<u32> = accounts
             .objects

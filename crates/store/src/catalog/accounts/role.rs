@@ -143,8 +143,8 @@ impl Accounts {
         id == BOOTSTRAP_ROLE || self.roles.get(&id).is_some_and(|role| role.superuser)
     }
 
-    /// The role itself and all that it is a member of, directly or not. `inherited`: only where privileges are
-    /// inherited.
+    /// The role itself and all that it is a member of, directly or not. `inherited`: only where privileges
+    /// are inherited.
     fn closure(&self, role: RoleId, inherited: bool) -> BTreeSet<RoleId> {
         let mut found = BTreeSet::from([role]);
         let mut left = vec![role];
