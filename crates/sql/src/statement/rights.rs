@@ -11,7 +11,7 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{self, visit_expressions};
+use sqlparser::ast::{self, Visit, Visitor};
 use weft_base::{IndexId, TableId};
 use weft_store::{
     BOOTSTRAP_ROLE, Catalog, CatalogOp, ConstraintRule, ObjectKind, PUBLIC_SCHEMA_OID, Privileges, RoleId,
@@ -345,13 +345,24 @@ pub(crate) fn reads_target(statement: &ast::Statement) -> bool {
 }
 
 fn names_columns(expr: &ast::Expr) -> bool {
-    let found = visit_expressions(expr, |expr| match expr {
-        ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
-        // It may count the rows of the table without naming a column.
-        ast::Expr::Subquery(_) | ast::Expr::Exists { .. } | ast::Expr::InSubquery { .. } => {
-            ControlFlow::Break(())
+    expr.visit(&mut ColumnNames).is_break()
+}
+
+/// Stops at whatever may read a table's columns: a name, and a query in any form, which may read the table
+/// without naming a column.
+struct ColumnNames;
+
+impl Visitor for ColumnNames {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &ast::Query) -> ControlFlow<()> {
+        ControlFlow::Break(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
+        match expr {
+            ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         }
-        _ => ControlFlow::Continue(()),
-    });
-    found.is_break()
+    }
 }

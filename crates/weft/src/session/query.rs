@@ -67,6 +67,7 @@ impl Session {
     pub(crate) fn environment(&self, settings: &QuerySettings) -> Arc<dyn Environment> {
         Arc::new(SystemRelations {
             catalog: self.catalog(),
+            rights: self.rights_catalog(),
             session: Arc::clone(&settings.session),
         })
     }
@@ -160,13 +161,15 @@ impl Session {
 /// The relations of the system catalogs, as one statement sees them.
 struct SystemRelations {
     catalog: Arc<Catalog>,
+    /// What says which of them the session's role may read.
+    rights: Arc<Catalog>,
     session: Arc<dyn weft_expression::Session>,
 }
 
 impl Environment for SystemRelations {
     fn rows(&self, schema: &str, name: &str, columns: &[usize]) -> Result<Vec<Vec<Value>>, SqlError> {
         if let Some(view) = SessionView::of(self.session.as_ref())
-            && !weft_pg_catalog::may_read(name, &self.catalog, view.role)
+            && !weft_pg_catalog::may_read(name, &self.rights, view.role)
         {
             let message = format!("permission denied for table {name}");
             return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));

@@ -5,8 +5,8 @@
 //! one number. The bootstrap role is not even looked up.
 
 use std::ops::Deref;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use weft_sql::statement::Plan;
 use weft_sql::statement::accounts::{AccountStatement, Actor, operations};
@@ -117,6 +117,15 @@ impl Session {
         role == BOOTSTRAP_ROLE || self.shared.engine.catalog().accounts().is_superuser(role)
     }
 
+    /// The definitions that say what roles may do: those of now, though the transaction may read an older
+    /// snapshot, or its own if it changes them.
+    pub(crate) fn rights_catalog(&self) -> Arc<Catalog> {
+        match &self.open {
+            Some(open) if open.txn.changes_catalog() => open.txn.catalog(),
+            _ => self.shared.engine.catalog(),
+        }
+    }
+
     /// Refuses a plan that the session's role may not run.
     pub(crate) fn check_rights(&self, plan: &CheckedPlan) -> Result<(), SqlError> {
         match self.acting_role() {
@@ -143,7 +152,7 @@ impl Session {
     pub(crate) fn check_sequence(&self, sequence: SequenceId, any: Privileges) -> Result<(), SqlError> {
         match self.acting_role() {
             BOOTSTRAP_ROLE => Ok(()),
-            role => may_use_sequence(&self.catalog(), role, sequence, any),
+            role => may_use_sequence(&self.rights_catalog(), role, sequence, any),
         }
     }
 
@@ -159,15 +168,13 @@ impl Session {
             session: self.settings.roles.session,
         };
         let zone = self.settings.zone;
-        let shared = std::sync::Arc::clone(&self.shared);
-        let open = self.transaction();
-        open.txn.lock_catalog()?;
-        let newest = match open.txn.changes_catalog() {
-            true => open.txn.catalog(),
-            false => shared.engine.catalog(),
-        };
         let verifier = |password: &str| postgres_protocol::password::scram_sha_256(password.as_bytes());
+        // Whoever may not do it gets no lock that others wait for.
+        operations(statement, &self.rights_catalog(), actor, &verifier, zone)?;
+        self.transaction().txn.lock_catalog()?;
+        let newest = self.rights_catalog();
         let changes = operations(statement, &newest, actor, &verifier, zone)?;
+        let open = self.transaction();
         for (level, notice) in &changes.notices {
             sink.notice(*level, notice);
         }
@@ -190,7 +197,7 @@ impl Session {
         value: Option<&str>,
         local: bool,
     ) -> Result<bool, SqlError> {
-        let catalog = self.catalog();
+        let catalog = self.rights_catalog();
         let login = (&*self.user, &self.settings.roles);
         match roles_after(catalog.accounts(), login, name, value)? {
             Some(roles) => self.take_roles(roles, local).map(|()| true),
@@ -200,7 +207,7 @@ impl Session {
 
     /// Becomes other roles, with the settings that tell of them.
     pub(crate) fn take_roles(&mut self, roles: SessionRoles, local: bool) -> Result<(), SqlError> {
-        let catalog = self.catalog();
+        let catalog = self.rights_catalog();
         let superuser = catalog.accounts().is_superuser(roles.acting());
         let session = self.role_name(roles.session);
         let role = roles

@@ -22,6 +22,8 @@ use crate::database::Shared;
 pub(crate) struct StatementSession {
     shared: Arc<Shared>,
     catalog: Arc<Catalog>,
+    /// What says which privileges there are.
+    rights: Arc<Catalog>,
     settings: Arc<Settings>,
     first_settings: Arc<Settings>,
     /// Settings of the transaction, which `settings` does not have.
@@ -70,6 +72,7 @@ impl Session {
         Arc::new(StatementSession {
             shared: Arc::clone(&self.shared),
             catalog: self.catalog(),
+            rights: self.rights_catalog(),
             settings: Arc::clone(&self.settings),
             first_settings: Arc::clone(&self.first_settings),
             transaction_settings: [shown("transaction_isolation"), shown("transaction_read_only")],
@@ -158,14 +161,14 @@ impl StatementSession {
     fn check_sequence(&self, sequence: SequenceId, any: Privileges) -> Result<(), SqlError> {
         match self.role {
             BOOTSTRAP_ROLE => Ok(()),
-            role => may_use_sequence(&self.catalog, role, sequence, any),
+            role => may_use_sequence(&self.rights, role, sequence, any),
         }
     }
 
     /// What `set_config` of `role` or `session_authorization` shows until the statement ends; false for
     /// another setting.
     fn set_roles(&self, settings: &mut Settings, name: &str, value: Option<&str>) -> Result<bool, SqlError> {
-        let accounts = self.catalog.accounts();
+        let accounts = self.rights.accounts();
         let session = (&*self.login_name, &settings.roles);
         let Some(roles) = roles_after(accounts, session, name, value)? else {
             return Ok(false);

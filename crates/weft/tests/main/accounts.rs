@@ -334,6 +334,78 @@ fn passwords_are_kept_as_verifiers() {
 }
 
 #[test]
+fn only_a_superuser_turns_passwords_off() {
+    let (db, mut owner, mut ann) = prepared();
+    ok(
+        &mut owner,
+        "create role maker login createrole; alter role ann password 'a'",
+    );
+    let mut maker = db.login("maker", 0).unwrap();
+    let last = "must be superuser to remove the last password of all roles";
+    assert_eq!(refused(&mut ann, "alter role ann password null"), last);
+    assert_eq!(refused(&mut ann, "alter role ann password ''"), last);
+    assert_eq!(refused(&mut maker, "drop role ann"), last);
+    ok(&mut owner, "alter role maker password 'm'");
+    ok(&mut ann, "alter role ann password null");
+    ok(&mut owner, "alter role maker password null");
+}
+
+#[test]
+fn changing_rows_does_not_read_them_in_any_kind_of_query() {
+    let (_db, mut owner, mut ann) = prepared();
+    ok(&mut owner, "grant update, delete on t to ann");
+    for condition in [
+        "10 = any(array(select v from t))",
+        "(array(select * from (select v from t) x))[1] = 10",
+        "array_length(array(select 1 from t natural join (values (1)) z(id)), 1) = 1",
+        "exists (select 1 from t)",
+        "10 in (select v from t)",
+    ] {
+        refused(&mut ann, &format!("update t set v = 1 where {condition}"));
+        refused(&mut ann, &format!("delete from t where {condition}"));
+    }
+    refused(&mut ann, "update t set v = (array(select v from t))[1]");
+    ok(&mut ann, "update t set v = 3 where 1 = 1");
+}
+
+#[test]
+fn an_older_snapshot_keeps_no_privileges() {
+    let (_db, mut owner, mut ann) = prepared();
+    ok(
+        &mut owner,
+        "grant select on t to staff; grant select on other to ann; grant usage on sequence q to staff",
+    );
+    ok(
+        &mut ann,
+        "begin isolation level repeatable read; select * from other",
+    );
+    ok(&mut owner, "revoke staff from ann");
+    refused(&mut ann, "set role staff");
+    ok(
+        &mut ann,
+        "rollback; begin isolation level repeatable read; select * from other",
+    );
+    refused(&mut ann, "select nextval('q')");
+    ok(&mut owner, "alter role ann superuser");
+    ok(
+        &mut ann,
+        "rollback; begin isolation level repeatable read; select rolname from pg_authid",
+    );
+    ok(&mut owner, "alter role ann nosuperuser");
+    refused(&mut ann, "select rolpassword from pg_authid");
+    ok(&mut ann, "rollback");
+}
+
+#[test]
+fn who_may_not_change_accounts_blocks_nobody_who_may() {
+    let (_db, mut owner, mut ann) = prepared();
+    ok(&mut ann, "begin");
+    refused(&mut ann, "create role nope");
+    ok(&mut owner, "set lock_timeout = '1s'; grant select on t to ann");
+    ok(&mut ann, "rollback; select v from t");
+}
+
+#[test]
 fn without_accounts_every_name_is_the_superuser() {
     let db = database();
     assert_eq!(db.account("anybody"), Account::Open);

@@ -227,6 +227,7 @@ impl Work<'_> {
     fn put_role(&mut self, role: RoleDef) -> Result<(), SqlError> {
         let demanded = self.catalog.accounts().demand_passwords();
         self.push(AccountOp::PutRole(role))?;
+        self.check_still_demanded(demanded)?;
         let accounts = self.catalog.accounts();
         let can_log_in = |role: &RoleDef| role.superuser && role.login && role.password.is_some();
         if !demanded && accounts.demand_passwords() && !accounts.roles().any(|role| can_log_in(role)) {
@@ -236,6 +237,16 @@ impl Work<'_> {
             self.changes.notices.push((NoticeLevel::Warning, warning));
         }
         Ok(())
+    }
+
+    /// While no role has a password, none is asked for: so only a superuser takes the last one away.
+    fn check_still_demanded(&self, demanded: bool) -> Result<(), SqlError> {
+        match demanded && !self.catalog.accounts().demand_passwords() && !self.is_superuser() {
+            true => Err(denied(
+                "must be superuser to remove the last password of all roles",
+            )),
+            false => Ok(()),
+        }
     }
 
     fn check_may_alter(&self, role: &RoleDef, options: &[RoleOption]) -> Result<(), SqlError> {
@@ -296,7 +307,9 @@ impl Work<'_> {
             if role.superuser && !self.is_superuser() {
                 return Err(denied("must be superuser to drop superusers"));
             }
+            let demanded = self.catalog.accounts().demand_passwords();
             self.push(AccountOp::DropRole(role.id))?;
+            self.check_still_demanded(demanded)?;
         }
         Ok(())
     }
