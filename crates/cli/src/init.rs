@@ -10,6 +10,7 @@ use weft::{Account, Database, Options};
 
 use crate::arguments::InitArguments;
 use crate::failure::Failure;
+use crate::opening;
 
 /// The superuser that every database has.
 const SUPERUSER: &str = "postgres";
@@ -18,6 +19,7 @@ const SUPERUSER: &str = "postgres";
 pub(crate) fn run(arguments: &InitArguments) -> Result<(), Failure> {
     let database = Database::open(&arguments.data, Options::default())
         .map_err(|error| Failure::Environment(error.to_string()))?;
+    opening::keep_private(&arguments.data)?;
     if !set_first_password(&database, &arguments.password_file)? {
         let problem = format!("{SUPERUSER} has a password already; change it with ALTER ROLE");
         return Err(Failure::Usage(problem));

@@ -4,11 +4,16 @@
 //! line every few seconds shows the progress, so that a busy server is not mistaken for one that
 //! hangs.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use weft_base::Progress;
+
+use crate::failure::Failure;
 
 /// Interval between lines; a database that opens faster prints none.
 pub(crate) const LINE_EVERY: Duration = Duration::from_secs(2);
@@ -39,6 +44,17 @@ pub(crate) fn with_progress<T>(
     })
 }
 
+/// Lets nobody but its owner into a database's directory: rows and verifiers of passwords are there.
+///
+/// # Errors
+/// The directory is another user's.
+pub(crate) fn keep_private(dir: &Path) -> Result<(), Failure> {
+    fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(|error| {
+        let dir = dir.display();
+        Failure::Environment(format!("cannot keep other users out of {dir}: {error}"))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -56,6 +72,17 @@ mod tests {
             thread::sleep(Duration::from_millis(1));
         }
         panic!("{words:?} is not in {:?}", said.lock().unwrap());
+    }
+
+    #[test]
+    fn only_the_owner_enters_a_database() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        keep_private(dir.path()).unwrap();
+        assert_eq!(
+            fs::metadata(dir.path()).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
     }
 
     #[test]

@@ -98,6 +98,7 @@ pub(crate) fn run_as(arguments: &ServeArguments, rank: Option<Rank>, stop: Stop)
         let (disk, clock) = (Arc::new(RealDisk), Arc::new(SystemClock::new()));
         Database::open_with(disk, &arguments.data, clock, options, &progress)
     })?;
+    opening::keep_private(&arguments.data)?;
     if rank.is_some() && database.has_accounts() {
         return Err(Failure::Usage(
             "a cluster has no accounts yet: this database has some".to_owned(),

@@ -612,6 +612,10 @@ impl BackendSession for RanksSession {
         self.fail_everywhere();
     }
 
+    fn hide_rows(&self, error: &mut SqlError) {
+        self.home.hide_rows(error);
+    }
+
     fn memory(&self) -> &Arc<Budget> {
         self.home.memory()
     }

@@ -162,6 +162,9 @@ pub trait BackendSession: Send {
     /// protocol): rolls back an implicit transaction and marks an explicit one [`TxnStatus::Failed`].
     fn fail(&mut self);
 
+    /// Takes out of an error what the session's role may not see.
+    fn hide_rows(&self, error: &mut SqlError);
+
     /// The memory budget for what the session holds from one statement to the next; rows of suspended portals
     /// count too.
     fn memory(&self) -> &Arc<Budget>;

@@ -487,7 +487,9 @@ impl<S: BackendSession> Connection<S> {
             return Err(self.stopped());
         }
         self.shared.metrics.errors.increment();
-        reply::error(&mut self.replies.out, Severity::Error, error);
+        let mut error = error.clone();
+        self.session.hide_rows(&mut error);
+        reply::error(&mut self.replies.out, Severity::Error, &error);
         Ok(())
     }
 

@@ -118,6 +118,10 @@ impl BackendSession for Session {
         Session::fail(self);
     }
 
+    fn hide_rows(&self, error: &mut SqlError) {
+        Session::hide_rows(self, error);
+    }
+
     fn memory(&self) -> &Arc<Budget> {
         Session::memory(self)
     }

@@ -510,6 +510,8 @@ impl BackendSession for FakeSession {
         Ok(())
     }
 
+    fn hide_rows(&self, _: &mut SqlError) {}
+
     fn fail(&mut self) {
         self.abort();
     }

@@ -8,11 +8,13 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use weft_base::TableId;
 use weft_sql::statement::Plan;
 use weft_sql::statement::accounts::{AccountStatement, Actor, operations};
 use weft_sql::statement::rights::{Need, check, needs, object_denied};
 use weft_store::{
-    AccountOp, Accounts, BOOTSTRAP_ROLE, Catalog, CatalogOp, ObjectKind, Privileges, RoleId, SequenceId,
+    AccountOp, Accounts, BOOTSTRAP_ROLE, Catalog, CatalogOp, ConstraintDef, ConstraintRule, ObjectKind,
+    Privileges, RoleId, SequenceId,
 };
 use weft_types::{SqlError, SqlState};
 
@@ -153,6 +155,38 @@ impl Session {
         match self.acting_role() {
             BOOTSTRAP_ROLE => Ok(()),
             role => may_use_sequence(&self.rights_catalog(), role, sequence, any),
+        }
+    }
+
+    /// An error as the session's role may see it: rows and keys in its detail are for whoever may read the
+    /// tables that they are from.
+    pub fn hide_rows(&self, error: &mut SqlError) {
+        let role = self.acting_role();
+        let hides = [
+            SqlState::NOT_NULL_VIOLATION,
+            SqlState::UNIQUE_VIOLATION,
+            SqlState::CHECK_VIOLATION,
+            SqlState::FOREIGN_KEY_VIOLATION,
+        ];
+        if role == BOOTSTRAP_ROLE || !hides.contains(&error.state) || error.fields().detail.is_none() {
+            return;
+        }
+        let catalog = self.rights_catalog();
+        let fields = error.fields();
+        let table = fields.table.as_deref().and_then(|name| catalog.table(name));
+        let constraint = table.and_then(|table| {
+            let named = |known: &&Arc<ConstraintDef>| Some(&known.name) == fields.constraint.as_ref();
+            table.constraints.iter().find(named)
+        });
+        let parent = constraint.and_then(|constraint| match &constraint.rule {
+            ConstraintRule::ForeignKey(key) => Some(key.parent),
+            ConstraintRule::Check { .. } => None,
+        });
+        let mut tables = table.map(|table| table.id).into_iter().chain(parent);
+        let may_read = |id: TableId| catalog.privileges_of(role, id.0).contains(Privileges::SELECT);
+        // A table that is not known any more is hidden as well.
+        if table.is_none() || !tables.all(may_read) {
+            error.fields_mut().detail = None;
         }
     }
 

@@ -406,6 +406,37 @@ fn who_may_not_change_accounts_blocks_nobody_who_may() {
 }
 
 #[test]
+fn errors_show_rows_to_those_who_may_read_them() {
+    let (_db, mut owner, mut ann) = prepared();
+    ok(
+        &mut owner,
+        "create table child (id int primary key references t, w int not null check (w > 0));
+         insert into child values (1, 1); grant insert, update on child to ann; grant update, delete on t to ann",
+    );
+    let detail = |session: &mut Session, sql: &str| {
+        let mut error = run(session, sql).err().unwrap();
+        assert!(error.fields().detail.is_some(), "{sql}: {error:?}");
+        session.hide_rows(&mut error);
+        error.fields().detail.clone()
+    };
+    let of_child = [
+        "update child set w = null",
+        "update child set w = 0",
+        "insert into child values (1, 1)",
+    ];
+    let of_both = ["update child set id = 77", "delete from t"];
+    for sql in of_child.iter().chain(&of_both) {
+        assert_eq!(detail(&mut ann, sql), None, "{sql}");
+        assert!(detail(&mut owner, sql).is_some(), "{sql}");
+    }
+    ok(&mut owner, "grant select on child to ann");
+    assert!(of_child.iter().all(|sql| detail(&mut ann, sql).is_some()));
+    assert!(of_both.iter().all(|sql| detail(&mut ann, sql).is_none()));
+    ok(&mut owner, "grant select on t to ann");
+    assert!(of_both.iter().all(|sql| detail(&mut ann, sql).is_some()));
+}
+
+#[test]
 fn without_accounts_every_name_is_the_superuser() {
     let db = database();
     assert_eq!(db.account("anybody"), Account::Open);
