@@ -169,11 +169,14 @@ fn field<'a>(arguments: Arguments<'_, 'a>) -> Result<Option<JsonbRef<'a>>, SqlEr
     })
 }
 
+/// An item of an array. PostgreSQL takes what is neither array nor object for an array of itself here.
 fn element<'a>(arguments: Arguments<'_, 'a>) -> Result<Option<JsonbRef<'a>>, SqlError> {
     let number = int(arguments, 1)?;
-    Ok(match jsonb(arguments, 0)?.node() {
+    let whole = jsonb(arguments, 0)?;
+    Ok(match whole.node() {
         Node::Array(array) => array.at(number),
-        _ => None,
+        Node::Object(_) => None,
+        _ => matches!(number, 0 | -1).then_some(whole),
     })
 }
 
