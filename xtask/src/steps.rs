@@ -1,13 +1,13 @@
 //! The steps of `cargo xtask test`, in order, and their sum.
 //!
-//! 1. `cargo fmt --check`, `cargo clippy -D warnings`, tidy: one check each.
-//! 2. `cargo test --workspace`: unit, property and integration tests; the short crash tests among them.
-//! 3. `cargo test -p weft-fabric -p weft-join --features mpi`: the fabric and joins on MPI, with Open MPI
-//!    installed where that can be done; skipped, loudly, where there is none.
-//! 4. `cargo test -p weft-device --features fpga`: the units of `hardware/` under Verilator, installed where
-//!    that can be done; skipped, loudly, where there is none. Then a database's batches on the simulated
-//!    softcore: `cargo test -p weft-workload --features fpga --test device`.
-//! 5. The whole-system tests: every `tests/<folder>/run`. It is started in the workspace root with
+//! 1. `cargo fmt --check`, tidy: one check each.
+//! 2. `cargo clippy -D warnings` and `cargo test`, both of the whole workspace and with every feature whose
+//!    tools are here or can be installed: `mpi` of the fabric and of joins wants Open MPI, `fpga` of devices
+//!    Verilator. What is missing is said, loudly. All in one build, because each set of features is a
+//!    build of its own. The short crash tests, ranks under mpirun, the units of `hardware/` and a database's
+//!    batches on the simulated softcore are among these tests.
+//! 3. The server as it is shipped, with the default features, and with it the whole-system tests: every
+//!    `tests/<folder>/run`. It is started in the workspace root with
 //!    `WEFT_BIN` (the server's path) and `WEFT_PYTHON` (an interpreter with psycopg) set, prints what it
 //!    tests, and ends with `N passed, N failed`. A line `# needs: psql pgbench postgresql python3 psycopg` in
 //!    it says what the system must have; without that the folder is skipped, loudly.
@@ -37,18 +37,16 @@ pub enum System {
 
 /// Runs every step and prints the sum.
 pub fn run_all(root: &Path, system: System) -> ExitCode {
-    let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    let optional = Optional::found(root);
     let mut all = vec![
         (
             "fmt".to_owned(),
             check_with(root, &["fmt", "--all", "--", "--check"]),
         ),
-        ("clippy".to_owned(), check_with(root, &clippy)),
         ("tidy".to_owned(), tidy_check(root)),
-        ("cargo test".to_owned(), cargo_tests(root)),
+        ("clippy".to_owned(), clippy(root, &optional)),
+        ("cargo test".to_owned(), cargo_tests(root, &optional)),
     ];
-    all.extend(mpi_tests(root).map(|counts| ("fabric and joins on MPI".to_owned(), counts)));
-    all.extend(hardware_tests(root, None).map(|counts| ("hardware units".to_owned(), counts)));
     match system {
         System::Run => all.extend(system_tests(root)),
         System::Skip => console::loud("whole-system tests in tests/ SKIPPED on request"),
@@ -56,13 +54,71 @@ pub fn run_all(root: &Path, system: System) -> ExitCode {
     sum_up(all)
 }
 
-/// Runs the hardware units alone, with many more operations; a failure if they had to be skipped.
+/// Runs the hardware units alone, with many more operations; a failure where there is no Verilator.
 pub fn run_hardware_long(root: &Path) -> ExitCode {
-    let counts = hardware_tests(root, Some("1000000"));
-    sum_up(vec![(
-        "hardware units".to_owned(),
-        counts.unwrap_or(Counts::of_check(false)),
-    )])
+    let arguments = [
+        "test",
+        "-p",
+        "weft-device",
+        "--features",
+        "fpga",
+        "--no-fail-fast",
+    ];
+    console::announce(&format!("cargo {}", arguments.join(" ")));
+    let counts = match packages::ensure_verilator(&target_folder(root)) {
+        Some(verilator) => {
+            let mut command = cargo(root, &arguments);
+            command.env("WEFT_VERILATOR", verilator);
+            command.env("WEFT_HARDWARE_OPS", "1000000");
+            summed("hardware units", &mut command)
+        }
+        None => Counts::of_check(false),
+    };
+    sum_up(vec![("hardware units".to_owned(), counts)])
+}
+
+/// Features that need tools beside Rust and a C compiler, as far as this machine has those tools.
+struct Optional {
+    /// As cargo takes them after `--features`.
+    features: Vec<&'static str>,
+    /// Verilator's program, for the build of what has the feature `fpga`.
+    verilator: Option<PathBuf>,
+}
+
+impl Optional {
+    /// Installs the tools where that is possible, and says loudly what is left out without them.
+    fn found(root: &Path) -> Optional {
+        let mut features = Vec::new();
+        if packages::ensure_mpi() {
+            features.extend(["weft-fabric/mpi", "weft-join/mpi"]);
+        } else {
+            console::loud("MPI SKIPPED: mpicc and mpirun are missing here and not installable");
+        }
+        let verilator = packages::ensure_verilator(&target_folder(root));
+        if verilator.is_some() {
+            features.extend(["weft-device/fpga", "weft-workload/fpga"]);
+        } else {
+            console::loud(
+                "the hardware units SKIPPED: Verilator or a C++ compiler is missing here and not installable",
+            );
+        }
+        Optional { features, verilator }
+    }
+
+    /// Cargo's subcommand for the whole workspace with these features; its words for a headline, too.
+    fn command(&self, root: &Path, subcommand: &str, rest: &[&str]) -> (Command, String) {
+        let features = self.features.join(",");
+        let mut arguments = vec![subcommand, "--workspace"];
+        if !features.is_empty() {
+            arguments.extend(["--features", &features]);
+        }
+        arguments.extend(rest);
+        let mut command = cargo(root, &arguments);
+        if let Some(verilator) = &self.verilator {
+            command.env("WEFT_VERILATOR", verilator);
+        }
+        (command, format!("cargo {}", arguments.join(" ")))
+    }
 }
 
 /// Names the steps that failed and prints the sum, on which the exit status depends.
@@ -113,103 +169,17 @@ fn tidy_check(root: &Path) -> Counts {
     Counts::of_check(findings.is_empty())
 }
 
-fn cargo_tests(root: &Path) -> Counts {
-    let arguments = ["test", "--workspace", "--no-fail-fast"];
-    console::announce(&format!("cargo {}", arguments.join(" ")));
-    summed("cargo test", &mut cargo(root, &arguments))
+fn clippy(root: &Path, optional: &Optional) -> Counts {
+    let (mut command, words) = optional.command(root, "clippy", &["--all-targets", "--", "-D", "warnings"]);
+    console::announce(&words);
+    let success = console::run(&mut command).is_ok_and(|ended| ended.success);
+    Counts::of_check(success)
 }
 
-/// The fabric's tests and those of joins with MPI, linted with the feature too. Nothing when there is no MPI.
-fn mpi_tests(root: &Path) -> Option<Counts> {
-    let arguments = [
-        "test",
-        "-p",
-        "weft-fabric",
-        "-p",
-        "weft-join",
-        "--features",
-        "mpi",
-        "--no-fail-fast",
-    ];
-    console::announce(&format!("cargo {}", arguments.join(" ")));
-    if !packages::ensure_mpi() {
-        console::loud(
-            "the fabric and joins on MPI SKIPPED: mpicc and mpirun are missing here and not installable",
-        );
-        return None;
-    }
-    let clippy = [
-        "clippy",
-        "-p",
-        "weft-fabric",
-        "-p",
-        "weft-join",
-        "--features",
-        "mpi",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ];
-    let mut counts = check_with(root, &clippy);
-    counts += summed("fabric and joins on MPI", &mut cargo(root, &arguments));
-    Some(counts)
-}
-
-/// Every unit of `hardware/`, simulated against its golden model; its Rust linted with the feature too.
-/// Nothing when there is no Verilator.
-/// `operations` is how many random ones, if not the tests' own number.
-fn hardware_tests(root: &Path, operations: Option<&str>) -> Option<Counts> {
-    let arguments = [
-        "test",
-        "-p",
-        "weft-device",
-        "--features",
-        "fpga",
-        "--no-fail-fast",
-    ];
-    console::announce(&format!("cargo {}", arguments.join(" ")));
-    let Some(verilator) = packages::ensure_verilator(&target_folder(root)) else {
-        console::loud(
-            "the hardware units SKIPPED: Verilator or a C++ compiler is missing here and not installable",
-        );
-        return None;
-    };
-    let clippy = [
-        "clippy",
-        "-p",
-        "weft-device",
-        "-p",
-        "weft-workload",
-        "--features",
-        "fpga",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ];
-    let with_verilator = |arguments: &[&str]| {
-        let mut command = cargo(root, arguments);
-        command.env("WEFT_VERILATOR", &verilator);
-        if let Some(operations) = operations {
-            command.env("WEFT_HARDWARE_OPS", operations);
-        }
-        command
-    };
-    let linted = console::run(&mut with_verilator(&clippy)).is_ok_and(|ended| ended.success);
-    let mut counts = Counts::of_check(linted);
-    counts += summed("hardware units", &mut with_verilator(&arguments));
-    let batches = [
-        "test",
-        "-p",
-        "weft-workload",
-        "--features",
-        "fpga",
-        "--test",
-        "device",
-    ];
-    counts += summed("batches on a device", &mut with_verilator(&batches));
-    Some(counts)
+fn cargo_tests(root: &Path, optional: &Optional) -> Counts {
+    let (mut command, words) = optional.command(root, "test", &["--no-fail-fast"]);
+    console::announce(&words);
+    summed("cargo test", &mut command)
 }
 
 /// Cargo's target folder.
