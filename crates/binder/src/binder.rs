@@ -8,7 +8,7 @@ use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState, SqlType};
 
 use crate::expression::Names;
-use crate::locking::Locks;
+use crate::locking::{LockedRows, Locks};
 use crate::names::{self, Place};
 use crate::parameters::Parameters;
 use crate::relation::{Output, Query, Relation, Shared};
@@ -66,6 +66,9 @@ pub struct Binder<'a> {
     pub(crate) locking: Option<Locks>,
     /// Whether the outermost query may have FOR UPDATE.
     pub(crate) locks_allowed: bool,
+    /// Whether subqueries may have it, and those that have: the query's steps.
+    pub(crate) steps_allowed: bool,
+    pub(crate) steps: Vec<LockedRows>,
     /// The outermost level (as an index into `levels`) that the part being bound refers to.
     pub(crate) lowest: usize,
     pub(crate) pace: Pace,
@@ -95,6 +98,8 @@ impl<'a> Binder<'a> {
             aggregate_name: None,
             locking: None,
             locks_allowed: false,
+            steps_allowed: false,
+            steps: Vec::new(),
             lowest: usize::MAX,
             pace: Pace::default(),
         }
@@ -133,12 +138,16 @@ impl<'a> Binder<'a> {
     }
 
     /// Binds a query.
-    pub(crate) fn query(self, query: &ast::Query) -> Result<Query, SqlError> {
-        self.query_and_locks(query).map(|(query, _)| query)
+    pub(crate) fn query(mut self, query: &ast::Query) -> Result<Query, SqlError> {
+        let (relation, output) = self.rows_and_output(query)?;
+        self.finish(relation, output)
     }
 
-    /// Binds a query; returns it and what it locks.
-    pub(crate) fn query_and_locks(mut self, query: &ast::Query) -> Result<(Query, Option<Locks>), SqlError> {
+    /// Binds a query; all of its columns are its result.
+    pub(crate) fn rows_and_output(
+        &mut self,
+        query: &ast::Query,
+    ) -> Result<(Relation, Vec<Output>), SqlError> {
         let rows = self.bind_rows(query, true)?;
         let mut output = Vec::with_capacity(rows.columns.len());
         for column in rows.columns {
@@ -150,18 +159,19 @@ impl<'a> Binder<'a> {
                 origin: column.origin,
             });
         }
-        let locks = self.locking.take();
-        Ok((self.finish(rows.relation, output)?, locks))
+        Ok((rows.relation, output))
     }
 
     /// Assembles a query and removes unused columns and relations.
-    pub(crate) fn finish(self, relation: Relation, output: Vec<Output>) -> Result<Query, SqlError> {
+    pub(crate) fn finish(mut self, relation: Relation, output: Vec<Output>) -> Result<Query, SqlError> {
         let parameters = self.parameters.known.finish()?;
         let tables = self.tables.clone();
         let (session_bound, moves_sequence) = (self.session_bound, self.moves_sequence);
         let is_volatile = self.volatile_count > 0;
+        let bound_steps = std::mem::take(&mut self.steps);
         let (relation, shared) = self.prune(relation);
-        Ok(Query {
+        let mut query = Query {
+            steps: Vec::new(),
             parameters,
             shared,
             relation,
@@ -170,7 +180,9 @@ impl<'a> Binder<'a> {
             session_bound,
             moves_sequence,
             is_volatile,
-        })
+        };
+        query.steps = crate::locking::used_steps(bound_steps, &query);
+        Ok(query)
     }
 }
 
@@ -180,7 +192,11 @@ impl<'a> Binder<'a> {
 /// Errors in the statement, with PostgreSQL's codes and messages.
 pub fn bind_query(statement: &Statement, env: Environment<'_>) -> Result<Query, SqlError> {
     match statement {
-        Statement::Query(query) if query.locks.is_empty() => Binder::new(env).query(query),
+        Statement::Query(query) if query.locks.is_empty() => {
+            let mut binder = Binder::new(env);
+            binder.steps_allowed = true;
+            binder.query(query)
+        }
         Statement::Query(_) => Err(SqlError::internal(
             "a query that locks rows is bound by bind_locking",
         )),

@@ -104,7 +104,13 @@ impl Binder<'_> {
         let ((columns, values), pending) = inner.in_clause(Clause::Update, |binder| {
             binder.assignments(&update.assignments, table)
         })?;
-        let relation = inner.add_where(Relation::Given { columns: given }, update.selection.as_ref())?;
+        let relation = inner.add_where(
+            Relation::Given {
+                columns: given,
+                step: None,
+            },
+            update.selection.as_ref(),
+        )?;
         let relation = apply_all(relation, pending);
         let mut items: Vec<(ColumnId, Expr)> = Vec::with_capacity(values.len() + 1);
         let mut output = Vec::with_capacity(values.len() + 1);

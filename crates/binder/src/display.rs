@@ -304,7 +304,11 @@ fn head(relation: &Relation) -> String {
             list(rows, |row| format!("({})", list(row, expression_text)))
         ),
         Relation::Scan(scan) => scan_text(scan),
-        Relation::Given { columns } => format!("Given {}", typed(columns)),
+        Relation::Given { columns, step: None } => format!("Given {}", typed(columns)),
+        Relation::Given {
+            columns,
+            step: Some(number),
+        } => format!("Step {number} {}", typed(columns)),
         Relation::System {
             schema,
             name,
@@ -473,6 +477,13 @@ impl Display for Query {
                     write_tree(f, term, 1)?;
                 }
             }
+        }
+        for step in &self.steps {
+            write!(
+                f,
+                "Before it, step {} locks rows of:\n{}",
+                step.number, step.locked.rows
+            )?;
         }
         Ok(())
     }

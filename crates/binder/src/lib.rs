@@ -47,7 +47,7 @@ mod with;
 pub use binder::{Binder, Environment, SystemRelation, bind_query};
 pub use display::expression_text;
 pub use expression::{ExpressionBinder, Names};
-pub use locking::{Locked, Locking, bind_locking};
+pub use locking::{LockedRows, Locking, bind_locking};
 pub use modify::{bind_default, bind_modify};
 pub use names::{folded, output_name, position};
 pub use parameters::{Operand, ParameterTypes};

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use sqlparser::ast::{LockClause, LockType, NonBlock, Select, SetExpr, Statement, TableAlias};
+use sqlparser::ast::{self, LockClause, LockType, NonBlock, Select, SetExpr, Statement, TableAlias};
 use sqlparser::tokenizer::Span;
 use weft_expression::{ColumnId, Expr};
 use weft_store::TableDef;
@@ -15,34 +15,38 @@ use weft_types::{SqlError, SqlState, SqlType};
 use crate::binder::{Binder, Environment};
 use crate::names::{fold, last_part};
 use crate::parameters::Operand;
-use crate::relation::{JoinKind, Query};
-use crate::select::Item;
+use crate::relation::{JoinKind, Output, Query, Relation, Step};
+use crate::select::{Item, RowColumn, Rows};
 
 /// Names of the additional outputs: no identifier contains this character.
 const HANDLE_NAME: &str = "\u{1}handle";
 const BYTES_NAME: &str = "\u{1}bytes";
-
-/// A table whose rows a query locks.
-#[derive(Clone, Debug)]
-pub struct Locked {
-    /// The table.
-    pub table: Arc<TableDef>,
-    /// FOR SHARE rather than FOR UPDATE.
-    pub share: bool,
-    /// NOWAIT or SKIP LOCKED.
-    pub nonblock: Option<NonBlock>,
-}
 
 /// A query that locks rows.
 #[derive(Clone, Debug)]
 pub struct Locking {
     /// The query.
     pub query: Query,
+    /// What it locks.
+    pub locked: LockedRows,
+}
+
+/// The rows that a query locks.
+#[derive(Clone, Debug)]
+pub struct LockedRows {
+    /// Whether some clause is FOR UPDATE; all are FOR SHARE otherwise.
+    pub for_update: bool,
+    /// What to do about a row that another transaction has locked; `None`: wait. NOWAIT takes precedence over
+    /// SKIP LOCKED, that over waiting.
+    pub nonblock: Option<NonBlock>,
     /// The query with two additional outputs for each locked table: the row's handle and its stored bytes
     /// (both NULL where an outer join has no row).
-    pub rows: Query,
+    pub rows: Arc<Query>,
+    /// With SKIP LOCKED and LIMIT: `rows` without its limit, for those who look further than the rows that
+    /// others have locked.
+    pub unlimited: Option<Arc<Query>>,
     /// The locked tables, in the order of those outputs.
-    pub tables: Vec<Locked>,
+    pub tables: Vec<Arc<TableDef>>,
 }
 
 /// The locks to take, while FROM is being bound.
@@ -53,7 +57,7 @@ pub(crate) struct Locks {
     depth: usize,
     /// Handle and bytes of each table.
     hidden: Vec<(ColumnId, ColumnId)>,
-    tables: Vec<Locked>,
+    tables: Vec<Arc<TableDef>>,
     /// Positions of the locked tables in FROM.
     places: Vec<usize>,
     nullable: Vec<usize>,
@@ -66,7 +70,6 @@ struct Clause {
     of: Option<String>,
     span: Span,
     share: bool,
-    nonblock: Option<NonBlock>,
     found: bool,
 }
 
@@ -78,44 +81,217 @@ pub fn bind_locking(statement: &Statement, env: Environment<'_>) -> Result<Locki
     let Statement::Query(query) = statement else {
         return Err(SqlError::internal("only a query locks rows"));
     };
-    let mut body = query.body.as_ref();
-    while let SetExpr::Query(inner) = body {
-        body = inner.body.as_ref();
-    }
-    let name = query.locks.first().map_or("FOR UPDATE", |lock| clause_name(lock));
-    match body {
-        SetExpr::Select(_) => {}
-        SetExpr::Values(_) => {
-            return Err(SqlError::unsupported(format!(
-                "{name} cannot be applied to VALUES"
-            )));
-        }
-        _ => {
-            return Err(SqlError::unsupported(format!(
-                "{name} is not allowed with UNION/INTERSECT/EXCEPT"
-            )));
-        }
-    }
     let mut binder = Binder::new(env);
     binder.locks_allowed = true;
-    let plain = binder.query(query)?;
-    let mut binder = Binder::new(env);
-    binder.locks_allowed = true;
-    binder.locking = Some(Locks {
-        clauses: query.locks.iter().map(clause_of).collect(),
-        depth: 1,
-        hidden: Vec::new(),
-        tables: Vec::new(),
-        places: Vec::new(),
-        nullable: Vec::new(),
-        closed: false,
-    });
-    let (rows, locks) = binder.query_and_locks(query)?;
     Ok(Locking {
-        query: plain,
-        rows,
-        tables: locks.map(|locks| locks.tables).unwrap_or_default(),
+        query: binder.query(query)?,
+        locked: Binder::new(env).locked_rows(query)?.finish(query)?,
     })
+}
+
+/// A query whose rows are to be locked, before it is finished.
+struct Unfinished<'a> {
+    binder: Binder<'a>,
+    relation: Relation,
+    output: Vec<Output>,
+}
+
+impl Unfinished<'_> {
+    fn finish(mut self, query: &ast::Query) -> Result<LockedRows, SqlError> {
+        let locks = self.binder.locking.take();
+        let rows = Arc::new(self.binder.finish(self.relation, self.output)?);
+        let policies: Vec<Option<NonBlock>> = query.locks.iter().map(|lock| lock.nonblock).collect();
+        let asked = [NonBlock::Nowait, NonBlock::SkipLocked].map(Some);
+        let nonblock = asked
+            .into_iter()
+            .find(|policy| policies.contains(policy))
+            .flatten();
+        let mut unlimited = None;
+        if nonblock == Some(NonBlock::SkipLocked) && (query.limit_clause.is_some() || query.fetch.is_some()) {
+            let without = without_limit(Query::clone(&rows));
+            let refused = || SqlError::unsupported("this form of LIMIT with SKIP LOCKED is not supported");
+            unlimited = Some(Arc::new(without.ok_or_else(refused)?));
+        }
+        Ok(LockedRows {
+            for_update: query.locks.iter().any(|lock| lock.lock_type == LockType::Update),
+            nonblock,
+            rows,
+            unlimited,
+            tables: locks.map(|locks| locks.tables).unwrap_or_default(),
+        })
+    }
+}
+
+/// Steps that the finished query still names.
+pub(crate) fn used_steps(bound: Vec<LockedRows>, query: &Query) -> Vec<Step> {
+    let mut used = Vec::new();
+    if !bound.is_empty() {
+        query.for_each_relation(|relation| {
+            if let Relation::Given {
+                step: Some(number), ..
+            } = relation
+            {
+                used.push(*number);
+            }
+        });
+    }
+    let steps = bound
+        .into_iter()
+        .enumerate()
+        .filter(|(number, _)| used.contains(number));
+    let steps = steps.map(|(number, mut locked)| {
+        for rows in [Some(&mut locked.rows), locked.unlimited.as_mut()]
+            .into_iter()
+            .flatten()
+        {
+            Arc::make_mut(rows).parameters.clone_from(&query.parameters);
+        }
+        Step { number, locked }
+    });
+    steps.collect()
+}
+
+impl<'a> Binder<'a> {
+    /// Binds a query together with what it locks.
+    fn locked_rows(mut self, query: &ast::Query) -> Result<Unfinished<'a>, SqlError> {
+        let mut body = query.body.as_ref();
+        while let SetExpr::Query(inner) = body {
+            body = inner.body.as_ref();
+        }
+        let name = query.locks.first().map_or("FOR UPDATE", |lock| clause_name(lock));
+        match body {
+            SetExpr::Select(_) => {}
+            SetExpr::Values(_) => {
+                return Err(SqlError::unsupported(format!(
+                    "{name} cannot be applied to VALUES"
+                )));
+            }
+            _ => {
+                return Err(SqlError::unsupported(format!(
+                    "{name} is not allowed with UNION/INTERSECT/EXCEPT"
+                )));
+            }
+        }
+        if query
+            .locks
+            .iter()
+            .any(|lock| lock.nonblock == Some(NonBlock::SkipLocked))
+        {
+            refuse_with_skip_locked(query)?;
+        }
+        self.locks_allowed = true;
+        self.locking = Some(Locks {
+            clauses: query.locks.iter().map(clause_of).collect(),
+            depth: 1,
+            hidden: Vec::new(),
+            tables: Vec::new(),
+            places: Vec::new(),
+            nullable: Vec::new(),
+            closed: false,
+        });
+        let (relation, output) = self.rows_and_output(query)?;
+        Ok(Unfinished {
+            binder: self,
+            relation,
+            output,
+        })
+    }
+
+    /// Binds a subquery that locks rows as a step of the query.
+    pub(crate) fn bind_step(&mut self, query: &ast::Query) -> Result<Rows, SqlError> {
+        if !self.steps_allowed {
+            return Err(SqlError::unsupported(
+                "FOR UPDATE in a subquery is not supported here",
+            ));
+        }
+        let number = self.steps.len();
+        let locked = self.step_rows(query)?;
+        let own = locked.rows.output.len().saturating_sub(2 * locked.tables.len());
+        let outputs: Vec<Output> = locked.rows.output.iter().take(own).cloned().collect();
+        self.steps.push(locked);
+        let (mut given, mut columns) = (Vec::new(), Vec::new());
+        for output in outputs {
+            let id = self.fresh();
+            given.push((id, output.ty));
+            columns.push(RowColumn {
+                name: output.name,
+                id,
+                ty: output.ty,
+                origin: output.origin,
+                unknown: None,
+            });
+        }
+        Ok(Rows {
+            relation: Relation::Given {
+                columns: given,
+                step: Some(number),
+            },
+            columns,
+            height: 1,
+        })
+    }
+
+    fn step_rows(&mut self, query: &ast::Query) -> Result<LockedRows, SqlError> {
+        let mut inner = Binder::new(self.env);
+        inner.parameters = self.parameters.clone();
+        let mut bound = match inner.locked_rows(query) {
+            Ok(bound) => bound,
+            Err(error) => {
+                // Names that it lacks may be those of the query around it.
+                let mut plain = query.clone();
+                plain.locks.clear();
+                self.bind_rows(&plain, true).map_err(|_| error)?;
+                return Err(SqlError::unsupported(
+                    "FOR UPDATE in a subquery that names columns or WITH queries of the query around it is not \
+                     supported",
+                ));
+            }
+        };
+        self.adopt(&mut bound.binder);
+        bound.finish(query)
+    }
+}
+
+/// What does not go together with SKIP LOCKED, here or in PostgreSQL.
+fn refuse_with_skip_locked(query: &ast::Query) -> Result<(), SqlError> {
+    if query.fetch.as_ref().is_some_and(|fetch| fetch.with_ties) {
+        let message = "SKIP LOCKED and WITH TIES options cannot be used together";
+        return Err(crate::names::syntax_error(message));
+    }
+    let offset = match &query.limit_clause {
+        Some(ast::LimitClause::LimitOffset { offset, .. }) => offset.is_some(),
+        Some(ast::LimitClause::OffsetCommaLimit { .. }) => true,
+        None => false,
+    };
+    if offset {
+        return Err(SqlError::unsupported("OFFSET with SKIP LOCKED is not supported"));
+    }
+    if query
+        .locks
+        .iter()
+        .any(|lock| lock.nonblock != Some(NonBlock::SkipLocked))
+    {
+        return Err(SqlError::unsupported(
+            "SKIP LOCKED beside a locking clause without it is not supported",
+        ));
+    }
+    Ok(())
+}
+
+/// The same query without its outermost limit; `None` if that is not where it is looked for.
+fn without_limit(mut query: Query) -> Option<Query> {
+    let mut place = &mut query.relation;
+    loop {
+        match place {
+            Relation::Project { input, .. } => place = input,
+            Relation::Limit { input, .. } => {
+                let input = std::mem::replace(input.as_mut(), Relation::One);
+                *place = input;
+                return Some(query);
+            }
+            _ => return None,
+        }
+    }
 }
 
 fn clause_name(lock: &LockClause) -> &'static str {
@@ -134,7 +310,6 @@ fn clause_of(lock: &LockClause) -> Clause {
         of: lock.of.as_ref().and_then(last_part),
         span,
         share: lock.lock_type == LockType::Share,
-        nonblock: lock.nonblock,
         found: false,
     }
 }
@@ -183,19 +358,9 @@ impl Binder<'_> {
         let Some(locks) = self.open_locks() else {
             return Ok(());
         };
-        let clause = locks
-            .clauses
-            .iter()
-            .find(|clause| clause.of.is_none())
-            .or(locks.clauses.first());
-        let (share, nonblock) = clause.map_or((false, None), |clause| (clause.share, clause.nonblock));
         locks.hidden.push(hidden);
         locks.places.push(place);
-        locks.tables.push(Locked {
-            table: Arc::clone(table),
-            share,
-            nonblock,
-        });
+        locks.tables.push(Arc::clone(table));
         Ok(())
     }
 

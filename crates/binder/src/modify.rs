@@ -30,6 +30,7 @@ const CONSTANT_NODES_MAX: usize = 64;
 /// Errors in the statement, with PostgreSQL's codes and messages.
 pub fn bind_modify(statement: &Statement, env: Environment<'_>) -> Result<Modify, SqlError> {
     let mut binder = Binder::new(env);
+    binder.steps_allowed = true;
     let mut statement = statement;
     if let Statement::Query(query) = statement
         && let SetExpr::Insert(inner) | SetExpr::Update(inner) | SetExpr::Delete(inner) = query.body.as_ref()
@@ -607,7 +608,13 @@ impl Binder<'_> {
             |(id, _): &(ColumnId, Expr)| inner.columns.get(id.0 as usize).is_some_and(|info| info.used);
         carried.retain(is_used);
         given.extend(carried.iter().map(|(id, expr)| (*id, expr.ty())));
-        let relation = apply_all(Relation::Given { columns: given }, level.pending);
+        let relation = apply_all(
+            Relation::Given {
+                columns: given,
+                step: None,
+            },
+            level.pending,
+        );
         let (relation, columns) = inner.project(relation, bound);
         let mut output = Vec::with_capacity(columns.len());
         for (column, _) in columns {

@@ -11,6 +11,8 @@ use weft_expression::{ColumnId, Expr};
 use weft_store::{IndexDef, TableDef};
 use weft_types::SqlType;
 
+use crate::locking::LockedRows;
+
 /// A bound query.
 #[derive(Clone, Debug)]
 pub struct Query {
@@ -31,6 +33,18 @@ pub struct Query {
     pub moves_sequence: bool,
     /// Whether it calls a volatile function, so that the same rows may give another result.
     pub is_volatile: bool,
+    /// Subqueries that lock rows. Each runs once, before the query; their tables are among `tables`.
+    pub steps: Vec<Step>,
+}
+
+/// A subquery with FOR UPDATE or FOR SHARE. It names no column of the query around it, which sees its rows as
+/// [`Relation::Given`].
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Its number in the query.
+    pub number: usize,
+    /// What it reads and locks.
+    pub locked: LockedRows,
 }
 
 /// One column of a result.
@@ -92,10 +106,12 @@ pub enum Relation {
     },
     /// A user's table.
     Scan(Scan),
-    /// Rows that are passed in when the query runs: those just written, for RETURNING.
+    /// Rows that are passed in when the query runs: those just written, for RETURNING, or those of a step.
     Given {
         /// The columns.
         columns: Vec<(ColumnId, SqlType)>,
+        /// Which step of the query returned them.
+        step: Option<usize>,
     },
     /// A relation of `pg_catalog` or `information_schema`.
     System {

@@ -116,7 +116,7 @@ impl Binder<'_> {
             return Err(SqlError::unsupported("subqueries are not supported here"));
         }
         if !query.locks.is_empty() && (!self.locks_allowed || !self.levels.is_empty()) {
-            return Err(SqlError::unsupported("FOR UPDATE in a subquery is not supported"));
+            return self.bind_step(query);
         }
         let mut tail = Tail::of(query)?;
         let withs = self.withs.len();

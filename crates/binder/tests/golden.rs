@@ -109,8 +109,8 @@ fn bound(sql: &str, catalog: &Catalog) -> Result<String, SqlError> {
         Statement::Query(query) if !query.locks.is_empty() => {
             let locking = bind_locking(&statement, env)?;
             Ok(with_parameters(
-                locking.rows.to_string(),
-                &locking.rows.parameters,
+                locking.locked.rows.to_string(),
+                &locking.locked.rows.parameters,
             ))
         }
         Statement::Query(query) if !changes(query) => {

@@ -20,7 +20,7 @@
 //! large enough for the deep recursion of DataFusion's rules, and which is abandoned if the statement is
 //! stopped.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -81,6 +81,9 @@ impl Default for EngineOptions {
     }
 }
 
+/// The rows that the steps of a query returned, by their numbers.
+pub type StepRows = Arc<BTreeMap<usize, Vec<Vec<Value>>>>;
+
 /// The inputs of one execution.
 #[derive(Clone)]
 pub struct Reading {
@@ -90,6 +93,8 @@ pub struct Reading {
     pub target: Option<Arc<dyn ReadSource>>,
     /// Rows of [`weft_binder::relation::Relation::Given`].
     pub given: Option<Arc<Vec<Vec<Value>>>>,
+    /// Rows of the query's steps.
+    pub steps: StepRows,
     /// Contents of the system catalogs.
     pub environment: Arc<dyn Environment>,
 }
@@ -267,6 +272,7 @@ impl QueryEngine {
             source,
             target: None,
             given: None,
+            steps: StepRows::default(),
             environment: Arc::clone(environment),
         };
         self.run_over(query, reading, parameters, settings)
@@ -351,8 +357,10 @@ impl QueryEngine {
             to: Arc::clone(&self.kept),
         };
         // A session that names an algorithm gets a plan of its own.
-        let plain =
-            reading.target.is_none() && reading.given.is_none() && settings.join == JoinChoice::default();
+        let plain = reading.target.is_none()
+            && reading.given.is_none()
+            && query.steps.is_empty()
+            && settings.join == JoinChoice::default();
         let source = Arc::clone(&reading.source);
         if plain && let Some(kept) = self.kept.take(query, source.as_ref()) {
             stop.ensure_running(Instant::now())?;
@@ -598,7 +606,7 @@ impl Planning {
             query,
             Arc::clone(&self.context),
             Arc::clone(&reading.source),
-            reading.given.as_deref().map(Vec::as_slice),
+            (reading.given.as_deref().map(Vec::as_slice), &reading.steps),
             reading.environment.as_ref(),
             Arc::clone(&self.stop),
         );

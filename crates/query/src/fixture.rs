@@ -188,6 +188,7 @@ pub fn query(relation: Relation, output: &[(u32, SqlType)]) -> Query {
         session_bound: false,
         moves_sequence: false,
         is_volatile: false,
+        steps: Vec::new(),
     }
 }
 
@@ -212,6 +213,7 @@ pub fn run(query: Query) -> Result<Vec<String>, SqlError> {
         source: tables(),
         target: None,
         given: None,
+        steps: crate::StepRows::default(),
         environment: Arc::new(Nothing),
     };
     if std::env::var("SHOW_PLANS").is_ok() {

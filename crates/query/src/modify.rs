@@ -11,16 +11,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, AsArray, RecordBatch};
-use datafusion::arrow::datatypes::Schema;
-use weft_base::{RowId, TableId};
-use weft_binder::relation::{ConflictUpdate, Modify, ModifyKind, Output, Query};
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use weft_base::RowId;
+use weft_binder::relation::{ConflictUpdate, Modify, ModifyKind, Query};
 use weft_store::TableDef;
 use weft_types::{RowBuilder, SqlError, SqlState, SqlType, Value};
 
 use crate::arrays::ValueColumn;
-use crate::engine::{QueryEngine, Reading};
-use crate::errors::sql_error;
+use crate::engine::{QueryEngine, Reading, StepRows};
 use crate::lower::Environment;
 use crate::settings::QuerySettings;
 use crate::source::{GivenRows, ReadSource, RowHandle};
@@ -58,14 +56,17 @@ pub struct Evaluation<'a> {
     pub settings: &'a QuerySettings,
     /// The system catalogs.
     pub environment: &'a Arc<dyn Environment>,
+    /// The rows of the statement's steps.
+    pub steps: &'a StepRows,
 }
 
 impl Evaluation<'_> {
-    fn reading(&self, source: Arc<dyn ReadSource>) -> Reading {
+    pub(crate) fn reading(&self, source: Arc<dyn ReadSource>) -> Reading {
         Reading {
             source,
             target: None,
             given: None,
+            steps: Arc::clone(self.steps),
             environment: Arc::clone(self.environment),
         }
     }
@@ -300,61 +301,6 @@ impl QueryEngine {
         reading.given = Some(Arc::new(given));
         self.run_over(returning, reading, with.parameters, with.settings)
     }
-
-    /// Runs a query that locks rows: its last outputs are the handle and stored bytes of a row of each of
-    /// `tables`, NULL where an outer join has none. The answer is valid if none of these rows has changed by
-    /// the time they are locked; otherwise the caller runs the query again over a fresh view.
-    ///
-    /// # Errors
-    /// Those of the query.
-    pub fn rows_to_lock(
-        &self,
-        query: &Arc<Query>,
-        tables: &[TableId],
-        source: Arc<dyn ReadSource>,
-        with: &Evaluation<'_>,
-    ) -> Result<RowsToLock, SqlError> {
-        let reading = with.reading(source);
-        let mut stream = self.run_over(query, reading, with.parameters, with.settings)?;
-        let first = query.output.len().saturating_sub(2 * tables.len());
-        let own: Vec<usize> = (0..first).collect();
-        let mut rows = Vec::new();
-        let mut answer = Vec::new();
-        let mut seen: HashSet<(TableId, RowId)> = HashSet::new();
-        let schema = stream.schema();
-        while let Some(batch) = stream.next_batch()? {
-            for row in 0..batch.num_rows() {
-                for (position, table) in tables.iter().enumerate() {
-                    let column = first + 2 * position;
-                    if batch.column(column).is_null(row) {
-                        continue;
-                    }
-                    let (handle, bytes) = hidden_columns(&batch, column, row)?;
-                    if seen.insert((*table, handle)) {
-                        rows.push((*table, handle, bytes.to_vec()));
-                    }
-                }
-            }
-            answer.push(batch.project(&own).map_err(|error| sql_error(error.into()))?);
-        }
-        let columns: Vec<Output> = query.output.iter().take(first).cloned().collect();
-        let schema = schema.map(|schema| schema.project(&own)).transpose();
-        let schema = schema
-            .map_err(|error| sql_error(error.into()))?
-            .unwrap_or_else(Schema::empty);
-        Ok(RowsToLock {
-            rows,
-            answer: self.ready_rows(columns, Arc::new(schema), answer, with.settings),
-        })
-    }
-}
-
-/// The result of a query that locks rows.
-pub struct RowsToLock {
-    /// The rows, without duplicates: table, handle and bytes as read.
-    pub rows: Vec<(TableId, RowHandle, Vec<u8>)>,
-    /// The query's own result.
-    pub answer: RowStream,
 }
 
 fn types_of(query: &Query) -> Vec<SqlType> {
@@ -366,7 +312,11 @@ fn value_columns(batch: &RecordBatch, types: &[SqlType], skip: usize) -> Result<
     pairs.map(|(array, ty)| ValueColumn::new(array, ty)).collect()
 }
 
-fn hidden_columns(batch: &RecordBatch, first: usize, row: usize) -> Result<(RowId, &[u8]), SqlError> {
+pub(crate) fn hidden_columns(
+    batch: &RecordBatch,
+    first: usize,
+    row: usize,
+) -> Result<(RowId, &[u8]), SqlError> {
     let handles = batch
         .columns()
         .get(first)

@@ -12,7 +12,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use tokio::runtime::Handle;
 use weft_binder::relation::Output;
-use weft_types::{RowLayout, SqlError, SqlState, SqlType};
+use weft_types::{RowLayout, SqlError, SqlState, SqlType, Value};
 
 use crate::errors::sql_error;
 use crate::kept::TakenPlan;
@@ -99,6 +99,19 @@ impl RowStream {
             batches.push(batch);
         }
         Ok(batches)
+    }
+
+    /// All remaining rows as values.
+    ///
+    /// # Errors
+    /// Those of the query.
+    pub fn values(mut self) -> Result<Vec<Vec<Value>>, SqlError> {
+        let encoder = self.encoder();
+        let mut rows = Vec::new();
+        while let Some(batch) = self.next_batch()? {
+            rows.extend(encoder.values(&batch)?);
+        }
+        Ok(rows)
     }
 
     /// Calls `each` with every remaining row, encoded (layout: [`RowStream::layout`]), until it returns

@@ -6,6 +6,7 @@
 //!                                             +---- minimise (cuts of the tree) <-----------+---> report
 //! tests/sql/*.slt -> records (reader, runner) -> Weft, and PostgreSQL where it is installed
 //! statements that take long -> interrupts (statement_timeout, CancelRequest) -> how late they end
+//! three sessions -> sessions (random statements that lock rows) -> both servers answer alike
 //! hostile clients -> hostile (a canary and a watch beside) -> does anybody else notice
 //! ```
 //!
@@ -26,6 +27,7 @@ pub mod records;
 pub mod report;
 pub mod schema;
 pub mod server;
+pub mod sessions;
 pub mod tree;
 pub mod types;
 pub mod wire;

@@ -1,4 +1,4 @@
-//! `sql-compare random`, `records`, `limits`, `interrupts`, `hostile`: see the library's head.
+//! `sql-compare random`, `records`, `limits`, `interrupts`, `sessions`, `hostile`: see the library's head.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,6 +16,7 @@ use weft_sql_compare::records::author::author;
 use weft_sql_compare::records::{limits, run};
 use weft_sql_compare::report::{Report, reasons};
 use weft_sql_compare::server::Server;
+use weft_sql_compare::sessions;
 use weft_sql_compare::wire::Connection;
 
 /// Weft held against PostgreSQL.
@@ -35,6 +36,8 @@ enum Command {
     Limits(Servers),
     /// Statements that must end when their time is up or their client asks for it.
     Interrupts(Interrupts),
+    /// Random statements of three sessions that lock rows and wait for none, compared on both servers.
+    Sessions(Sessions),
     /// Malformed, deep, long, oversized and slow inputs of a server that another client uses meanwhile.
     Hostile(Hostile),
 }
@@ -94,6 +97,18 @@ struct Interrupts {
     /// Each by statement_timeout and by request, and print how late it ended.
     #[arg(long)]
     all: bool,
+}
+
+#[derive(Debug, Args)]
+struct Sessions {
+    #[command(flatten)]
+    servers: Servers,
+    /// Seed of the generator.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many statements.
+    #[arg(long, default_value_t = 2000)]
+    statements: usize,
 }
 
 #[derive(Debug, Args)]
@@ -182,6 +197,7 @@ fn main() -> ExitCode {
         Command::Records(arguments) => recorded(&arguments),
         Command::Limits(servers) => limited(&servers),
         Command::Interrupts(arguments) => interrupted(&arguments),
+        Command::Sessions(arguments) => at_once(&arguments),
         Command::Hostile(arguments) => beset(arguments),
     };
     match result {
@@ -215,6 +231,24 @@ fn interrupted(arguments: &Interrupts) -> Result<bool, String> {
         (None, None) => Err("a server is needed".to_owned()),
     };
     let (passed, failed) = interrupts::run(&mut start, &arguments.only, arguments.all)?;
+    println!("{passed} passed, {failed} failed");
+    Ok(failed == 0)
+}
+
+fn at_once(arguments: &Sessions) -> Result<bool, String> {
+    let (postgres, _postgres) = arguments
+        .servers
+        .postgres()?
+        .ok_or("--postgres ADDRESS or --start-postgres is needed")?;
+    let (weft, _weft) = match arguments.servers.weft() {
+        Some(WeftAt::Address(address)) => (address, None),
+        Some(WeftAt::Program(program)) => {
+            let server = Server::weft(&program)?;
+            (server.address, Some(server))
+        }
+        None => return Err("--weft ADDRESS or --weft-bin PATH is needed".to_owned()),
+    };
+    let (passed, failed) = sessions::run(postgres, weft, arguments.seed, arguments.statements)?;
     println!("{passed} passed, {failed} failed");
     Ok(failed == 0)
 }

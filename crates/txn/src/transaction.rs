@@ -21,6 +21,7 @@ mod conflict;
 mod definitions;
 mod memory;
 mod references;
+mod row_locks;
 mod run;
 
 pub use self::conflict::InsertOutcome;
@@ -28,7 +29,7 @@ use self::memory::TxnMemory;
 use self::references::References;
 use crate::cancel::CancelToken;
 use crate::engine::{CANCEL_POLL, Engine, lock_timed_out};
-use crate::locks::{self, LockRequests, LockScope};
+use crate::locks::{LockRequests, LockScope};
 use crate::overlay::{Overlay, OverlayMark};
 use crate::prepared::{PREPARED_NAME_BYTES_MAX, PreparedTxn};
 use crate::request::{
@@ -378,75 +379,6 @@ impl Transaction {
         self.lock_scope() == LockScope::ReadsAndWrites
     }
 
-    /// Locks rows that a query found, for change (`write`) or against change (FOR SHARE). Each row is given
-    /// by its id and the image that was found. Rows inserted by this transaction need no lock.
-    pub fn lock_rows<'a>(
-        &mut self,
-        def: &TableDef,
-        rows: impl IntoIterator<Item = (RowId, &'a [u8])>,
-        write: bool,
-    ) -> Result<(), SqlError> {
-        let mut requests = LockRequests::new();
-        for (row_id, image) in rows {
-            let row = view::overlay_row(row_id);
-            if matches!(row, crate::overlay::OverlayRow::Own(_)) {
-                continue;
-            }
-            let key = match crate::overlay::locator_of(def, row, image) {
-                weft_store::Locator::Key(key) => key,
-                weft_store::Locator::RowId(row_id) => row_id.encode().to_vec(),
-            };
-            if !self.count_row_lock(def.id, &mut requests, write) {
-                locks::row_locks(&mut requests, def, &key, write);
-            }
-        }
-        self.lock(requests)
-    }
-
-    /// Counts a row lock; beyond the limit the table is locked instead and true is returned.
-    fn count_row_lock(&mut self, table: TableId, requests: &mut LockRequests, write: bool) -> bool {
-        let count = self.row_lock_counts.entry(table).or_default();
-        *count += 1;
-        if *count < self.engine.shared().config.row_locks_before_escalation {
-            return false;
-        }
-        let mode = if write { LockMode::X } else { LockMode::S };
-        let resource = ResourceId::table(table);
-        if !requests.iter().any(|r| r.resource == resource && r.mode == mode) {
-            requests.push(LockRequest { resource, mode });
-        }
-        true
-    }
-
-    /// Locks for rows about to be written with these images: their keys and their unique values.
-    pub(crate) fn lock_new_rows<'a>(
-        &mut self,
-        def: &TableDef,
-        rows: impl IntoIterator<Item = &'a [u8]>,
-    ) -> Result<(), SqlError> {
-        let mut requests = LockRequests::new();
-        let mut key = Vec::new();
-        for row in rows {
-            if self.count_row_lock(def.id, &mut requests, true) {
-                break;
-            }
-            key.clear();
-            if let Some(primary) = def.primary_index() {
-                weft_types::encode_key_from_row(&mut key, &def.layout, row, &primary.columns);
-            }
-            locks::row_locks(&mut requests, def, &key, true);
-            for index in def.indexes.iter().filter(|index| index.unique && !index.primary) {
-                key.clear();
-                weft_types::encode_key_from_row(&mut key, &def.layout, row, &index.columns);
-                requests.push(LockRequest {
-                    resource: ResourceId::value(index.id, &key),
-                    mode: LockMode::X,
-                });
-            }
-        }
-        self.lock(requests)
-    }
-
     /// Acquires locks and waits for them if it must. After an error none is released: the transaction has
     /// failed.
     pub(crate) fn lock(&mut self, mut requests: LockRequests) -> Result<(), SqlError> {
@@ -497,7 +429,9 @@ impl Transaction {
     fn await_locks(&self, pending: &PendingLocks) -> Result<bool, SqlError> {
         let limit = self.options.lock_timeout;
         loop {
-            let answer = match &self.waker {
+            // Whoever does not wait for a lock is answered at once.
+            let parks = self.waker.as_ref().filter(|_| !self.no_wait);
+            let answer = match parks {
                 Some(waker) => pending.ticket.poll(waker),
                 None => pending.ticket.wait_for(CANCEL_POLL),
             };
@@ -509,7 +443,7 @@ impl Transaction {
                 self.engine.shared().submit(Request::CancelWait(self.id));
                 return Err(error);
             }
-            if self.waker.is_some() {
+            if parks.is_some() {
                 return Ok(false);
             }
         }
@@ -737,6 +671,13 @@ impl Transaction {
 
     /// Rolls back; the same as dropping the transaction.
     pub fn rollback(mut self) {
+        self.end();
+    }
+
+    /// Releases the locks of a transaction that has failed and will be rolled back, so that nobody waits for
+    /// a client that has not noticed. Nothing may be read, locked or written any more.
+    pub fn give_up(&mut self) {
+        self.withdraw();
         self.end();
     }
 

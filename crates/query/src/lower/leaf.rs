@@ -21,7 +21,7 @@ use crate::rows::rows_of;
 use crate::scan::RelationProvider;
 use crate::schema::{arrow_type, field_name};
 
-impl Lowering<'_> {
+impl<'a> Lowering<'a> {
     pub(crate) fn scan(&mut self, scan: &Scan) -> Result<LogicalPlan, SqlError> {
         self.made(scan.columns.iter().map(|(_, id, ty)| (*id, *ty)));
         if let Some((handle, bytes)) = scan.hidden {
@@ -32,13 +32,25 @@ impl Lowering<'_> {
         scan_plan(&scan.alias, Arc::new(provider))
     }
 
-    pub(crate) fn given_rows(&mut self, columns: &[(ColumnId, SqlType)]) -> Result<LogicalPlan, SqlError> {
+    pub(crate) fn given_rows(
+        &mut self,
+        columns: &[(ColumnId, SqlType)],
+        step: Option<usize>,
+    ) -> Result<LogicalPlan, SqlError> {
         self.only_now = true;
-        let Some(rows) = self.given else {
+        let Some(rows) = self.rows_given(step) else {
             return Err(SqlError::internal("a query over given rows was given none"));
         };
         self.made(columns.iter().copied());
         rows_plan(columns, rows)
+    }
+
+    /// The rows that were passed in, or those of a step.
+    pub(crate) fn rows_given(&self, step: Option<usize>) -> Option<&'a [Vec<Value>]> {
+        match step {
+            None => self.given,
+            Some(number) => self.steps.get(&number).map(Vec::as_slice),
+        }
     }
 
     pub(crate) fn system_rows(

@@ -49,6 +49,7 @@ use weft_binder::relation::{Item, Query, Relation, SharedBody};
 use weft_expression::{ColumnId, Expr};
 use weft_types::{SqlError, SqlType, Value, interrupt};
 
+use crate::engine::StepRows;
 use crate::errors::sql_error;
 use crate::recursion::WorkingTable;
 use crate::schema::field_name;
@@ -83,6 +84,8 @@ pub struct Lowering<'a> {
     pub(crate) context: Arc<ExecutionContext>,
     pub(crate) source: Arc<dyn ReadSource>,
     pub(crate) given: Option<&'a [Vec<Value>]>,
+    /// Rows of the query's steps.
+    pub(crate) steps: &'a StepRows,
     pub(crate) environment: &'a dyn Environment,
     pub(crate) stop: Arc<StopSignal>,
     /// Types of the columns of everything lowered so far.
@@ -114,7 +117,7 @@ impl<'a> Lowering<'a> {
         query: &'a Query,
         context: Arc<ExecutionContext>,
         source: Arc<dyn ReadSource>,
-        given: Option<&'a [Vec<Value>]>,
+        (given, steps): (Option<&'a [Vec<Value>]>, &'a StepRows),
         environment: &'a dyn Environment,
         stop: Arc<StopSignal>,
     ) -> Lowering<'a> {
@@ -124,6 +127,7 @@ impl<'a> Lowering<'a> {
             context,
             source,
             given,
+            steps,
             environment,
             stop,
             types: HashMap::new(),
@@ -154,7 +158,7 @@ impl<'a> Lowering<'a> {
             Relation::One => leaf::one_row(),
             Relation::Values { columns, rows } => self.values(columns, rows, domain),
             Relation::Scan(scan) => self.scan(scan),
-            Relation::Given { columns } => self.given_rows(columns),
+            Relation::Given { columns, step } => self.given_rows(columns, *step),
             Relation::System {
                 schema,
                 name,

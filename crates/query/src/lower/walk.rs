@@ -334,7 +334,7 @@ fn leaf_part<'r>(relation: &'r Relation, part: &mut Part<'r>) {
                 part.made.extend([handle, bytes]);
             }
         }
-        Relation::Given { columns } => part.made.extend(columns.iter().map(|(id, _)| *id)),
+        Relation::Given { columns, .. } => part.made.extend(columns.iter().map(|(id, _)| *id)),
         Relation::System { columns, .. } => part.made.extend(columns.iter().map(|(_, id, _)| *id)),
         Relation::Shared { number, columns } => {
             part.shared = Some(*number);

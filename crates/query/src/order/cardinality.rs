@@ -224,7 +224,10 @@ impl Lowering<'_> {
             Relation::Scan(scan) => self.estimate_of_scan(scan),
             Relation::One => Estimate::of(1.0, vec![Vec::new()]),
             Relation::Values { rows, .. } => Estimate::of(rows.len() as f64, Vec::new()),
-            Relation::Given { .. } => Estimate::of(self.given.map_or(1, <[_]>::len) as f64, Vec::new()),
+            Relation::Given { step, .. } => {
+                let rows = self.rows_given(*step).map_or(1, <[_]>::len);
+                Estimate::of(rows as f64, Vec::new())
+            }
             Relation::System { .. } | Relation::Working { .. } => Estimate::of(UNKNOWN_ROWS, Vec::new()),
             Relation::Shared { number, columns } => {
                 let Some(shared) = self.query.shared.get(*number) else {

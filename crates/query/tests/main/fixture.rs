@@ -291,6 +291,7 @@ impl Db {
             source: self.source(),
             target: None,
             given: None,
+            steps: weft_query::StepRows::default(),
             environment: self.environment(),
         };
         let settings = self.seeing(&self.settings);

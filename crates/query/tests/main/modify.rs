@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_binder::relation::Modify;
-use weft_query::{Environment, Evaluation, NewRow, QuerySettings, RowChange};
+use weft_query::{Environment, Evaluation, NewRow, QuerySettings, RowChange, StepRows};
 use weft_store::TableDef;
 use weft_types::{SqlError, Value};
 
@@ -13,6 +13,7 @@ use crate::fixture::{Db, bank, rows_of, shown};
 struct With {
     settings: QuerySettings,
     environment: Arc<dyn Environment>,
+    steps: StepRows,
 }
 
 impl With {
@@ -20,6 +21,7 @@ impl With {
         With {
             settings: db.seeing(&db.settings),
             environment: db.environment(),
+            steps: StepRows::default(),
         }
     }
 
@@ -28,6 +30,7 @@ impl With {
             parameters: &[],
             settings: &self.settings,
             environment: &self.environment,
+            steps: &self.steps,
         }
     }
 }
@@ -275,21 +278,20 @@ fn for_update_returns_the_rows_to_lock() {
     let db = bank();
     let lock = |sql: &str| {
         let locking = db.locking(sql).unwrap();
-        let tables: Vec<_> = locking.tables.iter().map(|locked| locked.table.id).collect();
-        let mut rows: Vec<(u32, Vec<u8>)> = db
-            .engine
+        let locked = locking.locked;
+        let tables: Vec<_> = locked.tables.iter().map(|table| table.id).collect();
+        let mut rows: Vec<(u32, Vec<u8>)> = Vec::new();
+        db.engine
             .rows_to_lock(
-                &Arc::new(locking.rows),
+                &locked.rows,
                 &tables,
-                db.source(),
+                (db.source(), None),
                 &With::of(&db).evaluation(),
+                |line| rows.extend(line.iter().map(|(table, _, row)| (table.0, row.to_vec()))),
             )
-            .unwrap()
-            .rows
-            .into_iter()
-            .map(|(table, _, row)| (table.0, row))
-            .collect();
+            .unwrap();
         rows.sort();
+        rows.dedup();
         rows.len()
     };
     assert_eq!(lock("SELECT * FROM accounts WHERE balance > 0 FOR UPDATE"), 2);

@@ -243,6 +243,7 @@ fn slices_change_no_result_and_no_plan() {
         source: db.source(),
         target: None,
         given: None,
+        steps: weft_query::StepRows::default(),
         environment: db.environment(),
     };
     let query = db.query(ENDLESS, &[]).unwrap();

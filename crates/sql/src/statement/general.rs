@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{self, LockType, NonBlock};
+use sqlparser::ast;
 use weft_binder::{Environment, bind_locking, bind_modify, bind_query};
 use weft_store::Catalog;
 use weft_types::{SqlError, SqlType};
 
-use super::plan::{ModifyPlan, OutputColumn, QueryPlan, RowLockStrength, RowLockWait, RowLocks, bound_bytes};
+use super::plan::{ModifyPlan, OutputColumn, QueryPlan, RowLocks, bound_bytes};
 use super::{PlanContext, rights};
 
 /// The binder's environment.
@@ -43,12 +43,7 @@ pub(crate) fn query(
         ));
     }
     let bound = bind_locking(statement, environment_of(ctx))?;
-    let locks = RowLocks {
-        strength: strength(query),
-        wait: wait(query),
-        rows: Arc::new(bound.rows),
-        tables: bound.tables.iter().map(|locked| locked.table.id).collect(),
-    };
+    let locks = RowLocks::of(&bound.locked);
     Ok(QueryPlan::new(bound.query, Some(locks), ctx.text))
 }
 
@@ -60,33 +55,10 @@ pub(crate) fn modify(statement: &ast::Statement, ctx: &PlanContext<'_>) -> Resul
         query.output.iter().map(OutputColumn::of).collect()
     });
     Ok(ModifyPlan {
+        steps: RowLocks::of_steps(&modify.rows),
         modify: Arc::new(modify),
         columns,
         reads_target: rights::reads_target(statement),
         bytes: bound_bytes(ctx.text),
     })
-}
-
-/// The strongest lock that the query requests.
-fn strength(query: &ast::Query) -> RowLockStrength {
-    let update = |clause: &ast::LockClause| matches!(clause.lock_type, LockType::Update);
-    match query.locks.iter().any(update) {
-        true => RowLockStrength::Update,
-        false => RowLockStrength::Share,
-    }
-}
-
-/// The query's policy for rows locked by others: NOWAIT takes precedence over SKIP LOCKED, that
-/// over waiting.
-fn wait(query: &ast::Query) -> RowLockWait {
-    let policies = query.locks.iter().map(|clause| match clause.nonblock {
-        None => RowLockWait::Wait,
-        Some(NonBlock::Nowait) => RowLockWait::NoWait,
-        Some(NonBlock::SkipLocked) => RowLockWait::SkipLocked,
-    });
-    let policies: Vec<RowLockWait> = policies.collect();
-    [RowLockWait::NoWait, RowLockWait::SkipLocked]
-        .into_iter()
-        .find(|policy| policies.contains(policy))
-        .unwrap_or(RowLockWait::Wait)
 }

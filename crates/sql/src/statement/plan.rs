@@ -20,6 +20,7 @@
 
 use std::sync::Arc;
 
+use sqlparser::ast::NonBlock;
 use weft_base::TableId;
 use weft_program::Program;
 use weft_store::{CatalogOp, Privileges};
@@ -31,6 +32,7 @@ use super::copy::CopyPlan;
 use super::finish::Finish;
 use super::rights::Need;
 use super::scalar::Scalar;
+use weft_binder::LockedRows;
 use weft_binder::relation::{Modify, ModifyKind, Output, Query};
 
 /// Approximate bytes of an instruction, including the verifier's and the executors' data for it.
@@ -337,8 +339,37 @@ pub struct RowLocks {
     pub wait: RowLockWait,
     /// The query that finds the rows: handle and stored bytes of each table, in the order of `tables`.
     pub rows: Arc<Query>,
+    /// With SKIP LOCKED and LIMIT: the same without the limit.
+    pub unlimited: Option<Arc<Query>>,
     /// Tables whose rows are locked.
     pub tables: Vec<TableId>,
+}
+
+impl RowLocks {
+    pub(crate) fn of(locked: &LockedRows) -> RowLocks {
+        RowLocks {
+            strength: match locked.for_update {
+                true => RowLockStrength::Update,
+                false => RowLockStrength::Share,
+            },
+            wait: match locked.nonblock {
+                None => RowLockWait::Wait,
+                Some(NonBlock::Nowait) => RowLockWait::NoWait,
+                Some(NonBlock::SkipLocked) => RowLockWait::SkipLocked,
+            },
+            rows: Arc::clone(&locked.rows),
+            unlimited: locked.unlimited.clone(),
+            tables: locked.tables.iter().map(|table| table.id).collect(),
+        }
+    }
+
+    /// Those of a query's steps, with their numbers.
+    pub(crate) fn of_steps(query: &Query) -> Vec<(usize, RowLocks)> {
+        let steps = query.steps.iter();
+        steps
+            .map(|step| (step.number, RowLocks::of(&step.locked)))
+            .collect()
+    }
 }
 
 /// A query for the query engine.
@@ -350,14 +381,22 @@ pub struct QueryPlan {
     pub columns: Vec<OutputColumn>,
     /// FOR UPDATE or FOR SHARE.
     pub row_locks: Option<RowLocks>,
+    /// The subqueries with FOR UPDATE or FOR SHARE, by the numbers under which `query` names their rows.
+    pub steps: Vec<(usize, RowLocks)>,
     /// Approximate size in bytes.
     pub bytes: usize,
 }
 
 impl QueryPlan {
+    /// Whether it locks rows, itself or in a subquery.
+    pub fn locks_rows(&self) -> bool {
+        self.row_locks.is_some() || !self.steps.is_empty()
+    }
+
     pub(crate) fn new(query: Query, row_locks: Option<RowLocks>, text: &str) -> QueryPlan {
         QueryPlan {
             columns: query.output.iter().map(OutputColumn::of).collect(),
+            steps: RowLocks::of_steps(&query),
             query: Arc::new(query),
             row_locks,
             bytes: bound_bytes(text),
@@ -374,6 +413,8 @@ pub struct ModifyPlan {
     pub columns: Vec<OutputColumn>,
     /// Whether it reads columns of the table that it changes, which needs SELECT.
     pub reads_target: bool,
+    /// The subqueries with FOR UPDATE or FOR SHARE, as those of a query.
+    pub steps: Vec<(usize, RowLocks)>,
     /// Approximate size in bytes.
     pub bytes: usize,
 }

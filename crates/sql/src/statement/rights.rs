@@ -21,7 +21,7 @@ use weft_types::{SqlError, SqlState};
 use super::compile::point::PointStatement;
 use super::control::CursorPlan;
 use super::copy::CopyPlan;
-use super::plan::{DdlPlan, MaintenancePlan, ModifyPlan, Plan, ProgramPlan, QueryPlan};
+use super::plan::{DdlPlan, MaintenancePlan, ModifyPlan, Plan, ProgramPlan, QueryPlan, RowLocks};
 use weft_binder::relation::{ModifyKind, Query};
 
 /// One thing that a plan needs the right to do.
@@ -141,7 +141,19 @@ fn reads(query: &Query, but: Option<TableId>, needs: &mut Vec<Need>) {
 
 fn of_query(plan: &QueryPlan, needs: &mut Vec<Need>) {
     reads(&plan.query, None, needs);
-    for table in plan.row_locks.iter().flat_map(|locks| &locks.tables) {
+    locks(plan.row_locks.iter(), needs);
+    of_steps(&plan.steps, needs);
+}
+
+fn of_steps(steps: &[(usize, RowLocks)], needs: &mut Vec<Need>) {
+    for (_, step) in steps {
+        reads(&step.rows, None, needs);
+        locks([step], needs);
+    }
+}
+
+fn locks<'l>(locks: impl IntoIterator<Item = &'l RowLocks>, needs: &mut Vec<Need>) {
+    for table in locks.into_iter().flat_map(|locks| &locks.tables) {
         add(needs, Need::table(*table, Privileges::UPDATE));
     }
 }
@@ -165,6 +177,7 @@ fn of_modify(plan: &ModifyPlan, needs: &mut Vec<Need>) {
     // The rows of UPDATE and DELETE are those of the target.
     let but = (modify.kind != ModifyKind::Insert).then_some(target);
     reads(&modify.rows, but, needs);
+    of_steps(&plan.steps, needs);
     if let Some(returning) = &modify.returning {
         reads(returning, None, needs);
     }

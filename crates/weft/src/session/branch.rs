@@ -208,6 +208,7 @@ impl Session {
         let result = self.interruptible(|session| {
             let plan = session.general_query(prepared)?;
             let statement = session.statement_session();
+            session.run_steps(&plan.steps, params, &statement)?;
             let columns = session.named_columns(&plan.columns);
             let settings = session.query_settings(&statement);
             let environment = session.environment(&settings);
@@ -251,6 +252,7 @@ impl Session {
                 params,
                 environment: session.environment(&settings),
                 settings,
+                steps: session.run_steps(&plan.steps, params, &statement)?,
             };
             let source = Arc::new(SpreadSource {
                 local: Arc::clone(&local.0),

@@ -170,7 +170,7 @@ impl Session {
             Plan::Ddl(plan) => plan.tag,
             Plan::Account(statement) => statement.tag(),
             Plan::Copy(copy) if matches!(copy.as_ref(), CopyPlan::From { .. }) => "COPY FROM",
-            Plan::Query(query) if query.row_locks.is_some() => "SELECT FOR UPDATE",
+            Plan::Query(query) if query.locks_rows() => "SELECT FOR UPDATE",
             _ => return Ok(()),
         };
         let message = format!("cannot execute {what} in a read-only transaction");

@@ -64,8 +64,15 @@ impl Session {
             source,
             target: None,
             given: None,
+            steps: Arc::new(query.steps.iter().map(|step| (step.number, Vec::new())).collect()),
             environment: self.environment(&settings),
         };
-        self.shared.queries.explain(query, reading, params, &settings)
+        let mut lines = self.shared.queries.explain(query, reading, params, &settings)?;
+        for step in &query.steps {
+            lines.push(format!("Step {}, which locks rows", step.number));
+            let below = self.explain_query(&step.locked.rows, params)?;
+            lines.extend(below.into_iter().map(|line| format!("  {line}")));
+        }
+        Ok(lines)
     }
 }

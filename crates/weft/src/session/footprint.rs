@@ -296,7 +296,7 @@ fn first_value(program: &Program, table: TableId, key: &[KeyPart], inputs: &[u8]
 fn query_footprint(plan: &QueryPlan) -> Footprint {
     Footprint::Query {
         tables: plan.query.tables.clone(),
-        locks_rows: plan.row_locks.is_some(),
+        locks_rows: plan.locks_rows(),
         moves_sequence: plan.query.moves_sequence,
     }
 }
@@ -339,7 +339,7 @@ fn other(what: &'static str, plan: &Plan) -> Footprint {
             plan.program.accesses.iter().map(|access| access.table).collect(),
             plan.program.accesses.iter().any(|access| access.kind.is_write()),
         ),
-        Plan::Query(plan) => (of_query(&plan.query), plan.row_locks.is_some()),
+        Plan::Query(plan) => (of_query(&plan.query), plan.locks_rows()),
         Plan::Modify(plan) => {
             let mut tables = of_query(&plan.modify.rows);
             tables.push(plan.modify.table.id);

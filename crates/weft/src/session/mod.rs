@@ -37,6 +37,7 @@ mod query;
 pub(crate) mod rights;
 mod settings;
 mod simple;
+mod skip_locked;
 mod statement_session;
 
 use std::collections::BTreeMap;
@@ -578,7 +579,11 @@ impl Session {
     pub fn fail(&mut self) {
         self.abandon_parked();
         match self.open.take() {
-            Some(open) if open.explicit => {
+            Some(mut open) if open.explicit => {
+                if open.savepoints.is_empty() {
+                    // Nothing but its end is left to it.
+                    open.txn.give_up();
+                }
                 self.open = Some(open);
                 self.failed = true;
             }

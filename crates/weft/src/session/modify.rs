@@ -6,13 +6,14 @@
 //! Finally the changes go into the transaction's overlay. Statements see the state before themselves: the
 //! view is frozen while they run.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use weft_base::RowId;
 use weft_binder::relation::{Modify, ModifyKind};
 use weft_lock::LockMode;
-use weft_query::{Environment, Evaluation, NewRow, QuerySettings, RowChange, RowStream, RowsToLock};
+use weft_query::{Environment, Evaluation, NewRow, QuerySettings, RowChange, RowStream, StepRows};
 use weft_sql::statement::{ModifyPlan, RowLockStrength, RowLockWait, RowLocks};
 use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState, Value};
@@ -33,6 +34,8 @@ pub(super) struct ModifyContext<'a> {
     pub(super) params: &'a [Value],
     pub(super) settings: QuerySettings,
     pub(super) environment: Arc<dyn Environment>,
+    /// The rows of the statement's steps.
+    pub(super) steps: StepRows,
 }
 
 impl ModifyContext<'_> {
@@ -41,6 +44,7 @@ impl ModifyContext<'_> {
             parameters: self.params,
             settings: &self.settings,
             environment: &self.environment,
+            steps: &self.steps,
         }
     }
 }
@@ -56,13 +60,7 @@ impl Session {
         self.keep_definition(plan.modify.table.id, planned)?;
         self.shared.query_statements.fetch_add(1, Relaxed);
         let session = self.statement_session();
-        let settings = self.query_settings(&session).locking();
-        let bound = ModifyContext {
-            params,
-            environment: self.environment(&settings),
-            settings,
-        };
-        let done = self.modify_rows(plan, &bound, sink);
+        let done = self.modify_in(plan, params, &session, sink);
         let ended = self.end_statement_session(&session);
         let count = done?;
         ended?;
@@ -70,6 +68,47 @@ impl Session {
         self.gate.raise(observed);
         sink.complete(&CommandTag::counted(plan.tag().verb(), count));
         Ok(())
+    }
+
+    fn modify_in(
+        &mut self,
+        plan: &ModifyPlan,
+        params: &[Value],
+        session: &Arc<StatementSession>,
+        sink: &mut dyn ResultSink,
+    ) -> Result<u64, SqlError> {
+        let steps = self.run_steps(&plan.steps, params, session)?;
+        let settings = self.query_settings(session).locking();
+        let bound = ModifyContext {
+            params,
+            environment: self.environment(&settings),
+            settings,
+            steps,
+        };
+        self.modify_rows(plan, &bound, sink)
+    }
+
+    /// Runs the steps of a statement, which lock rows; returns their rows.
+    pub(super) fn run_steps(
+        &mut self,
+        steps: &[(usize, RowLocks)],
+        params: &[Value],
+        session: &Arc<StatementSession>,
+    ) -> Result<StepRows, SqlError> {
+        if steps.is_empty() {
+            return Ok(StepRows::default());
+        }
+        if self.is_of_ranks {
+            return Err(SqlError::unsupported(
+                "FOR UPDATE in a subquery is not supported in a cluster",
+            ));
+        }
+        let mut rows = BTreeMap::new();
+        for (number, locks) in steps {
+            let stream = self.locked_rows(&locks.rows.tables, locks, params, session)?;
+            rows.insert(*number, stream.values()?);
+        }
+        Ok(Arc::new(rows))
     }
 
     /// Writes the rows and pushes those of RETURNING; returns how many were written.
@@ -230,7 +269,7 @@ impl Session {
         let wait = match row_locks.wait {
             RowLockWait::Wait => true,
             RowLockWait::NoWait => false,
-            RowLockWait::SkipLocked => return Err(SqlError::unsupported("SKIP LOCKED is not supported")),
+            RowLockWait::SkipLocked => return self.unlocked_rows(tables, row_locks, params, session),
         };
         let write = row_locks.strength == RowLockStrength::Update;
         let settings = self.query_settings(session).locking();
@@ -238,19 +277,29 @@ impl Session {
             params,
             environment: self.environment(&settings),
             settings,
+            steps: StepRows::default(),
         };
         self.transaction();
         let mut locked: std::collections::HashSet<(weft_base::TableId, RowId)> = Default::default();
         for _ in 0..LOCKING_ROUNDS {
             let source = self.read_source(tables)?;
             let shared = Arc::clone(&self.shared);
-            let RowsToLock { mut rows, answer } = shared.queries.rows_to_lock(
+            let mut rows: Vec<(weft_base::TableId, RowId, Vec<u8>)> = Vec::new();
+            let mut seen: std::collections::HashSet<(weft_base::TableId, RowId)> = Default::default();
+            let answer = shared.queries.rows_to_lock(
                 &row_locks.rows,
                 &row_locks.tables,
-                source,
+                (source, None),
                 &bound.evaluation(),
+                |line| {
+                    for (table, row, bytes) in line {
+                        let named = (*table, *row);
+                        if !locked.contains(&named) && seen.insert(named) {
+                            rows.push((*table, *row, bytes.to_vec()));
+                        }
+                    }
+                },
             )?;
-            rows.retain(|(table, row_id, _)| !locked.contains(&(*table, *row_id)));
             for table in &row_locks.tables {
                 let catalog = self.catalog();
                 let Some(def) = catalog.table_by_id(*table) else {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use weft_lock::LockMode;
 use weft_pg_catalog::{PreparedTransaction, SessionView};
-use weft_query::{Environment, QueryPriority, QuerySettings, ReadSource, RowStream};
+use weft_query::{Environment, QueryPriority, QuerySettings, ReadSource, Reading, RowStream};
 use weft_sql::statement::{OutputColumn as PlanColumn, QueryPlan};
 use weft_store::Catalog;
 use weft_types::{SqlError, SqlState, Value};
@@ -124,11 +124,18 @@ impl Session {
         if let Some(row_locks) = &plan.row_locks {
             return self.locked_rows(&plan.query.tables, row_locks, params, session);
         }
-        let source = self.read_source(&plan.query.tables)?;
+        let steps = self.run_steps(&plan.steps, params, session)?;
         let settings = self.query_settings(session);
-        let environment = self.environment(&settings);
-        let queries = &self.shared.queries;
-        queries.run(&plan.query, source, params, &settings, &environment)
+        let reading = Reading {
+            source: self.read_source(&plan.query.tables)?,
+            target: None,
+            given: None,
+            steps,
+            environment: self.environment(&settings),
+        };
+        self.shared
+            .queries
+            .run_over(&plan.query, reading, params, &settings)
     }
 
     /// Columns as the sink gets them, with the names that their values stand for.

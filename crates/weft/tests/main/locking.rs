@@ -42,6 +42,29 @@ fn for_update_waits_and_reads_again() {
     a.ok("commit");
 }
 
+/// As in PostgreSQL, a failed transaction holds no locks, although its client has yet to end it.
+#[test]
+fn a_failed_transaction_holds_no_locks() {
+    let (_db, mut a, mut b) = table();
+    a.ok("begin; update t set v = 10 where id = 1");
+    b.fails("select v from t where id = 1 for update nowait", "55P03");
+    a.fails("select 1 / 0", "22012");
+    a.is(Failed);
+    b.ok("begin; update t set v = 20 where id = 1");
+    a.fails("select 1", "25P02");
+    a.fails("update t set v = 11 where id = 1", "25P02");
+    a.ok("commit");
+    a.is(Idle);
+    b.ok("commit");
+    assert_eq!(a.rows("select v from t where id = 1"), "20");
+    // Up to a savepoint its work may still be kept, and so are its locks.
+    a.ok("begin; update t set v = 30 where id = 1; savepoint s; update t set v = 31 where id = 2");
+    a.fails("select 1 / 0", "22012");
+    b.fails("select v from t where id = 1 for update nowait", "55P03");
+    a.ok("rollback to s; commit");
+    assert_eq!(a.rows("select v from t where id < 3 order by id"), "30;2");
+}
+
 #[test]
 fn a_row_changed_while_waiting_is_evaluated_again() {
     let (db, mut a, b) = table();

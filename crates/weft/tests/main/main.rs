@@ -34,6 +34,7 @@ mod prepared;
 mod procedures;
 mod sequences;
 mod settings;
+mod skip_locked;
 mod small_ranges;
 mod tpch;
 mod transactions;
