@@ -1,7 +1,8 @@
 //! Locks on the rows that a transaction found or is about to write.
 //!
-//! A row is locked under its primary key, or its id where the table has none; its unique values are locked with
-//! it when they are written. After `row_locks_before_escalation` rows of a table the table is locked instead.
+//! A row is locked under its primary key, or its id where the table has none; its unique values are locked
+//! with it when they are written. After `row_locks_before_escalation` rows of a table the table is locked
+//! instead.
 
 use weft_base::{RowId, TableId};
 use weft_lock::{LockMode, LockRequest, ResourceId};
