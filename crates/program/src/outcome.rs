@@ -122,6 +122,28 @@ pub(crate) enum Emitted {
 }
 
 impl Outcome {
+    /// The result of a run elsewhere: a count for each statement, and all rows in the order in which they
+    /// were emitted, each with its statement's number. `None` if a row is of no statement, or there are more
+    /// bytes than an outcome holds.
+    pub fn of_rows<'r>(counts: &[u64], rows: impl IntoIterator<Item = (usize, &'r [u8])>) -> Option<Outcome> {
+        let mut outcome = Outcome::default();
+        outcome.reset(counts.len());
+        for (statement, count) in outcome.statements.iter_mut().zip(counts) {
+            statement.affected = *count;
+        }
+        for (statement, row) in rows {
+            let write = |bytes: &mut Vec<u8>| {
+                bytes.extend_from_slice(row);
+                Ok(())
+            };
+            let emitted = outcome.emit(statement, OutputSize::default(), u32::MAX as usize, write);
+            if emitted != Ok(Emitted::Row) {
+                return None;
+            }
+        }
+        Some(outcome)
+    }
+
     /// How many statements there were.
     pub fn statement_count(&self) -> usize {
         self.statements.len()
@@ -316,6 +338,21 @@ mod tests {
                 .collect();
             assert_eq!(counts, [(1, 0), (3, 0), (0, 3)]);
         }
+    }
+
+    #[test]
+    fn an_outcome_made_of_rows_is_the_one_that_was_emitted() {
+        let mut outcome = Outcome::default();
+        outcome.reset(2);
+        let rows = [(1, &b"one"[..]), (0, b""), (1, b"two")];
+        for (statement, row) in rows {
+            assert_eq!(emit(&mut outcome, statement, row), Emitted::Row);
+        }
+        assert!(outcome.count(1, 7));
+        assert_eq!(Outcome::of_rows(&[0, 7], rows), Some(outcome.clone()));
+        assert_ne!(Outcome::of_rows(&[1, 7], rows), Some(outcome.clone()));
+        assert_ne!(Outcome::of_rows(&[0, 7], rows.into_iter().rev()), Some(outcome));
+        assert_eq!(Outcome::of_rows(&[0], rows), None);
     }
 
     #[test]

@@ -82,4 +82,4 @@ pub use snapshot::{Pinned, Reader, Snapshot};
 pub use store::PanicAt;
 pub use store::{MemoryStats, RowMemoryUse, Store};
 pub use table::SCAN_CHUNK_SLOTS;
-pub use writer::{BatchWriter, MemberWriter};
+pub use writer::{BatchWriter, MemberWriter, RowChange};

@@ -11,6 +11,7 @@ use crate::cancel::CancelToken;
 use crate::cold_keys;
 use crate::combiner::Combiner;
 use crate::config::EngineConfig;
+use crate::device::{CpuReason, DeviceExecutor, DeviceSettings, DeviceSlot, DeviceStats, PlacedDevice};
 use crate::error::EngineError;
 use crate::executor::{self, Work};
 use crate::locks::{self, LockScope};
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub config: EngineConfig,
     pub stats: Counters,
     pub queue: RequestQueue,
+    /// A device that runs members of batches beside the CPU.
+    pub device: DeviceSlot,
     /// Snapshots kept by transactions that read a single one.
     pub snapshots: Arc<Snapshots>,
     /// Memory of what open transactions have written.
@@ -345,6 +348,7 @@ impl Engine {
             log: recovered.log,
             clock,
             queue: RequestQueue::new(&config),
+            device: DeviceSlot::default(),
             snapshots: Snapshots::new(&config),
             open_writes: Budget::new(config.open_writes_bytes),
             config,
@@ -523,7 +527,58 @@ impl Engine {
         let shared = self.shared();
         let programs = &shared.stats.read_only_programs;
         programs.fetch_add(calls.len() as u64, Relaxed);
-        executor::run_reads(shared.config.execution, snapshot.view(), calls, keep);
+        let (execution, view) = (shared.config.execution, snapshot.view());
+        let Some(slot) = shared.device.try_get() else {
+            return executor::run_reads(execution, view, calls, keep);
+        };
+        let mut slot = slot;
+        match slot.as_mut().and_then(|slot| slot.as_mut()) {
+            Some(device) => device.run_reads(execution, view, calls, keep),
+            None => {
+                shared
+                    .stats
+                    .reads_beside_device
+                    .fetch_add(calls.len() as u64, Relaxed);
+                executor::run_reads(execution, view, calls, keep);
+            }
+        }
+    }
+
+    /// Places tables on a device, which from now on runs members of batches and reads at the newest boundary,
+    /// in the place of the device before. Loads its mirror, while no batch runs.
+    ///
+    /// # Errors
+    /// A row could not be read.
+    pub fn place_on_device(
+        &self,
+        executor: Box<dyn DeviceExecutor>,
+        settings: DeviceSettings,
+    ) -> Result<DeviceStats, SqlError> {
+        let shared = self.shared();
+        shared.at_boundary(|_| {
+            let mut placed = PlacedDevice::new(executor, settings);
+            let snapshot = shared.store.snapshot();
+            placed.load(snapshot.view(), snapshot.view().batch())?;
+            let stats = placed.stats().clone();
+            shared.stats.reads_beside_device.store(0, Relaxed);
+            shared.device.set(Some(placed));
+            Ok(stats)
+        })
+    }
+
+    /// Takes the device away, if there is one.
+    pub fn remove_device(&self) {
+        self.shared().device.set(None);
+    }
+
+    /// What the device did since its tables were placed; `None` if there is none.
+    pub fn device_stats(&self) -> Option<DeviceStats> {
+        let shared = self.shared();
+        let slot = shared.device.get()?;
+        let mut stats = slot.as_ref()?.stats().clone();
+        let beside = shared.stats.reads_beside_device.load(Relaxed);
+        stats.count_cpu(CpuReason::Busy, usize::try_from(beside).unwrap_or(usize::MAX));
+        Some(stats)
     }
 
     /// Waits until `batch` and all before it are on disk. Returns at once when they are.

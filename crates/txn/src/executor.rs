@@ -18,6 +18,9 @@
 //! for, since that row is in the cache. So a batch of many waves with one member each costs what its members
 //! cost one by one.
 //!
+//! With a device, each wave is run by itself, in ranges of members, beside it: [`CpuExecutor`], called by
+//! `device`. Without one, nothing here knows of devices.
+//!
 //! The outcome of a member goes to an [`AnswerSink`], one per worker, while its buffers still belong to the
 //! executor: a sink that only counts allocates nothing.
 //!
@@ -28,7 +31,7 @@ mod workers;
 
 use crate::record::BUDGET;
 use crate::request::{Answer, Committed, Refused};
-use group::{BatchContext, SnapshotContext};
+use group::{BatchContext, ExecutionContext as _, SnapshotContext};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
@@ -207,8 +210,63 @@ pub fn run_waves(
     by_member(all.unwrap_or_default(), members.len())
 }
 
+/// The CPU executor of one batch, for a caller that decides for each member of a wave where it runs.
+pub(crate) struct CpuExecutor<'w, 's> {
+    context: BatchContext<'w, 's>,
+    execution: Execution,
+    parallelism: Parallelism,
+}
+
+impl<'w, 's> CpuExecutor<'w, 's> {
+    pub(crate) fn new(
+        execution: Execution,
+        writer: &'w BatchWriter<'s>,
+        run: BatchRun,
+        parallelism: Parallelism,
+    ) -> CpuExecutor<'w, 's> {
+        CpuExecutor {
+            context: BatchContext::new(writer, run),
+            execution,
+            parallelism,
+        }
+    }
+
+    pub(crate) fn writer(&self) -> &'w BatchWriter<'s> {
+        self.context.writer()
+    }
+
+    pub(crate) fn batch(&self) -> BatchId {
+        self.writer().batch()
+    }
+
+    /// Runs members of one wave and appends their answers, with the members' numbers.
+    pub(crate) fn run(
+        &self,
+        members: &[Work<'_>],
+        range: Range<usize>,
+        answers: &mut Vec<(usize, Answer<Committed>)>,
+    ) {
+        let Parallelism { workers, split_at } = self.parallelism;
+        let workers = if range.len() < split_at { 1 } else { workers.max(1) };
+        let mut sinks: Vec<Collected> = (0..workers).map(|_| Collected(Vec::new())).collect();
+        match sinks.as_mut_slice() {
+            [sink] => run_inline(&self.context, self.execution, members, range, ONE_WAVE, sink),
+            sinks => run_shared(&self.context, self.execution, members, range, sinks),
+        }
+        answers.extend(sinks.into_iter().flat_map(|sink| sink.0));
+    }
+
+    /// Writes a write set as a member's; on an error the member has changed nothing.
+    pub(crate) fn apply(&self, member: usize, write_set: &[u8]) -> Result<(), SqlError> {
+        let mut opened = self.context.open(member);
+        let applied = self.context.apply(&mut opened, write_set);
+        self.context.close(opened, applied.is_ok());
+        applied
+    }
+}
+
 /// Sorts answers into the order of their members: one for each of `count`, or an error.
-fn by_member(
+pub(crate) fn by_member(
     mut answers: Vec<(usize, Answer<Committed>)>,
     count: usize,
 ) -> Result<Vec<Answer<Committed>>, SqlError> {

@@ -11,7 +11,8 @@
 //! Chapters, in reading order: `engine` (the interface), `request`, `queue` and `ticket` (asking and
 //! waiting), `locks` and `lock_plan` (what a program must lock), `lock_slots` and `waves` (conflicting
 //! programs go into later waves), `admission` (which programs enter the next batch), `batch`, `combiner`
-//! (which thread is the sequencer), `sequencer` (a turn), `executor` (waves), `record` and `write_set` (what
+//! (which thread is the sequencer), `sequencer` (a turn), `executor` (waves), `device` (waves with a device
+//! beside the CPU), `record` and `write_set` (what
 //! the log keeps), `prepared` (two-phase commit), `transaction`, `snapshots`, `overlay`, `view` and
 //! `session_access` (BEGIN ... COMMIT), `background` (flusher, checkpointer), `recovery` (replay), `verify`
 //! (checking files).
@@ -31,6 +32,7 @@ mod cancel;
 mod cold_keys;
 mod combiner;
 mod config;
+pub mod device;
 mod engine;
 mod error;
 mod executor;

@@ -33,7 +33,7 @@ use crate::backlog::Backlog;
 use crate::batch::Batch;
 use crate::config::EngineConfig;
 use crate::engine::{Shared, TimeSlice};
-use crate::executor::{self, Parallelism};
+use crate::executor::{self, BatchRun, CpuExecutor, Parallelism};
 use crate::prepared::{self, DecidedRequest, PreparedTxn, PreparedTxns};
 use crate::record;
 use crate::request::{
@@ -476,6 +476,9 @@ impl Sequencer {
             return self.refuse(batch, &refused);
         }
         shared.store.publish(batch_id);
+        if let Some(mut slot) = shared.device.get() {
+            slot.iter_mut().for_each(|device| device.published(batch_id));
+        }
         self.defined.hashes.extend(defined);
         shared.stats.count_batch(&batch);
         self.end_batch(&batch, &answers);
@@ -607,24 +610,12 @@ fn run_members_or_panic(
         let (before, _) = split(&writes.catalog_ops);
         apply(writer, commit, before)?;
     }
-    let config = &shared.config;
-    let answers = executor::run_waves(
-        config.execution,
-        writer,
-        batch_id.into(),
-        &batch.works(),
-        batch.wave_ends(),
-        Parallelism {
-            workers: config.workers,
-            split_at: config.split_batch_at,
-        },
-    )?;
-    if batch
+    let defines = batch
         .commits
         .iter()
-        .any(|commit| !commit.writes().catalog_ops.is_empty())
-        && let Some(Err(refused)) = answers.first()
-    {
+        .any(|commit| !commit.writes().catalog_ops.is_empty());
+    let answers = run_waves(shared, writer, batch_id.into(), batch, defines)?;
+    if defines && let Some(Err(refused)) = answers.first() {
         // Catalog operations and write set are applied together or not at all.
         return Err(refused.error.clone());
     }
@@ -633,6 +624,35 @@ fn run_members_or_panic(
         apply(writer, commit, after)?;
     }
     Ok(answers)
+}
+
+/// Runs the waves, partly on a device if there is one.
+fn run_waves(
+    shared: &Shared,
+    writer: &BatchWriter<'_>,
+    run: BatchRun,
+    batch: &Batch,
+    defines: bool,
+) -> Result<Vec<Answer<Committed>>, SqlError> {
+    let config = &shared.config;
+    let (works, ends) = (batch.works(), batch.wave_ends());
+    let parallelism = Parallelism {
+        workers: config.workers,
+        split_at: config.split_batch_at,
+    };
+    let mut slot = shared.device.get();
+    match slot.as_mut().and_then(|slot| slot.as_mut()) {
+        Some(device) if !defines => {
+            let cpu = CpuExecutor::new(config.execution, writer, run, parallelism);
+            device.run_waves(&cpu, &works, ends)
+        }
+        device => {
+            if let Some(device) = device {
+                device.forget_mirror();
+            }
+            executor::run_waves(config.execution, writer, run, &works, ends, parallelism)
+        }
+    }
 }
 
 /// The operations of a transaction before its writes, and those after.

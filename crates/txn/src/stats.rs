@@ -15,6 +15,8 @@ pub(crate) struct Counters {
     pub one_shot: AtomicU64,
     pub session_commits: AtomicU64,
     pub read_only_programs: AtomicU64,
+    /// Of them, those that found the device in use.
+    pub reads_beside_device: AtomicU64,
     pub deferrals: AtomicU64,
     pub lock_waits: AtomicU64,
     pub deadlocks: AtomicU64,

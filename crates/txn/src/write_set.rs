@@ -77,14 +77,14 @@ fn put_place(out: &mut Vec<u8>, place: &RowPosition) {
 }
 
 /// Appends an insert.
-pub(crate) fn put_insert(out: &mut Vec<u8>, table: TableId, row: &[u8]) {
+pub fn put_insert(out: &mut Vec<u8>, table: TableId, row: &[u8]) {
     out.put_u8(TAG_INSERT);
     out.put_varint(u64::from(table.0));
     out.put_len_prefixed(row);
 }
 
 /// Appends an update.
-pub(crate) fn put_update(out: &mut Vec<u8>, table: TableId, place: &RowPosition, row: &[u8]) {
+pub fn put_update(out: &mut Vec<u8>, table: TableId, place: &RowPosition, row: &[u8]) {
     out.put_u8(TAG_UPDATE);
     out.put_varint(u64::from(table.0));
     put_place(out, place);
@@ -92,7 +92,7 @@ pub(crate) fn put_update(out: &mut Vec<u8>, table: TableId, place: &RowPosition,
 }
 
 /// Appends a delete.
-pub(crate) fn put_delete(out: &mut Vec<u8>, table: TableId, place: &RowPosition) {
+pub fn put_delete(out: &mut Vec<u8>, table: TableId, place: &RowPosition) {
     out.put_u8(TAG_DELETE);
     out.put_varint(u64::from(table.0));
     put_place(out, place);

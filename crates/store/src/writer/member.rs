@@ -386,7 +386,11 @@ impl<'b> MemberWriter<'b> {
                 superseded_bytes: opened.superseded_bytes,
             });
             let tables = tables.collect();
-            self.batch.committed.lock().push(MemberWrites { tables, writes });
+            self.batch.committed.lock().push(MemberWrites {
+                member: self.member,
+                tables,
+                writes,
+            });
         }
     }
 

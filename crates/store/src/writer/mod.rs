@@ -11,6 +11,7 @@
 //! order, so neither member order within a wave nor the number of threads matters; and a stored bit that has
 //! flipped makes the digest differ from that of a replay or a replica.
 
+mod changes;
 mod definition;
 mod member;
 pub(crate) mod violation;
@@ -31,6 +32,7 @@ use crate::probe::Probe;
 use crate::read::ReadView;
 use crate::store::{Finished, GateGuard, Store};
 use crate::table::{Schema, TableCore, TableData};
+pub use changes::RowChange;
 pub use member::MemberWriter;
 
 /// One write of a member: a version that it linked.
@@ -58,6 +60,8 @@ struct TableWrites {
 
 /// What a member wrote, in order.
 struct MemberWrites {
+    /// Its number.
+    member: u32,
     tables: SmallVec<[TableWrites; 4]>,
     writes: Writes,
 }

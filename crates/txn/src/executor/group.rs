@@ -171,6 +171,10 @@ impl<'w, 's> BatchContext<'w, 's> {
     pub fn new(writer: &'w BatchWriter<'s>, run: BatchRun) -> Self {
         BatchContext { writer, run }
     }
+
+    pub fn writer(&self) -> &'w BatchWriter<'s> {
+        self.writer
+    }
 }
 
 impl ExecutionContext for BatchContext<'_, '_> {

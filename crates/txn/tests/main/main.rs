@@ -18,6 +18,7 @@ mod checkpoints;
 mod cold_keys;
 mod crash;
 mod definitions;
+mod device;
 mod directory;
 mod failures;
 mod full_disk;
