@@ -35,7 +35,7 @@ pub enum Command {
     Demo(DemoArguments),
     /// Create a database directory whose superuser, postgres, has a password.
     Init(InitArguments),
-    /// Serve a database directory to PostgreSQL clients on a loopback address.
+    /// Serve a database directory to PostgreSQL clients.
     Serve(ServeArguments),
     /// Serve tables that are spread over several ranks.
     #[command(subcommand)]
@@ -157,8 +157,8 @@ pub enum UnitChoice {
 /// `weft serve`
 #[derive(Debug, Clone, Args)]
 pub struct ServeArguments {
-    /// Address to listen on. Only loopback addresses are accepted, because there is no TLS yet. Port 0
-    /// chooses a free one.
+    /// Address to listen on. One that other machines reach needs --tls-cert, --tls-key and a role with a
+    /// password. Port 0 chooses a free one.
     #[arg(long, default_value = "127.0.0.1:5433")]
     pub listen: SocketAddr,
     /// Directory of a socket file for local clients (`psql -h DIR`), in addition to the address. Only the
@@ -171,6 +171,13 @@ pub struct ServeArguments {
     /// File whose first line becomes the password of the superuser postgres, if it has none yet.
     #[arg(long)]
     pub password_file: Option<PathBuf>,
+    /// File with the server's certificate for TLS, and those that lead from it to one that clients trust
+    /// (PEM). SIGHUP has it and the key read again.
+    #[arg(long, requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// File with the certificate's private key (PEM, without a passphrase), readable by its owner alone.
+    #[arg(long, requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
     /// Threads that may share the execution of one batch [default: all cores].
     #[arg(long, value_parser = at_least_one)]
     pub workers: Option<usize>,

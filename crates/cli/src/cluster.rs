@@ -9,7 +9,7 @@
 //! rank r     data  DIR/rank-r      address  HOST:PORT+r
 //! ```
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -21,7 +21,7 @@ use weft_fabric::{Rank, processes};
 
 use crate::arguments::{ClusterServeArguments, ServeArguments};
 use crate::failure::Failure;
-use crate::serve::{self, Stop};
+use crate::serve::{self, Order, Orders};
 
 /// How often the launcher looks at its ranks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -34,12 +34,12 @@ const STARTS_MAX: u32 = 20;
 pub(crate) fn run(arguments: &ClusterServeArguments) -> Result<(), Failure> {
     let failed = |error: weft_fabric::Error| Failure::Environment(error.to_string());
     if let Some(rank) = processes::from_environment().map_err(failed)? {
-        return run_rank(arguments, rank, Stop::when_input_ends()?);
+        return run_rank(arguments, rank, &Orders::by_input()?);
     }
     #[cfg(feature = "mpi")]
     if weft_fabric::mpi::is_started_by_mpirun() {
         let rank = weft_fabric::mpi::start().map_err(failed)?;
-        return run_rank(arguments, rank, Stop::on_signal()?);
+        return run_rank(arguments, rank, &Orders::by_signal()?);
     }
     launch(arguments)
 }
@@ -66,9 +66,9 @@ fn address_of(arguments: &ClusterServeArguments, rank: u32) -> Result<SocketAddr
     }
 }
 
-fn run_rank(arguments: &ClusterServeArguments, rank: Rank, stop: Stop) -> Result<(), Failure> {
+fn run_rank(arguments: &ClusterServeArguments, rank: Rank, orders: &Orders) -> Result<(), Failure> {
     let serve = of_rank(arguments, rank.number())?;
-    serve::run_as(&serve, Some(rank), stop)
+    serve::run_as(&serve, Some(rank), orders)
 }
 
 /// A rank's process; its standard input ends with this.
@@ -90,9 +90,9 @@ fn start(session: &processes::Session, rank: u32) -> Result<Child, Failure> {
 fn launch(arguments: &ClusterServeArguments) -> Result<(), Failure> {
     let ranks = arguments.ranks;
     for rank in 0..ranks {
-        serve::check_address(of_rank(arguments, rank)?.listen)?;
+        serve::check_address(&of_rank(arguments, rank)?, true)?;
     }
-    let stop = Stop::on_signal()?;
+    let orders = Orders::by_signal()?;
     let session = processes::Session::create(Path::new(processes::SHARED_MEMORY), ranks)
         .map_err(|error| Failure::Environment(error.to_string()))?;
     let mut processes = Vec::new();
@@ -106,7 +106,12 @@ fn launch(arguments: &ClusterServeArguments) -> Result<(), Failure> {
         });
     }
     let mut result = Ok(());
-    while result.is_ok() && !stop.wait(LOOK_EVERY) {
+    while result.is_ok() {
+        match orders.wait(LOOK_EVERY) {
+            Some(Order::Stop) => break,
+            Some(Order::Reload) => reload(&mut processes),
+            None => {}
+        }
         for process in &mut processes {
             if let Ok(Some(status)) = process.child.try_wait() {
                 result = restart(&session, process, &status.to_string());
@@ -124,6 +129,16 @@ fn launch(arguments: &ClusterServeArguments) -> Result<(), Failure> {
     result
 }
 
+/// Has all ranks read their certificate and key again.
+fn reload(processes: &mut [RankProcess]) {
+    for process in processes {
+        if let Some(input) = &mut process.child.stdin {
+            // A rank that died reads them when it is started again.
+            let _ = input.write_all(b"r");
+        }
+    }
+}
+
 fn restart(session: &processes::Session, process: &mut RankProcess, how: &str) -> Result<(), Failure> {
     let rank = process.rank;
     if process.starts >= STARTS_MAX {
@@ -139,12 +154,14 @@ fn restart(session: &processes::Session, process: &mut RankProcess, how: &str) -
     Ok(())
 }
 
-/// Tells when standard input ends.
-pub(crate) fn watch_input(ended: Sender<()>) {
+/// Passes on what the launcher tells by standard input.
+pub(crate) fn watch_input(order: Sender<Order>) {
     thread::spawn(move || {
         let mut bytes = [0; 64];
-        while matches!(std::io::stdin().read(&mut bytes), Ok(1..)) {}
         // The receiver lives as long as the rank.
-        let _ = ended.send(());
+        while matches!(std::io::stdin().read(&mut bytes), Ok(1..)) {
+            let _ = order.send(Order::Reload);
+        }
+        let _ = order.send(Order::Stop);
     });
 }

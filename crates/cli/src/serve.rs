@@ -3,22 +3,23 @@
 //! The line `listening on ADDRESS` on stdout announces that recovery is complete and clients may connect; a
 //! process that starts the server as a child waits for it ([`crate::server_process`]). When it is told to
 //! stop, it writes a checkpoint and an image of the indexes, so that the next start reads no rows; told
-//! again, it ends at once.
+//! again, it ends at once. At SIGHUP it reads its certificate and key again; if they cannot be used, it says
+//! so and keeps those that it has.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use weft::{Database, Options, Units};
 use weft_base::{Progress, RealDisk, SystemClock};
 use weft_column::units::ScanEngine;
 use weft_fabric::Rank;
 use weft_offload::model::ModelParams;
 use weft_ranks::{Config as NodeConfig, Node};
-use weft_server::{Server, ServerConfig};
+use weft_server::{Missing, Server, ServerConfig, ServerError, Tls, TlsFiles};
 
 use crate::allocator::{GIVE_BACK_EVERY, Rest, give_back};
 use crate::arguments::{ServeArguments, Switch, UnitChoice};
@@ -35,61 +36,118 @@ const SUPERUSER_RESERVED: usize = 3;
 /// The text before the address on stdout.
 pub(crate) const LISTENING: &str = "listening on ";
 
-/// What a server waits for to stop.
-pub(crate) struct Stop(mpsc::Receiver<()>);
+/// What a server is told from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// To read its certificate and key again.
+    Reload,
+    /// To stop.
+    Stop,
+}
 
-impl Stop {
-    /// Ctrl-C or SIGTERM; a second one ends the process at once.
-    pub(crate) fn on_signal() -> Result<Stop, Failure> {
-        let (signal, signalled) = mpsc::channel();
-        let signals = AtomicU32::new(0);
-        let on_signal = move || {
-            if signals.fetch_add(1, Ordering::Relaxed) > 0 {
+/// Where a server's orders come from.
+pub(crate) struct Orders(mpsc::Receiver<Order>);
+
+impl Orders {
+    /// SIGHUP reloads. Ctrl-C or SIGTERM stops; a second one ends the process at once.
+    pub(crate) fn by_signal() -> Result<Orders, Failure> {
+        let (order, orders) = mpsc::channel();
+        let mut stops = 0;
+        on_signals(move |signal| {
+            if signal == SIGHUP {
+                // The receiver lives as long as the server.
+                return order.send(Order::Reload).unwrap_or(());
+            }
+            stops += 1;
+            if stops > 1 {
                 eprintln!("stopping at once; the next start recovers from the log");
                 std::process::exit(SIGNALLED_TWICE);
             }
-            signal.send(()).unwrap_or(());
-        };
-        ctrlc::set_handler(on_signal).map_err(|e| Failure::doing("handling signals", e))?;
-        Ok(Stop(signalled))
+            order.send(Order::Stop).unwrap_or(());
+        })?;
+        Ok(Orders(orders))
     }
 
-    /// The end of standard input. Signals are ignored: whoever started this process decides.
-    pub(crate) fn when_input_ends() -> Result<Stop, Failure> {
-        let (end, ended) = mpsc::channel();
-        ctrlc::set_handler(|| {}).map_err(|e| Failure::doing("handling signals", e))?;
-        crate::cluster::watch_input(end);
-        Ok(Stop(ended))
+    /// A byte on standard input reloads, its end stops. Signals are ignored: whoever started this process
+    /// decides.
+    pub(crate) fn by_input() -> Result<Orders, Failure> {
+        let (order, orders) = mpsc::channel();
+        on_signals(|_| {})?;
+        crate::cluster::watch_input(order);
+        Ok(Orders(orders))
     }
 
-    /// Waits at most so long; true: stop.
-    pub(crate) fn wait(&self, limit: Duration) -> bool {
-        // Another error would mean that the sender is gone, which never happens; stopping is then safe.
-        self.0.recv_timeout(limit) != Err(mpsc::RecvTimeoutError::Timeout)
+    /// Waits at most so long for an order.
+    pub(crate) fn wait(&self, limit: Duration) -> Option<Order> {
+        match self.0.recv_timeout(limit) {
+            Ok(order) => Some(order),
+            Err(mpsc::RecvTimeoutError::Timeout) => None,
+            // The sender is gone, which never happens; stopping is safe.
+            Err(mpsc::RecvTimeoutError::Disconnected) => Some(Order::Stop),
+        }
     }
 }
 
-/// Refuses an address that others than this machine can reach.
-pub(crate) fn check_address(listen: SocketAddr) -> Result<(), Failure> {
-    if listen.ip().is_loopback() {
+/// Has a thread call `act` for each signal that comes.
+fn on_signals(mut act: impl FnMut(i32) + Send + 'static) -> Result<(), Failure> {
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| Failure::doing("handling signals", e))?;
+    thread::Builder::new()
+        .name("weft-signals".to_owned())
+        .spawn(move || signals.forever().for_each(&mut act))
+        .map_err(|e| Failure::doing("handling signals", e))?;
+    Ok(())
+}
+
+/// Refuses an address that other machines reach, where that cannot be made safe; the database itself is asked
+/// for passwords later.
+pub(crate) fn check_address(arguments: &ServeArguments, is_rank: bool) -> Result<(), Failure> {
+    let missing = match is_rank {
+        true => Missing::Accounts,
+        false => Missing::Tls,
+    };
+    if arguments.listen.ip().is_loopback() || (!is_rank && arguments.tls_cert.is_some()) {
         return Ok(());
     }
-    Err(Failure::Usage(format!(
-        "refusing to listen on {listen}: Weft has no TLS yet, so it serves loopback addresses only (127.0.0.1 or \
-         ::1)"
-    )))
+    Err(Failure::Usage(
+        ServerError::Exposed(arguments.listen, missing).to_string(),
+    ))
+}
+
+/// The certificate and key of the arguments.
+fn load_tls(arguments: &ServeArguments) -> Result<Option<Arc<Tls>>, Failure> {
+    let (Some(certificate), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) else {
+        return Ok(None);
+    };
+    let files = TlsFiles {
+        certificate: certificate.clone(),
+        key: key.clone(),
+    };
+    match Tls::load(files) {
+        Ok(tls) => Ok(Some(Arc::new(tls))),
+        Err(error) => Err(Failure::Environment(error.to_string())),
+    }
+}
+
+fn reload(tls: Option<&Arc<Tls>>) {
+    match tls.map(|tls| tls.reload()) {
+        None => eprintln!("nothing to reload: the server has no certificate"),
+        Some(Ok(())) => eprintln!("certificate and key reloaded"),
+        Some(Err(error)) => eprintln!("the old certificate and key stay in use: {error}"),
+    }
 }
 
 /// Opens the database, serves it, and returns after a signal.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Failure> {
-    check_address(arguments.listen)?;
-    run_as(arguments, None, Stop::on_signal()?)
+    check_address(arguments, false)?;
+    run_as(arguments, None, &Orders::by_signal()?)
 }
 
 /// Opens the database, serves it, alone or as a rank of a cluster, and returns when it is to stop.
-pub(crate) fn run_as(arguments: &ServeArguments, rank: Option<Rank>, stop: Stop) -> Result<(), Failure> {
-    // Checked before the database is opened: a wrong address should not cost a recovery.
-    check_address(arguments.listen)?;
+pub(crate) fn run_as(arguments: &ServeArguments, rank: Option<Rank>, orders: &Orders) -> Result<(), Failure> {
+    // Checked before the database is opened: a wrong address or certificate should not cost a recovery.
+    check_address(arguments, rank.is_some())?;
+    let tls = load_tls(arguments)?;
     let began = Instant::now();
     let options = options(arguments)?;
     let progress = Progress::default();
@@ -111,20 +169,7 @@ pub(crate) fn run_as(arguments: &ServeArguments, rank: Option<Rank>, stop: Stop)
         }
         init::set_first_password(&database, file)?;
     }
-    let mut config = ServerConfig {
-        listen: arguments.listen,
-        socket_dir: arguments.socket_dir.clone(),
-        connections_max: arguments.max_connections,
-        // With few connections there is at least one for everybody.
-        superuser_reserved: SUPERUSER_RESERVED.min(arguments.max_connections.saturating_sub(1)),
-        ..ServerConfig::default()
-    };
-    if let Some(seconds) = arguments.bounds.startup_timeout {
-        config.startup_timeout = Duration::from_secs(seconds);
-    }
-    if let Some(seconds) = arguments.bounds.write_timeout {
-        config.write_timeout = Some(Duration::from_secs(seconds)).filter(|limit| !limit.is_zero());
-    }
+    let config = server_config(arguments, tls.clone());
     let node = rank
         .map(|rank| Node::start(&rank, database.clone(), NodeConfig::default()))
         .transpose()
@@ -137,8 +182,12 @@ pub(crate) fn run_as(arguments: &ServeArguments, rank: Option<Rank>, stop: Stop)
     announce(arguments, &server, &database, began)?;
     weft_base::idle::set_hook(give_back);
     let mut rest = Rest::default();
-    while !stop.wait(GIVE_BACK_EVERY) {
-        rest.tick(&server, &database);
+    loop {
+        match orders.wait(GIVE_BACK_EVERY) {
+            None => rest.tick(&server, &database),
+            Some(Order::Reload) => reload(tls.as_ref()),
+            Some(Order::Stop) => break,
+        }
     }
     eprintln!("stopping");
     let closed = server.stop(STOP_GRACE);
@@ -164,6 +213,25 @@ pub(crate) fn run_as(arguments: &ServeArguments, rank: Option<Rank>, stop: Stop)
         Err(error) => eprintln!("no checkpoint at the end, so the next start takes longer: {error}"),
     }
     Ok(())
+}
+
+fn server_config(arguments: &ServeArguments, tls: Option<Arc<Tls>>) -> ServerConfig {
+    let mut config = ServerConfig {
+        listen: arguments.listen,
+        tls,
+        socket_dir: arguments.socket_dir.clone(),
+        connections_max: arguments.max_connections,
+        // With few connections there is at least one for everybody.
+        superuser_reserved: SUPERUSER_RESERVED.min(arguments.max_connections.saturating_sub(1)),
+        ..ServerConfig::default()
+    };
+    if let Some(seconds) = arguments.bounds.startup_timeout {
+        config.startup_timeout = Duration::from_secs(seconds);
+    }
+    if let Some(seconds) = arguments.bounds.write_timeout {
+        config.write_timeout = Some(Duration::from_secs(seconds)).filter(|limit| !limit.is_zero());
+    }
+    config
 }
 
 fn options(arguments: &ServeArguments) -> Result<Options, Failure> {

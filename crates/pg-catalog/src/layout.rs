@@ -1,9 +1,9 @@
 //! The catalog's tables: names, columns and types, as in PostgreSQL 15 (`pg_attribute`).
 //!
 //! One line per table: name, then `column:kind` with kind o oid, n name, c "char", t text, b boolean, s
-//! int2, i int4, l int8, f float4, d float8, z timestamptz, v interval, B bytea, and O oid[], S int2[], V
-//! int2vector, W oidvector, T text[], N name[], C "char"[], F float4[]. Types that do not exist here are
-//! replaced by the closest one: regproc, aclitem and pg_node_tree by text, xid by oid.
+//! int2, i int4, l int8, f float4, d float8, m numeric, z timestamptz, v interval, B bytea, and O oid[], S
+//! int2[], V int2vector, W oidvector, T text[], N name[], C "char"[], F float4[]. Types that do not exist
+//! here are replaced by the closest one: regproc, aclitem and pg_node_tree by text, xid by oid.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -35,6 +35,7 @@ pg_tablespace oid:o spcname:n spcowner:o spcacl:T spcoptions:T
 pg_language oid:o lanname:n lanowner:o lanispl:b lanpltrusted:b lanplcallfoid:o laninline:o lanvalidator:o lanacl:T
 pg_tables schemaname:n tablename:n tableowner:n tablespace:n hasindexes:b hasrules:b hastriggers:b rowsecurity:b
 pg_indexes schemaname:n tablename:n indexname:n tablespace:n indexdef:t
+pg_stat_ssl pid:i ssl:b version:t cipher:t bits:i client_dn:t client_serial:m issuer_dn:t
 pg_stat_user_tables relid:o schemaname:n relname:n seq_scan:l seq_tup_read:l idx_scan:l idx_tup_fetch:l n_tup_ins:l n_tup_upd:l n_tup_del:l n_tup_hot_upd:l n_live_tup:l n_dead_tup:l n_mod_since_analyze:l n_ins_since_vacuum:l last_vacuum:z last_autovacuum:z last_analyze:z last_autoanalyze:z vacuum_count:l autovacuum_count:l analyze_count:l autoanalyze_count:l
 ";
 
@@ -162,6 +163,7 @@ fn kind_type(kind: &str) -> SqlType {
         "l" => SqlType::Int8,
         "f" => SqlType::Float4,
         "d" => SqlType::Float8,
+        "m" => SqlType::Numeric(None),
         "z" => SqlType::TimestampTz,
         "v" => SqlType::Interval,
         "B" => SqlType::Bytea,

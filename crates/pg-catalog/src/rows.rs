@@ -40,6 +40,7 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
         "pg_tables" => table_view(catalog, session),
         "pg_indexes" => index_view(catalog),
         "pg_stat_user_tables" => table_statistics(catalog),
+        "pg_stat_ssl" => encryptions(catalog, session),
         "pg_prepared_xacts" => prepared_transactions(session),
         _ => Vec::new(),
     }
@@ -610,6 +611,30 @@ fn settings(session: &dyn Session) -> Vec<Row> {
                 ("reset_val", text(value)),
                 ("pending_restart", flag(false)),
             ]
+        })
+        .collect()
+}
+
+/// The connections that the role may see: its own, and for superusers all.
+fn encryptions(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
+    let Some(view) = SessionView::of(session) else {
+        return Vec::new();
+    };
+    let sees_all = catalog.accounts().is_superuser(view.role);
+    let connections = (view.clients)().into_iter();
+    connections
+        .filter(|connection| sees_all || connection.role == view.role)
+        .map(|connection| {
+            let mut row = vec![
+                ("pid", Value::Int4(connection.pid as i32)),
+                ("ssl", flag(connection.encryption.is_some())),
+            ];
+            if let Some(encryption) = connection.encryption {
+                row.push(("version", text(encryption.version)));
+                row.push(("cipher", text(encryption.cipher)));
+                row.push(("bits", Value::Int4(encryption.bits)));
+            }
+            row
         })
         .collect()
 }

@@ -21,6 +21,30 @@ pub struct SessionView {
     pub role: RoleId,
     /// Lists the prepared transactions, for `pg_prepared_xacts`.
     pub prepared: Box<dyn Fn() -> Vec<PreparedTransaction> + Send + Sync>,
+    /// Lists the clients' connections, for `pg_stat_ssl`.
+    pub clients: Box<dyn Fn() -> Vec<ClientConnection> + Send + Sync>,
+}
+
+/// A client's connection.
+#[derive(Debug, Clone)]
+pub struct ClientConnection {
+    /// The number of its session.
+    pub pid: u32,
+    /// The role that logged in.
+    pub role: RoleId,
+    /// None: it is not encrypted.
+    pub encryption: Option<Encryption>,
+}
+
+/// How a connection is encrypted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encryption {
+    /// `TLSv1.3` or `TLSv1.2`.
+    pub version: &'static str,
+    /// OpenSSL's name of the cipher suite.
+    pub cipher: &'static str,
+    /// Length of the cipher's key, in bits.
+    pub bits: i32,
 }
 
 /// A transaction that was prepared for a two-phase commit.

@@ -78,6 +78,7 @@ fn view() -> SessionView {
         session: Arc::new(Still),
         settings: vec![("work_mem".to_owned(), "4MB".to_owned())],
         role: weft_store::BOOTSTRAP_ROLE,
+        clients: Box::new(Vec::new),
         prepared: Box::new(|| {
             vec![PreparedTransaction {
                 transaction: 7,

@@ -102,8 +102,13 @@ pub struct Ranks(Arc<Shared>);
 impl Backend for Ranks {
     type Session = RanksSession;
 
+    fn set_serves_tls(&self, serves_tls: bool) {
+        self.0.agent.database.set_serves_tls(serves_tls);
+    }
+
     fn open_session(&self, start: &SessionStart) -> Result<RanksSession, SqlError> {
-        let home = self.0.agent.database.session_for(&start.user, start.pid);
+        let mut home = self.0.agent.database.session_for(&start.user, start.pid);
+        home.set_client(start.encryption.clone());
         Ok(RanksSession::new(Arc::clone(&self.0), home))
     }
 }

@@ -34,7 +34,7 @@ pub use weft::sink::{
     CommandTag, CopyHeader, NoticeLevel, OidNames, OutputColumn, PipelinePosition, ResultSink, RowRef,
     SharedZone, TxnStatus,
 };
-pub use weft::{Account, RoleAccount};
+pub use weft::{Account, Encryption, RoleAccount};
 use weft_base::Budget;
 use weft_types::{SqlError, SqlType, Value};
 
@@ -47,6 +47,16 @@ pub trait Backend: Send + Sync + 'static {
     fn account(&self, user: &str) -> Account {
         let _ = user;
         Account::Open
+    }
+
+    /// Whether every client must prove that it knows a password. A backend without accounts asks for none.
+    fn demands_passwords(&self) -> bool {
+        false
+    }
+
+    /// Says before the first session whether the server offers TLS, for `SHOW ssl`.
+    fn set_serves_tls(&self, serves_tls: bool) {
+        let _ = serves_tls;
     }
 
     /// Opens a session for a client that has been let in. An error refuses the connection with that error.
@@ -62,6 +72,10 @@ pub struct SessionStart {
     pub database: String,
     /// The session's number as the client sees it: `pg_backend_pid()`.
     pub pid: u32,
+    /// The role that logged in; None where there are no accounts.
+    pub role: Option<u32>,
+    /// How the connection is encrypted.
+    pub encryption: Option<Encryption>,
 }
 
 /// How far a statement ran.

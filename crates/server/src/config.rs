@@ -4,13 +4,18 @@ use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::tls::Tls;
 
 /// Settings of a server. Every bound says what happens at it.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The TCP address to listen on. Only loopback addresses are accepted: there is no TLS yet.
+    /// The TCP address to listen on. An address that other machines reach needs `tls`, and passwords.
     pub listen: SocketAddr,
+    /// The certificate and key for clients that ask for TLS. None: they are told that there is none.
+    pub tls: Option<Arc<Tls>>,
     /// The directory for a socket file for local clients, in addition to the TCP address; the file's name
     /// contains the port of `listen`. None: no socket file.
     pub socket_dir: Option<PathBuf>,
@@ -42,6 +47,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         ServerConfig {
             listen: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 5432)),
+            tls: None,
             socket_dir: None,
             connections_max: 100,
             message_bytes_max: 64 << 20,
@@ -57,11 +63,39 @@ impl Default for ServerConfig {
     }
 }
 
+/// What a server needs besides an address that other machines reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// A certificate and a key.
+    Tls,
+    /// A role with a password, so that passwords are asked for.
+    Passwords,
+    /// A database that has accounts at all: a cluster has none.
+    Accounts,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Missing::Tls => {
+                "that needs TLS; give a certificate and its key with --tls-cert and --tls-key, or listen on \
+                 a loopback address (127.0.0.1 or ::1)"
+            }
+            Missing::Passwords => {
+                "no role has a password, so none would be asked for; give postgres one with --password-file"
+            }
+            Missing::Accounts => {
+                "a cluster has no accounts, so it serves loopback addresses only (127.0.0.1 or ::1)"
+            }
+        })
+    }
+}
+
 /// Why a server did not start.
 #[derive(Debug)]
 pub enum ServerError {
-    /// The address is not a loopback address.
-    NotLoopback(SocketAddr),
+    /// Other machines reach the address, and something is missing that keeps strangers out.
+    Exposed(SocketAddr, Missing),
     /// The address cannot be listened on.
     Listen(SocketAddr, io::Error),
     /// The socket file cannot be had in this directory.
@@ -73,11 +107,12 @@ pub enum ServerError {
 impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ServerError::NotLoopback(address) => write!(
-                f,
-                "refusing to listen on {address}: Weft has no TLS yet, so it serves loopback \
-                 addresses only (127.0.0.1 or ::1)"
-            ),
+            ServerError::Exposed(address, missing) => {
+                write!(
+                    f,
+                    "refusing to listen on {address}, which other machines reach: {missing}"
+                )
+            }
             ServerError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
             ServerError::ListenLocally(dir, error) => {
                 write!(f, "cannot listen on a socket in {}: {error}", dir.display())
@@ -90,7 +125,7 @@ impl fmt::Display for ServerError {
 impl std::error::Error for ServerError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            ServerError::NotLoopback(_) => None,
+            ServerError::Exposed(..) => None,
             ServerError::Listen(_, error)
             | ServerError::ListenLocally(_, error)
             | ServerError::Thread(error) => Some(error),

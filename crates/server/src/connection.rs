@@ -101,7 +101,7 @@ pub fn begin<B: Backend>(
     });
     match opened {
         Some(Ok(Some(connection))) => {
-            let stream = socket.0.clone();
+            let stream = socket.stream().clone();
             let limit = connection.session.idle_limit();
             let pooled = PooledConnection {
                 connection: Some(connection),
@@ -152,6 +152,10 @@ impl<S: BackendSession> Serve for PooledConnection<S> {
     }
 
     fn set_waker(&mut self, waker: Waker) {
+        // What the client sent together with the end of its login.
+        if self.socket.holds_plaintext() {
+            waker.wake_by_ref();
+        }
         if let Some(connection) = &mut self.connection {
             connection.waker = Some(waker);
         }
@@ -170,6 +174,7 @@ impl<S: BackendSession> Drop for PooledConnection<S> {
         let connection = self.connection.take();
         // Dropping the session rolls back, which runs the backend's code too.
         isolate(&self.shared, &self.socket, || drop(connection));
+        self.socket.say_end();
     }
 }
 
@@ -191,10 +196,13 @@ fn open<B: Backend>(
     socket: &Socket,
     registration: &mut Registration,
 ) -> Result<Option<Connection<B::Session>>, Failure> {
-    let _ = socket.0.set_tcp_nodelay(true);
-    let _ = socket.0.set_write_timeout(shared.config.write_timeout);
+    let stream = socket.stream();
+    let _ = stream.set_tcp_nodelay(true);
+    // Until it is logged in, a client that does not read holds its place no longer than one that does not
+    // write.
+    let _ = stream.set_write_timeout(Some(shared.config.startup_timeout));
     let deadline = Instant::now() + shared.config.startup_timeout;
-    let request = match startup::receive(socket, deadline)? {
+    let request = match startup::receive(shared, socket, deadline)? {
         Opening::Session(request) => request,
         Opening::Cancel { pid, secret_key } => {
             shared.cancel(pid, secret_key);
@@ -208,8 +216,11 @@ fn open<B: Backend>(
         );
         return Err(Failure::Fatal(error));
     }
-    let account = backend.account(&request.user);
-    let client = login::log_in(shared, socket, registration, &request.user, &account, deadline)?;
+    let user = &request.user;
+    let account = backend.account(user);
+    login::check_origin(socket, &request, &account)?;
+    let again = || backend.account(user);
+    let client = login::log_in(shared, socket, registration, user, &account, again, deadline)?;
     registration
         .become_session(client.is_superuser)
         .map_err(|full| Failure::Fatal(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, full.message())))?;
@@ -219,13 +230,16 @@ fn open<B: Backend>(
         user: request.user.clone(),
         database: request.database.clone(),
         pid: registration.pid,
+        role: client.role,
+        encryption: socket.tls().map(|channel| channel.encryption()),
     };
     let mut session = backend.open_session(&start)?;
     for (name, value) in &request.settings {
         session.set_startup(name, value)?;
     }
     registration.set_cancel(session.cancel_handle());
-    socket.0.set_read_timeout(None).map_err(|_| Failure::Gone)?;
+    stream.set_read_timeout(None).map_err(|_| Failure::Gone)?;
+    let _ = stream.set_write_timeout(shared.config.write_timeout);
     let mut connection = Connection::new(shared, socket, session, &request);
     startup::welcome(
         &request,
@@ -242,7 +256,7 @@ fn send_final_error(shared: &Shared, socket: &Socket, error: &SqlError) {
     reply::error(&mut last, Severity::Fatal, error);
     shared.metrics.bytes_sent.add(last.len() as u64);
     // The client may be gone already; there is nothing to do then.
-    let _ = std::io::Write::write_all(&mut &*socket.0, &last);
+    let _ = socket.write_all(&last);
 }
 
 fn panic_error(payload: &(dyn Any + Send)) -> SqlError {

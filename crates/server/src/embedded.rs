@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use weft::{Database, Prepared, Session};
+use weft::{ClientLogin, Database, Prepared, Session};
 use weft_base::Budget;
 use weft_types::{SqlError, SqlType, Value};
 
@@ -23,8 +23,21 @@ impl Backend for Database {
         Database::account(self, user)
     }
 
+    fn set_serves_tls(&self, serves_tls: bool) {
+        Database::set_serves_tls(self, serves_tls);
+    }
+
+    fn demands_passwords(&self) -> bool {
+        Database::demands_passwords(self)
+    }
+
     fn open_session(&self, start: &SessionStart) -> Result<Session, SqlError> {
-        self.login(&start.user, start.pid)
+        self.login_client(&ClientLogin {
+            user: &start.user,
+            pid: start.pid,
+            role: start.role,
+            encryption: start.encryption.clone(),
+        })
     }
 }
 

@@ -8,6 +8,7 @@
 //!   connection the loop: read a message, answer it          extended  Parse .. Execute
 //!   sink       results -> messages   reply     messages -> bytes    row     rows -> DataRow
 //!   portal     statements and portals by name
+//!   tls        the certificate, the handshake, encrypted bytes
 //!   transport  the socket; no byte is sent before it is durable
 //!   backend    the interface that a database must offer           embedded  the real one
 //! ```
@@ -23,14 +24,14 @@
 //! - Exhaust its memory: messages, names, suspended rows, sockets and sessions are bounded (see
 //!   [`ServerConfig`]), and a buffer grows with the bytes that arrived, not with lengths that were claimed.
 //! - See what a crash could undo: replies wait at the session's durability gate.
-//! - Connect from another machine: without TLS only loopback addresses are served, and a socket file of the
-//!   server's own user.
+//! - Connect from another machine without TLS and a password: an address that others reach is listened on
+//!   only with both, and each such connection is checked again. A socket file is the server's own user's.
 //! - Log in as a role with a password without knowing it ([`login`]).
 //!
 //! # What is not there
 //!
-//! TLS, replication, the function-call message, LISTEN/NOTIFY, protocol 3.2 (negotiated down to
-//! 3.0).
+//! Certificates of clients, replication, the function-call message, LISTEN/NOTIFY, protocol 3.2 (negotiated
+//! down to 3.0).
 
 pub mod backend;
 mod block;
@@ -50,12 +51,14 @@ mod row;
 mod server;
 mod sink;
 mod startup;
+pub mod tls;
 mod transport;
 
 pub use backend::{
-    Backend, BackendSession, CancelHandle, CommandTag, CopyHeader, DurabilityGate, NoticeLevel, OutputColumn,
-    PipelinePosition, PreparedStatement, Ran, ResultSink, RowRef, SessionStart, TxnStatus,
+    Backend, BackendSession, CancelHandle, CommandTag, CopyHeader, DurabilityGate, Encryption, NoticeLevel,
+    OutputColumn, PipelinePosition, PreparedStatement, Ran, ResultSink, RowRef, SessionStart, TxnStatus,
 };
-pub use config::{ServerConfig, ServerError};
+pub use config::{Missing, ServerConfig, ServerError};
 pub use metrics::Metrics;
 pub use server::Server;
+pub use tls::{Tls, TlsError, TlsFiles};

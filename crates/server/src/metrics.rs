@@ -38,6 +38,8 @@ pub struct Metrics {
     pub connections_open: Counter,
     /// Clients refused: too many, wrong database, bad startup packet.
     pub connections_refused: Counter,
+    /// Clients that asked for TLS and did not get through its handshake.
+    pub tls_handshakes_failed: Counter,
     /// Simple-query messages plus executions of portals.
     pub queries: Counter,
     /// ErrorResponses sent to sessions.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use socket2::Socket as Stream;
 
 use crate::backend::Backend;
-use crate::config::{ServerConfig, ServerError};
+use crate::config::{Missing, ServerConfig, ServerError};
 use crate::connection;
 use crate::listener::Listener;
 use crate::metrics::Metrics;
@@ -39,12 +39,13 @@ impl Server {
     /// serves `backend` to whoever connects, until [`Self::stop`].
     ///
     /// # Errors
-    /// If the address is not a loopback address, or it or the file cannot be had.
+    /// If other machines reach the address and TLS or passwords are missing, or it or the file cannot be had.
     pub fn start<B: Backend>(backend: Arc<B>, config: ServerConfig) -> Result<Server, ServerError> {
         let wanted = config.listen;
-        if !wanted.ip().is_loopback() {
-            return Err(ServerError::NotLoopback(wanted));
+        if let Some(missing) = missing(&*backend, &config) {
+            return Err(ServerError::Exposed(wanted, missing));
         }
+        backend.set_serves_tls(config.tls.is_some());
         let listener = Listener::tcp(wanted).map_err(|error| ServerError::Listen(wanted, error))?;
         let address = listener.tcp_address().unwrap_or(wanted);
         let mut listeners = vec![listener];
@@ -129,6 +130,18 @@ impl Drop for Server {
     }
 }
 
+/// What the server lacks for its address.
+fn missing<B: Backend>(backend: &B, config: &ServerConfig) -> Option<Missing> {
+    if config.listen.ip().is_loopback() {
+        return None;
+    }
+    match (&config.tls, backend.demands_passwords()) {
+        (None, _) => Some(Missing::Tls),
+        (Some(_), false) => Some(Missing::Passwords),
+        (Some(_), true) => None,
+    }
+}
+
 fn accept_all<B: Backend>(listener: &Listener, backend: &Arc<B>, shared: &Arc<Shared>, pool: &Arc<Pool>) {
     loop {
         let accepted = listener.accept();
@@ -151,8 +164,8 @@ fn accept_all<B: Backend>(listener: &Listener, backend: &Arc<B>, shared: &Arc<Sh
 /// socket is closed and the client sees a refused connection.
 fn start_connection<B: Backend>(stream: Stream, backend: &Arc<B>, shared: &Arc<Shared>, pool: &Arc<Pool>) {
     shared.metrics.connections_accepted.increment();
-    let socket = Socket(Arc::new(stream));
-    let Some(registration) = shared.register(socket.0.clone()) else {
+    let socket = Socket::new(Arc::new(stream));
+    let Some(registration) = shared.register(socket.stream().clone()) else {
         shared.metrics.connections_refused.increment();
         return;
     };

@@ -114,7 +114,7 @@ impl<P> WireSink<'_, P> {
 
     /// The next message of a client that sends data, unless the statement should end first.
     fn awaited_frame(&mut self, idle_max: Option<Duration>) -> Result<Result<Frame, FrameError>, SqlError> {
-        let socket = self.reader.source().0.clone();
+        let socket = self.reader.source().stream().clone();
         let began = Instant::now();
         let _ = socket.set_read_timeout(Some(LOOK_UP));
         let arrived = loop {

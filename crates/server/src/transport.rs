@@ -1,4 +1,4 @@
-//! The socket of a connection, and the buffer of replies that have not been sent.
+//! The socket of a connection, encrypted or not, and the buffer of replies that have not been sent.
 //!
 //! Invariant: bytes are sent only after they passed the durability gate. [`Replies::flush`] waits at the
 //! gate, [`Replies::clear_if_durable`] checks whether it is open. A client never sees what a crash could
@@ -6,10 +6,11 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::Socket as Stream;
@@ -19,6 +20,7 @@ use weft_wire::frame::ReadNow;
 
 use crate::backend::DurabilityGate;
 use crate::metrics::Metrics;
+use crate::tls::TlsChannel;
 
 /// A buffer larger than this is not kept after a flush.
 const REPLY_BYTES_KEPT: usize = 512 << 10;
@@ -45,62 +47,198 @@ impl From<SqlError> for Failure {
     }
 }
 
-/// A shared socket that can be read.
-#[derive(Clone, Debug)]
-pub struct Socket(pub Arc<Stream>);
+/// The socket of a connection. From [`Self::encrypt`] on, all that is read and written goes through TLS.
+#[derive(Clone)]
+pub struct Socket(Arc<Inner>);
+
+struct Inner {
+    stream: Arc<Stream>,
+    /// The thread that serves the connection locks it; nobody waits.
+    tls: OnceLock<Mutex<TlsChannel>>,
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Socket").field(&self.0.stream).finish()
+    }
+}
 
 impl Read for Socket {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        (&*self.0).read(out)
+        self.receive(out)
     }
 }
 
 impl ReadNow for Socket {
     fn read_now(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let (count, _) = rustix::net::recv(&*self.0, out, RecvFlags::DONTWAIT)?;
-        Ok(count)
+        match self.tls() {
+            None => Ok(rustix::net::recv(self.stream(), out, RecvFlags::DONTWAIT)?.0),
+            Some(mut channel) => channel.read_now(self.stream(), out),
+        }
     }
 }
 
 impl Socket {
-    /// Writes as much as the socket takes at once.
-    fn write_now(&self, bytes: &[u8]) -> Result<usize, Errno> {
-        rustix::net::send(&*self.0, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+    /// A connection that is not encrypted yet.
+    pub fn new(stream: Arc<Stream>) -> Socket {
+        let tls = OnceLock::new();
+        Socket(Arc::new(Inner { stream, tls }))
     }
 
-    /// Writes all of `bytes`. Waits only for a client that does not read.
-    fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match self.write_now(bytes) {
-                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return blocking::section(|| self.write_slowly(bytes)),
-                Err(error) => return Err(error.into()),
-            }
+    /// What is below TLS: for options, and for closing it.
+    pub fn stream(&self) -> &Arc<Stream> {
+        &self.0.stream
+    }
+
+    /// From now on the connection is encrypted. Called once, after the handshake.
+    pub fn encrypt(&self, channel: TlsChannel) {
+        let was_plain = self.0.tls.set(Mutex::new(channel)).is_ok();
+        debug_assert!(was_plain, "encrypted twice");
+    }
+
+    /// The encryption, locked.
+    pub fn tls(&self) -> Option<MutexGuard<'_, TlsChannel>> {
+        self.0.tls.get().map(|channel| channel.lock())
+    }
+
+    /// Reads once, waiting at most as long as the socket's read timeout says.
+    pub fn receive(&self, out: &mut [u8]) -> io::Result<usize> {
+        match self.tls() {
+            None => (&mut &**self.stream()).read(out),
+            Some(mut channel) => channel.read(self.stream(), out),
         }
-        Ok(())
     }
 
-    /// Writes all of `bytes` to a client that takes them as it likes, but no more slowly than one piece
-    /// within the socket's write timeout.
-    fn write_slowly(&self, bytes: &[u8]) -> io::Result<()> {
-        let limit = self.0.write_timeout()?;
-        for mut piece in bytes.chunks(SLOW_PIECE_BYTES) {
-            let began = Instant::now();
-            while !piece.is_empty() {
-                let count = match (&*self.0).write(piece) {
-                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    written => written?,
-                };
-                piece = piece.get(count..).unwrap_or_default();
-                if !piece.is_empty() && limit.is_some_and(|limit| began.elapsed() >= limit) {
-                    return Err(io::ErrorKind::TimedOut.into());
+    /// Writes as much as the socket takes at once. With TLS, what counts as written may still have to be sent
+    /// ([`Self::send_unsent_now`]).
+    fn write_now(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        match self.tls() {
+            None => send_now(self.stream(), bytes),
+            Some(mut channel) => {
+                channel.send(self.stream()).map_err(errno)?;
+                let count = channel.encrypt(bytes).map_err(errno)?;
+                match channel.send(self.stream()).map_err(errno) {
+                    Err(Errno::AGAIN) | Ok(()) => Ok(count),
+                    Err(error) => Err(error),
                 }
             }
         }
+    }
+
+    /// Sends what is encrypted already, as far as the socket takes it at once; whether that was all.
+    fn send_unsent_now(&self) -> Result<bool, Errno> {
+        let Some(mut channel) = self.tls() else {
+            return Ok(true);
+        };
+        match channel.send(self.stream()).map_err(errno) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether something is encrypted that was not sent.
+    fn has_unsent(&self) -> bool {
+        self.tls().is_some_and(|channel| channel.has_unsent())
+    }
+
+    /// Writes all of `bytes`. Waits only for a client that does not read.
+    pub fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let Some(mut channel) = self.tls() else {
+            return write_all(self.stream(), bytes);
+        };
+        send_unsent(&mut channel, self.stream())?;
+        while !bytes.is_empty() {
+            let count = channel.encrypt(bytes)?;
+            bytes = bytes.get(count..).unwrap_or_default();
+            send_unsent(&mut channel, self.stream())?;
+        }
         Ok(())
     }
+
+    /// Sends all that is encrypted already. Waits only for a client that does not read.
+    fn send_unsent(&self) -> io::Result<()> {
+        match self.tls() {
+            None => Ok(()),
+            Some(mut channel) => send_unsent(&mut channel, self.stream()),
+        }
+    }
+
+    /// Whether bytes have been decrypted that no event of the socket will announce.
+    pub fn holds_plaintext(&self) -> bool {
+        self.tls().is_some_and(|mut channel| channel.holds_plaintext())
+    }
+
+    /// The last word of a connection, where encryption has one.
+    pub fn say_end(&self) {
+        if let Some(mut channel) = self.tls() {
+            channel.say_end(self.stream());
+        }
+    }
+}
+
+/// The time that is left until `deadline`.
+///
+/// # Errors
+/// `TimedOut` if none is.
+pub fn time_left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    match left.is_zero() {
+        true => Err(io::ErrorKind::TimedOut.into()),
+        false => Ok(left),
+    }
+}
+
+fn errno(error: io::Error) -> Errno {
+    // Only the system's errors occur where a socket is written.
+    Errno::from_io_error(&error).unwrap_or(Errno::PIPE)
+}
+
+fn send_unsent(channel: &mut TlsChannel, stream: &Stream) -> io::Result<()> {
+    match channel.send(stream) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let unsent = channel.take_unsent();
+            blocking::section(|| write_slowly(stream, &unsent))
+        }
+        sent => sent,
+    }
+}
+
+fn send_now(stream: &Stream, bytes: &[u8]) -> Result<usize, Errno> {
+    rustix::net::send(stream, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+}
+
+fn write_all(stream: &Stream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match send_now(stream, bytes) {
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return blocking::section(|| write_slowly(stream, bytes)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Writes all of `bytes` to a client that takes them as it likes, but no more slowly than one piece within
+/// the socket's write timeout.
+pub fn write_slowly(stream: &Stream, bytes: &[u8]) -> io::Result<()> {
+    let limit = stream.write_timeout()?;
+    for mut piece in bytes.chunks(SLOW_PIECE_BYTES) {
+        let began = Instant::now();
+        while !piece.is_empty() {
+            let count = match (&mut &*stream).write(piece) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                written => written?,
+            };
+            piece = piece.get(count..).unwrap_or_default();
+            if !piece.is_empty() && limit.is_some_and(|limit| began.elapsed() >= limit) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Replies that have not been sent yet.
@@ -169,13 +307,13 @@ impl Replies {
 
     /// Whether there are replies that may be sent.
     pub fn has_cleared(&self) -> bool {
-        self.cleared > 0
+        self.cleared > 0 || self.socket.has_unsent()
     }
 
     /// Sends what has passed the gate. Waits for a client that does not read.
     pub fn send_cleared(&mut self) -> Result<(), Failure> {
         match self.cleared {
-            0 => Ok(()),
+            0 => self.socket.send_unsent().map_err(|_| Failure::Gone),
             all if all == self.out.len() => self.write(),
             cleared => {
                 let rest = self.out.split_off(cleared);
@@ -204,7 +342,7 @@ impl Replies {
                 self.out.advance(count);
             }
         }
-        Ok(true)
+        self.socket.send_unsent_now().map_err(|_| Failure::Gone)
     }
 
     /// Waits until everything may be sent. The next flush reports an error.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use weft_base::{BatchId, Budget, Clock, Disk, Entropy, Progress, RealDisk, SystemClock, SystemEntropy};
@@ -11,6 +11,7 @@ use weft_store::{BOOTSTRAP_ROLE, DATABASE_OBJECT_OID, Privileges, RoleId};
 use weft_txn::{Engine, EngineConfig, EngineStats, UnitStats, Units};
 use weft_types::{SqlError, SqlState};
 
+use crate::clients::{Clients, Encryption};
 use crate::error::Error;
 use crate::plan_cache::PlanCache;
 use crate::sequences::Sequences;
@@ -157,6 +158,10 @@ pub(crate) struct Shared {
     pub query_statements: AtomicU64,
     /// The seed of the sessions' random numbers.
     pub random_seed: u64,
+    /// The clients that are connected.
+    pub clients: Arc<Clients>,
+    /// Whether a server offers TLS to them.
+    pub serves_tls: AtomicBool,
     next_session: AtomicU64,
 }
 
@@ -242,6 +247,19 @@ impl std::fmt::Debug for RoleAccount {
     }
 }
 
+/// A client that has been let in.
+#[derive(Clone, Debug)]
+pub struct ClientLogin<'a> {
+    /// The user name.
+    pub user: &'a str,
+    /// What `pg_backend_pid()` returns.
+    pub pid: u32,
+    /// The role that proved who it is; None where there were no accounts.
+    pub role: Option<u32>,
+    /// How the connection is encrypted.
+    pub encryption: Option<Encryption>,
+}
+
 /// An open database. Clones share it; it closes when the last clone and the last session are gone.
 ///
 /// ```
@@ -321,6 +339,8 @@ impl Database {
             program_statements: AtomicU64::new(0),
             query_statements: AtomicU64::new(0),
             random_seed: entropy.next_u64(),
+            clients: Arc::default(),
+            serves_tls: AtomicBool::new(false),
             next_session: AtomicU64::new(1),
         };
         Ok(Database {
@@ -359,6 +379,33 @@ impl Database {
             }
         };
         Ok(self.session_of(user, pid, role))
+    }
+
+    /// Opens the session of a client's connection.
+    ///
+    /// # Errors
+    /// 28000 if the role is gone since it was let in, or another has its name.
+    pub fn login_client(&self, login: &ClientLogin<'_>) -> Result<Session, SqlError> {
+        let catalog = self.shared.engine.catalog();
+        let named = catalog.accounts().role_named(login.user).map(|role| role.id.0);
+        if login.role.is_some() && login.role != named {
+            let message = format!("role \"{}\" does not exist", login.user);
+            let state = SqlState::INVALID_AUTHORIZATION_SPECIFICATION;
+            return Err(SqlError::new(state, message));
+        }
+        let mut session = self.login(login.user, login.pid)?;
+        session.set_client(login.encryption.clone());
+        Ok(session)
+    }
+
+    /// What `SHOW ssl` says in sessions that begin from now on: whether the server offers TLS.
+    pub fn set_serves_tls(&self, serves_tls: bool) {
+        self.shared.serves_tls.store(serves_tls, Ordering::Relaxed);
+    }
+
+    /// Whether every client has to prove that it knows a password: some role has one.
+    pub fn demands_passwords(&self) -> bool {
+        self.shared.engine.catalog().accounts().demand_passwords()
     }
 
     /// Whether there are roles besides the bootstrap role, or it has a password.

@@ -21,12 +21,13 @@
 //! # }
 //! ```
 //!
-//! Chapters: `database` (open, statistics), `session` (statements and transactions), `sink` and `rows`
-//! (results), `gate` (durability of replies), `plan_cache`, `sequences`, `source` (what the query engine
-//! reads), `spread` (the same, of tables whose rows are on several ranks).
+//! Chapters: `database` (open, statistics), `clients` (who is connected), `session` (statements and
+//! transactions), `sink` and `rows` (results), `gate` (durability of replies), `plan_cache`, `sequences`,
+//! `source` (what the query engine reads), `spread` (the same, of tables whose rows are on several ranks).
 //!
 //! This crate knows about SQL sessions, which those below do not. It does not know the wire protocol.
 
+mod clients;
 mod database;
 mod error;
 mod gate;
@@ -38,7 +39,8 @@ pub mod sink;
 mod source;
 mod spread;
 
-pub use database::{Account, Database, DatabaseStats, Options, RoleAccount};
+pub use clients::Encryption;
+pub use database::{Account, ClientLogin, Database, DatabaseStats, Options, RoleAccount};
 pub use error::Error;
 pub use gate::DurabilityGate;
 pub use rows::{Collected, Rows};

@@ -27,8 +27,10 @@ pub const PROTOCOL: u32 = 3 << 16;
 /// What a first packet asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// An encrypted connection; after the answer comes another first packet.
-    Encryption,
+    /// SSLRequest: the client wants TLS; after the answer comes another first packet.
+    Tls,
+    /// GSSENCRequest: the client wants encryption by GSSAPI; after the answer comes another first packet.
+    Gss,
     /// Cancelling another connection's statement.
     Cancel {
         /// The session meant.
@@ -67,18 +69,26 @@ pub fn decode(packet: &[u8]) -> Result<Packet, SqlError> {
         .ok_or_else(|| violation("invalid length of startup packet"))?;
     let code = head.last_chunk().copied().unwrap_or_default();
     match u32::from_be_bytes(code) {
-        SSL_REQUEST | GSSENC_REQUEST => Ok(Packet::Encryption),
+        SSL_REQUEST => Ok(Packet::Tls),
+        GSSENC_REQUEST => Ok(Packet::Gss),
         CANCEL_REQUEST => Ok(decode_cancel(rest)),
         version if version >> 16 == 3 => decode_startup(version, rest).map(Packet::Session),
-        version => {
-            let message = format!(
-                "unsupported frontend protocol {}.{}: server supports 3.0 to 3.0",
-                version >> 16,
-                version & 0xffff
-            );
-            Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
-        }
+        version => Err(unsupported_protocol(version)),
     }
+}
+
+/// What a second SSLRequest is told: as in PostgreSQL it is then a version that nobody speaks.
+pub fn second_tls_request() -> SqlError {
+    unsupported_protocol(SSL_REQUEST)
+}
+
+fn unsupported_protocol(version: u32) -> SqlError {
+    let message = format!(
+        "unsupported frontend protocol {}.{}: server supports 3.0 to 3.0",
+        version >> 16,
+        version & 0xffff
+    );
+    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
 }
 
 fn decode_cancel(rest: &[u8]) -> Packet {

@@ -222,6 +222,7 @@ impl Db {
                     .map(|(name, value)| (name.to_string(), value.to_string()))
                     .collect(),
                 role: weft_store::BOOTSTRAP_ROLE,
+                clients: Box::new(Vec::new),
                 prepared: Box::new(Vec::new),
             }),
             ..settings.clone()

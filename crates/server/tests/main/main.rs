@@ -13,4 +13,5 @@ mod lifecycle;
 mod login;
 mod simple;
 mod startup;
+mod tls;
 mod values;

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use weft_server::{Server, ServerConfig, ServerError};
+use weft_server::{Missing, Server, ServerConfig, ServerError};
 
 use crate::fake::{Fake, FakeBackend};
 use crate::wire::{Bench, startup};
@@ -127,7 +127,7 @@ fn too_many_clients_are_refused_until_one_disconnects() {
 }
 
 #[test]
-fn only_loopback_is_listened_on() {
+fn only_loopback_is_listened_on_without_tls() {
     let config = ServerConfig {
         listen: "0.0.0.0:0".parse().unwrap(),
         ..ServerConfig::default()
@@ -137,8 +137,8 @@ fn only_loopback_is_listened_on() {
         config,
     );
     let error = result.err().unwrap();
-    assert!(matches!(error, ServerError::NotLoopback(_)));
-    assert!(error.to_string().contains("no TLS"), "{error}");
+    assert!(matches!(error, ServerError::Exposed(_, Missing::Tls)));
+    assert!(error.to_string().contains("needs TLS"), "{error}");
 }
 
 #[test]

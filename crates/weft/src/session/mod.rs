@@ -59,6 +59,7 @@ use weft_store::{Catalog, RoleId};
 use weft_txn::{CancelToken, Transaction, TxnOptions, TxnSavepoint};
 use weft_types::{SqlError, SqlState, SqlType, Value, interrupt};
 
+use crate::clients::{Encryption, Entry};
 use crate::database::Shared;
 use crate::gate::DurabilityGate;
 use crate::rows::{Collected, Given, Rows};
@@ -242,6 +243,8 @@ pub struct Session {
     pub(crate) lock_wait_max: Duration,
     /// Its database is one of several ranks, as far as plans are shown.
     pub(crate) is_of_ranks: bool,
+    /// Its place among the clients, if it is a connection's.
+    pub(crate) client: Option<Entry>,
 }
 
 impl std::fmt::Debug for Session {
@@ -258,6 +261,7 @@ impl Session {
         let superuser = shared.engine.catalog().accounts().is_superuser(role);
         let mut settings = Settings::new(user, shared.options.synchronous_commit);
         settings.set_roles(SessionRoles::of(role), user, "none", superuser);
+        settings.ssl = shared.serves_tls.load(Ordering::Relaxed);
         let settings = Arc::new(settings);
         let gate = DurabilityGate::new(shared.engine.clone(), settings.synchronous_commit);
         let cancel = CancelHandle {
@@ -292,7 +296,14 @@ impl Session {
             parked: None,
             lock_wait_max: Duration::ZERO,
             is_of_ranks: false,
+            client: None,
         }
+    }
+
+    /// Tells that the session is that of a client's connection, and how that is encrypted.
+    pub fn set_client(&mut self, encryption: Option<Encryption>) {
+        let login = self.settings.roles.login;
+        self.client = Some(self.shared.clients.enter(self.pid, login, encryption));
     }
 
     /// The transaction status between messages.

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use weft_lock::LockMode;
-use weft_pg_catalog::{PreparedTransaction, SessionView};
+use weft_pg_catalog::{ClientConnection, PreparedTransaction, SessionView};
 use weft_query::{Environment, QueryPriority, QuerySettings, ReadSource, Reading, RowStream};
 use weft_sql::statement::{OutputColumn as PlanColumn, QueryPlan};
 use weft_store::Catalog;
@@ -28,6 +28,7 @@ impl Session {
                 session: Arc::clone(session) as Arc<dyn weft_expression::Session>,
                 settings: self.settings.all(),
                 prepared: self.prepared_transactions(),
+                clients: self.client_connections(),
                 role: self.acting_role(),
             }),
             zone: self.settings.zone,
@@ -37,6 +38,11 @@ impl Session {
             priority: self.query_priority(),
             join: self.settings.join,
         }
+    }
+
+    fn client_connections(&self) -> Box<dyn Fn() -> Vec<ClientConnection> + Send + Sync> {
+        let clients = Arc::clone(&self.shared.clients);
+        Box::new(move || clients.all())
     }
 
     fn prepared_transactions(&self) -> Box<dyn Fn() -> Vec<PreparedTransaction> + Send + Sync> {

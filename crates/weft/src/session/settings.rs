@@ -96,6 +96,8 @@ pub(crate) struct Settings {
     pub roles: SessionRoles,
     /// `is_superuser`
     superuser: bool,
+    /// `ssl`: whether the server offers TLS.
+    pub ssl: bool,
     version: u64,
 }
 
@@ -317,6 +319,7 @@ impl Settings {
             zone: TimeZone::UTC,
             roles: SessionRoles::of(BOOTSTRAP_ROLE),
             superuser: true,
+            ssl: false,
             version: 0,
         }
     }
@@ -414,7 +417,7 @@ impl Settings {
     fn set_plain(&mut self, key: &str, name: &str, value: &str) -> Result<(), SqlError> {
         let is_shown_only = matches!(
             key,
-            "server_version" | "is_superuser" | "role" | "session_authorization"
+            "server_version" | "is_superuser" | "role" | "session_authorization" | "ssl"
         );
         if is_shown_only || FIXED.iter().any(|(fixed, _)| *fixed == key) {
             return Err(SqlError::new(
@@ -471,6 +474,7 @@ impl Settings {
             "synchronous_commit" => on_off(self.synchronous_commit),
             "standard_conforming_strings" => on_off(true),
             "is_superuser" => on_off(self.superuser),
+            "ssl" => on_off(self.ssl),
             "default_transaction_isolation" => isolation_name(self.default_isolation).to_string(),
             "default_transaction_read_only" => on_off(self.default_read_only),
             "statement_timeout" => show_duration(self.statement_timeout),
@@ -497,6 +501,7 @@ impl Settings {
             "is_superuser",
             "lock_timeout",
             "server_version",
+            "ssl",
             "standard_conforming_strings",
             "statement_timeout",
             "synchronous_commit",
