@@ -317,7 +317,13 @@ fn head(relation: &Relation) -> String {
             let columns = list(columns, |(place, column, _)| format!("{} {place}", id(column)));
             format!("System {schema}.{name} [{columns}]")
         }
-        Relation::Shared { number, columns } | Relation::Working { number, columns } => {
+        Relation::Recursive(recursive) => format!(
+            "Recursive {}{} {}",
+            recursive.number,
+            if recursive.all { " all" } else { "" },
+            typed(&recursive.columns)
+        ),
+        Relation::Shared { number, columns } | Relation::Working { number, columns, .. } => {
             let kind = if matches!(relation, Relation::Shared { .. }) {
                 "Shared"
             } else {

@@ -3,14 +3,15 @@
 //! although its number is higher, so that its fate is known where it is named.
 
 use crate::binder::Binder;
-use crate::relation::{Relation, Shared, SharedBody};
+use crate::relation::{Recursive, Relation, Shared, SharedBody};
 use weft_expression::Expr;
 
 /// The fate of a shared relation.
 enum Fate {
     Dropped,
-    /// Inlined where it is named; `None` once that is done.
-    InPlace(Option<Box<Shared>>),
+    /// Inlined where it is named; `None` once that is done. The number is what the term of a recursive one
+    /// names.
+    InPlace(usize, Option<Box<Shared>>),
     Kept(usize),
 }
 
@@ -38,6 +39,7 @@ impl Binder<'_> {
             fates: shared.iter().map(|_| Fate::Dropped).collect(),
         };
         let mut kept = Vec::new();
+        let own_numbers = shared.len();
         let mut shared: Vec<Option<Shared>> = shared.into_iter().map(Some).collect();
         for number in bound_shared {
             let one = shared.get_mut(number).and_then(Option::take);
@@ -53,13 +55,18 @@ impl Binder<'_> {
                 SharedBody::Plain(relation) => finisher.relation(relation),
                 SharedBody::Recursive { start, term, .. } => {
                     // The term names its own number, and the shared relations kept inside it precede it.
-                    finisher.set(number, Fate::Kept(place));
+                    let named = if uses.correlated {
+                        own_numbers + number
+                    } else {
+                        place
+                    };
+                    finisher.set(number, Fate::Kept(named));
                     finisher.relation(start);
                     finisher.relation(term);
                 }
             }
             if *count == 1 && !uses.keep {
-                finisher.set(number, Fate::InPlace(Some(Box::new(one))));
+                finisher.set(number, Fate::InPlace(own_numbers + number, Some(Box::new(one))));
             } else {
                 finisher.set(number, Fate::Kept(place));
                 kept.push(one);
@@ -90,33 +97,20 @@ impl Finisher {
 
     fn relation(&mut self, relation: &mut Relation) {
         match relation {
-            Relation::One | Relation::Values { .. } | Relation::Given { .. } => {}
             Relation::Scan(scan) => scan.columns.retain(|(_, id, _)| self.is_used(*id)),
             Relation::System { columns, .. } => columns.retain(|(_, id, _)| self.is_used(*id)),
             Relation::Shared { .. } => self.shared(relation),
-            Relation::Working { number, columns } => {
+            Relation::Working { number, columns, .. } => {
                 columns.retain(|(_, id, _)| self.is_used(*id));
                 if let Some(Fate::Kept(place)) = self.fates.get(*number) {
                     *number = *place;
                 }
             }
-            Relation::Functions { input, .. }
-            | Relation::Project { input, .. }
-            | Relation::Filter { input, .. }
-            | Relation::Aggregate { input, .. }
-            | Relation::Window { input, .. }
-            | Relation::Distinct { input, .. }
-            | Relation::Sort { input, .. }
-            | Relation::Limit { input, .. } => self.relation(input),
-            Relation::Join { left, right, .. } => {
-                self.relation(left);
-                self.relation(right);
+            other => {
+                for input in other.inputs_mut() {
+                    self.relation(input);
+                }
             }
-            Relation::Apply { input, subquery, .. } => {
-                self.relation(input);
-                self.relation(subquery);
-            }
-            Relation::Set { inputs, .. } => inputs.iter_mut().for_each(|input| self.relation(input)),
         }
     }
 
@@ -127,18 +121,33 @@ impl Finisher {
         let mut columns = std::mem::take(columns);
         columns.retain(|(_, id, _)| self.used.get(id.0 as usize).copied().unwrap_or(true));
         match self.fates.get_mut(*number) {
-            Some(Fate::InPlace(body)) => {
-                if let Some(shared) = body.take()
-                    && let SharedBody::Plain(body) = shared.body
-                {
-                    let items = columns
-                        .into_iter()
-                        .map(|(source, id, ty)| (id, Expr::column(source, ty)));
-                    *relation = Relation::Project {
-                        input: Box::new(body),
-                        items: items.collect(),
-                    };
-                }
+            Some(Fate::InPlace(own_number, body)) => {
+                let Some(shared) = body.take() else {
+                    return;
+                };
+                let body = match shared.body {
+                    SharedBody::Plain(body) => body,
+                    SharedBody::Recursive {
+                        start,
+                        term,
+                        all,
+                        columns: sources,
+                    } => Relation::Recursive(Box::new(Recursive {
+                        number: *own_number,
+                        start,
+                        term,
+                        all,
+                        columns: shared.columns,
+                        sources,
+                    })),
+                };
+                let items = columns
+                    .into_iter()
+                    .map(|(source, id, ty)| (id, Expr::column(source, ty)));
+                *relation = Relation::Project {
+                    input: Box::new(body),
+                    items: items.collect(),
+                };
             }
             Some(Fate::Kept(place)) => {
                 let number = *place;

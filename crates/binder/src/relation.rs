@@ -129,12 +129,17 @@ pub enum Relation {
         /// The columns: shared id, id here, type.
         columns: Vec<(ColumnId, ColumnId, SqlType)>,
     },
+    /// WITH RECURSIVE that names columns of the query around it, where it is named.
+    Recursive(Box<Recursive>),
     /// Inside the term of a recursive relation: the rows of the previous step.
     Working {
-        /// Index into [`Query::shared`].
+        /// Index into [`Query::shared`], or [`Recursive::number`].
         number: usize,
         /// The columns: shared id, id here, type.
         columns: Vec<(ColumnId, ColumnId, SqlType)>,
+        /// The columns of the query around a [`Recursive`], which its rows belong to; empty until it is
+        /// lowered.
+        outer: Vec<Expr>,
     },
     /// Set-returning functions for each row of the input (SELECT list, or FROM with `input` =
     /// [`Relation::One`] or the relations to the left). Several run in lockstep, the shorter ones padded with
@@ -243,6 +248,23 @@ pub enum Relation {
     },
 }
 
+/// A recursive relation that is computed for each row of the query around it.
+#[derive(Clone, Debug)]
+pub struct Recursive {
+    /// Its number in [`Relation::Working`]: unique in the query, and no index into [`Query::shared`].
+    pub number: usize,
+    /// The first step.
+    pub start: Relation,
+    /// Each further step.
+    pub term: Relation,
+    /// UNION ALL rather than UNION.
+    pub all: bool,
+    /// The columns, and for each its source in `start` and in `term`.
+    pub columns: Vec<(ColumnId, SqlType)>,
+    /// In the order of `columns`.
+    pub sources: Vec<(ColumnId, ColumnId)>,
+}
+
 impl Relation {
     /// The relations that it is computed from, subqueries included.
     #[must_use]
@@ -264,8 +286,36 @@ impl Relation {
             | Relation::Sort { input, .. }
             | Relation::Limit { input, .. } => vec![input],
             Relation::Join { left, right, .. } => vec![left, right],
+            Relation::Recursive(recursive) => vec![&recursive.start, &recursive.term],
             Relation::Apply { input, subquery, .. } => vec![input, subquery],
             Relation::Set { inputs, .. } => inputs.iter().collect(),
+        }
+    }
+}
+
+impl Relation {
+    /// The relations that it is computed from, subqueries included, to be changed.
+    pub fn inputs_mut(&mut self) -> Vec<&mut Relation> {
+        match self {
+            Relation::One
+            | Relation::Values { .. }
+            | Relation::Scan(_)
+            | Relation::Given { .. }
+            | Relation::System { .. }
+            | Relation::Shared { .. }
+            | Relation::Working { .. } => Vec::new(),
+            Relation::Functions { input, .. }
+            | Relation::Project { input, .. }
+            | Relation::Filter { input, .. }
+            | Relation::Aggregate { input, .. }
+            | Relation::Window { input, .. }
+            | Relation::Distinct { input, .. }
+            | Relation::Sort { input, .. }
+            | Relation::Limit { input, .. } => vec![input],
+            Relation::Join { left, right, .. } => vec![left, right],
+            Relation::Recursive(recursive) => vec![&mut recursive.start, &mut recursive.term],
+            Relation::Apply { input, subquery, .. } => vec![input, subquery],
+            Relation::Set { inputs, .. } => inputs.iter_mut().collect(),
         }
     }
 }

@@ -97,11 +97,6 @@ impl Binder<'_> {
             uses.correlated = correlated;
             uses.height = height;
         }
-        if correlated && recursive {
-            return Err(SqlError::unsupported(
-                "a recursive query that names columns of the query around it is not supported",
-            ));
-        }
         Ok(WithItem {
             name,
             number,
@@ -281,7 +276,15 @@ impl Binder<'_> {
             });
         }
         if item.working {
-            return Ok((Relation::Working { number, columns }, visible));
+            let outer = Vec::new();
+            return Ok((
+                Relation::Working {
+                    number,
+                    columns,
+                    outer,
+                },
+                visible,
+            ));
         }
         let height = self.shared_uses.get(number).map_or(0, |uses| uses.height);
         self.rest_on(height)?;

@@ -125,6 +125,10 @@ fn expressions<'r>(relation: &'r mut Relation, stack: &mut Vec<&'r mut Relation>
         | Relation::System { .. }
         | Relation::Shared { .. }
         | Relation::Working { .. } => Vec::new(),
+        Relation::Recursive(recursive) => {
+            stack.extend([&mut recursive.start, &mut recursive.term]);
+            Vec::new()
+        }
         Relation::Values { rows, .. } => rows.iter_mut().flatten().collect(),
         Relation::Functions { input, calls, .. } => {
             stack.push(input);

@@ -27,7 +27,7 @@ pub(crate) mod expression;
 pub(crate) mod join;
 mod leaf;
 mod limit;
-mod nodes;
+pub(crate) mod nodes;
 mod output;
 pub(crate) mod pairs;
 pub(crate) mod predicate;
@@ -51,13 +51,13 @@ use weft_types::{SqlError, SqlType, Value, interrupt};
 
 use crate::engine::StepRows;
 use crate::errors::sql_error;
-use crate::recursion::WorkingTable;
 use crate::schema::field_name;
 use crate::session::ExecutionContext;
 use crate::slice::StopSignal;
 use crate::source::ReadSource;
 use crate::spool::Spool;
 
+use nodes::WorkingRows;
 pub use output::final_projection;
 
 /// The source of relations other than tables.
@@ -101,7 +101,7 @@ pub struct Lowering<'a> {
     /// Plans that are computed once, each after those that it contains.
     pub(crate) spools: Vec<Arc<Spool>>,
     /// The working tables of recursive relations, by number.
-    pub(crate) working: HashMap<usize, Arc<WorkingTable>>,
+    pub(crate) working: HashMap<usize, WorkingRows>,
     /// Whether the plan is valid only for this execution, because it depends on its values.
     pub(crate) only_now: bool,
     /// The number of stacked projections by which each column was computed.
@@ -165,7 +165,12 @@ impl<'a> Lowering<'a> {
                 columns,
             } => self.system_rows(schema, name, columns),
             Relation::Shared { number, columns } => self.shared_relation(*number, columns),
-            Relation::Working { number, columns } => self.working(*number, columns),
+            Relation::Recursive(recursive) => self.recursive_within(recursive, domain),
+            Relation::Working {
+                number,
+                columns,
+                outer,
+            } => self.working(*number, columns, outer, domain),
             Relation::Functions {
                 input,
                 calls,

@@ -231,6 +231,14 @@ fn part(relation: &Relation) -> Part<'_> {
         | Relation::System { .. }
         | Relation::Shared { .. }
         | Relation::Working { .. } => leaf_part(relation, &mut part),
+        Relation::Recursive(recursive) => {
+            part.inputs.extend([&recursive.start, &recursive.term]);
+            for ((id, ty), (start, term)) in recursive.columns.iter().zip(&recursive.sources) {
+                part.made.push(*id);
+                part.types.push((*id, *ty));
+                part.named.extend([*start, *term]);
+            }
+        }
         Relation::Functions {
             input,
             calls,
@@ -341,7 +349,10 @@ fn leaf_part<'r>(relation: &'r Relation, part: &mut Part<'r>) {
             part.named.extend(columns.iter().map(|(from, _, _)| *from));
             part.made.extend(columns.iter().map(|(_, id, _)| *id));
         }
-        Relation::Working { columns, .. } => part.made.extend(columns.iter().map(|(_, id, _)| *id)),
+        Relation::Working { columns, outer, .. } => {
+            part.made.extend(columns.iter().map(|(_, id, _)| *id));
+            part.exprs.extend(outer);
+        }
         _ => {}
     }
 }

@@ -228,7 +228,9 @@ impl Lowering<'_> {
                 let rows = self.rows_given(*step).map_or(1, <[_]>::len);
                 Estimate::of(rows as f64, Vec::new())
             }
-            Relation::System { .. } | Relation::Working { .. } => Estimate::of(UNKNOWN_ROWS, Vec::new()),
+            Relation::System { .. } | Relation::Working { .. } | Relation::Recursive(_) => {
+                Estimate::of(UNKNOWN_ROWS, Vec::new())
+            }
             Relation::Shared { number, columns } => {
                 let Some(shared) = self.query.shared.get(*number) else {
                     return Estimate::of(UNKNOWN_ROWS, Vec::new());

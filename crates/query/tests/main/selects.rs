@@ -231,6 +231,21 @@ fn subqueries() {
         ),
         "10"
     );
+    // All recursions run at once; the rows of each belong to its own account.
+    assert_eq!(
+        db.text(
+            "SELECT id, (WITH RECURSIVE n(i) AS (SELECT accounts.id UNION ALL SELECT i + 1 FROM n \
+             WHERE i < accounts.id + 2) SELECT sum(i) FROM n) FROM accounts WHERE id < 4 ORDER BY 1"
+        ),
+        "1|6\n2|9\n3|12"
+    );
+    assert_eq!(
+        db.text(
+            "SELECT id, ARRAY(WITH RECURSIVE n(i) AS (VALUES (1) UNION SELECT b FROM n JOIN lines ON a = i \
+             WHERE b <> id) SELECT i FROM n ORDER BY 1) FROM accounts WHERE id < 4 ORDER BY 1"
+        ),
+        "1|{1,2}\n2|{1}\n3|{1,2}"
+    );
     assert_eq!(
         db.text("SELECT id FROM accounts UNION SELECT a FROM lines ORDER BY 1"),
         "1\n2\n3\n4\n9"
