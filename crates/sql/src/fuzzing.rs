@@ -10,7 +10,7 @@ use weft_program::{BatchAccess, Outcome, Program, Scratch, run, verify};
 use weft_store::{Catalog, Store};
 use weft_types::{SqlError, SqlState, SqlType, TimeZone, Value};
 
-use crate::statement::copy_text::CopyDecoder;
+use crate::statement::copy_data::CopyReader;
 use crate::statement::{
     CopyFormat, CopyOptions, NoSource, Normalized, ParsedAst, Plan, PlanContext, ProgramPlan, message, plan,
     plan_text, statements,
@@ -223,13 +223,21 @@ pub fn copy(data: &[u8]) {
     assert_eq!(whole, cut, "rows depend on how their bytes are cut");
 }
 
+/// The upper bits of the first byte for binary data; the number of columns is 4.
+const BINARY: u8 = 9;
+
 /// Rows in encoded form, so that NaN equals itself.
 type Rows = (Vec<Vec<u8>>, Option<SqlError>);
 
 fn rows(format: u8, bytes: &[u8], piece: usize) -> Rows {
     let csv = format & 1 != 0;
+    let kind = match (format >> 3 == BINARY, csv) {
+        (true, _) => CopyFormat::Binary,
+        (false, true) => CopyFormat::Csv,
+        (false, false) => CopyFormat::Text,
+    };
     let options = CopyOptions {
-        format: if csv { CopyFormat::Csv } else { CopyFormat::Text },
+        format: kind,
         delimiter: if csv { b',' } else { b'\t' },
         null: if csv { String::new() } else { "\\N".into() },
         header: format & 2 != 0,
@@ -251,12 +259,11 @@ fn rows(format: u8, bytes: &[u8], piece: usize) -> Rows {
         Ok(())
     };
     let columns = columns.into_iter().take(width).collect();
-    let decoded = CopyDecoder::new("t", columns, options, TimeZone::UTC).and_then(|mut decoder| {
-        for part in bytes.chunks(piece) {
-            decoder.push(part, &mut each)?;
-        }
-        decoder.finish(&mut each)
-    });
+    let mut reader = CopyReader::new("t", columns, options, TimeZone::UTC);
+    let pieces = bytes
+        .chunks(piece)
+        .try_for_each(|part| reader.push(part, &mut each));
+    let decoded = pieces.and_then(|()| reader.finish(&mut each));
     (rows, decoded.err())
 }
 
@@ -264,8 +271,12 @@ fn copy_seeds() -> Vec<Vec<u8>> {
     let text: &[u8] = b"1\tone\\t\\x41\\101\n2\t\\N\r\n-3\ta\\\nb\n\\.\nrest";
     let csv: &[u8] = b"a,b\n1,\"two \"\"quotes\"\"\"\n2,\r\n3,\"a line\nand another\"\n\\.\n";
     let wide: &[u8] = b"1\tx\t1e300\t2000-01-01 00:00:00.5\n2\ty\tNaN\tinfinity\n";
+    let binary: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\x02zz\
+        \0\x04\0\0\0\x04\0\0\0\x01\0\0\0\x02xy\0\0\0\x08\x7f\xf0\0\0\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\x05\
+        \0\x04\xff\xff\xff\xff\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
     let mut seeds = Vec::new();
     for piece in [0, 2, 100] {
+        seeds.push([&[BINARY << 3, piece], binary].concat());
         seeds.push([&[0, piece], text].concat());
         seeds.push([&[3, piece], csv].concat());
         seeds.push([&[5, piece], csv].concat());

@@ -1,4 +1,4 @@
-//! Decoding COPY data: from bytes, which arrive in pieces of any size, to rows of values.
+//! COPY data in lines: from bytes, which arrive in pieces of any size, to rows of values.
 //!
 //! Text format (PostgreSQL, COPY, "Text Format"): one row per line, values between delimiters, `\N` for
 //! NULL, backslash escapes `\b \f \n \r \t \v \ooo \xhh`, any other escaped character for itself; a line
@@ -44,19 +44,14 @@ pub struct CopyDecoder {
 }
 
 impl CopyDecoder {
-    /// A decoder for rows with the given columns, in the data's order. Binary data is rejected.
+    /// A decoder for rows in text or CSV format with the given columns, in the data's order.
     pub fn new(
         table: impl Into<String>,
         columns: Vec<(String, SqlType)>,
         options: CopyOptions,
         zone: TimeZone,
-    ) -> Result<Self, SqlError> {
-        if options.format == CopyFormat::Binary {
-            return Err(SqlError::unsupported(
-                "COPY FROM in binary format is not supported",
-            ));
-        }
-        Ok(CopyDecoder {
+    ) -> Self {
+        CopyDecoder {
             table: table.into(),
             columns,
             options,
@@ -68,7 +63,7 @@ impl CopyDecoder {
             ended: false,
             fields: Vec::new(),
             decoded: Vec::new(),
-        })
+        }
     }
 
     /// Takes a piece of data and calls `each` with every row that it completes.
@@ -450,7 +445,7 @@ mod tests {
             .enumerate()
             .map(|(n, ty)| (format!("c{n}"), *ty))
             .collect();
-        CopyDecoder::new("t", columns, options, TimeZone::UTC).unwrap()
+        CopyDecoder::new("t", columns, options, TimeZone::UTC)
     }
 
     fn decode(

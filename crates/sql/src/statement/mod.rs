@@ -21,6 +21,8 @@ pub mod control;
 mod control_parse;
 mod convert;
 pub mod copy;
+pub mod copy_binary;
+pub mod copy_data;
 pub mod copy_text;
 pub mod ddl;
 pub mod defaults;

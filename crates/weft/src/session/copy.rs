@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use weft_sql::statement::copy_text::{CopyDecoder, encode_line};
+use weft_sql::statement::copy_data::{self, CopyReader};
 use weft_sql::statement::{CopyFormat, CopyOptions, CopyPlan, Plan, Scalar};
 use weft_store::TableDef;
 use weft_types::{SqlError, SqlState, SqlType, TimeZone, Value};
@@ -72,12 +72,12 @@ impl Session {
                 let named = columns.iter().filter_map(|column| table.columns.get(*column));
                 let named: Vec<_> = named.map(|column| (column.name.clone(), column.ty)).collect();
                 let header = CopyHeader {
-                    binary: false,
+                    binary: options.format == CopyFormat::Binary,
                     column_count: named.len() as u16,
                     idle_max: self.copy_idle_limit(),
                 };
-                let mut decoder =
-                    CopyDecoder::new(table.name.clone(), named, options.clone(), self.settings.zone)?;
+                let zone = self.settings.zone;
+                let mut reader = CopyReader::new(table.name.clone(), named, options.clone(), zone);
                 let mut writer = RowWriter {
                     session: self,
                     table,
@@ -86,10 +86,8 @@ impl Session {
                     chunk: Vec::new(),
                     rows: 0,
                 };
-                sink.copy_in(header, &mut |data| {
-                    decoder.push(data, |values| writer.row(values))
-                })?;
-                decoder.finish(|values| writer.row(values))?;
+                sink.copy_in(header, &mut |data| reader.push(data, |values| writer.row(values)))?;
+                reader.finish(|values| writer.row(values))?;
                 writer.flush()?;
                 let rows = writer.rows;
                 self.transaction().txn.end_statement()?;
@@ -101,15 +99,13 @@ impl Session {
                     options,
                     zone: self.settings.zone,
                     types: Vec::new(),
-                    line: Vec::new(),
+                    data: Vec::new(),
                     rows: 0,
                     failure: None,
                 };
-                if options.format == CopyFormat::Binary {
-                    return Err(SqlError::unsupported("COPY TO in binary format is not supported"));
-                }
                 let planned = planned.with_plan(Plan::clone(plan));
                 self.run_plan(&planned, params, PipelinePosition::Pipelined, &mut out)?;
+                out.end();
                 if let Some(failure) = out.failure {
                     return Err(failure);
                 }
@@ -122,64 +118,69 @@ impl Session {
     }
 }
 
-/// Turns a query's rows into lines of a copy.
+/// Turns a query's rows into the data of a copy.
 struct CopyOut<'a> {
     sink: &'a mut dyn ResultSink,
     options: &'a CopyOptions,
     zone: TimeZone,
     types: Vec<SqlType>,
-    line: Vec<u8>,
+    /// What is sent next. The header of the binary format is sent with the first row.
+    data: Vec<u8>,
     rows: u64,
     /// Why sending stopped.
     failure: Option<SqlError>,
 }
 
 impl CopyOut<'_> {
-    /// Sends a line.
-    fn line(&mut self, values: &[Value], types: &[SqlType]) -> Result<ControlFlow<()>, SqlError> {
-        self.line.clear();
-        encode_line(values, types, self.options, &self.zone, &mut self.line)?;
-        Ok(self.sink.copy_data(&self.line))
+    /// Sends what has been encoded, or keeps the first failure.
+    fn send(&mut self, encoded: Result<(), SqlError>) -> ControlFlow<()> {
+        if let Err(error) = encoded {
+            self.failure.get_or_insert(error);
+            return ControlFlow::Break(());
+        }
+        let sent = self.sink.copy_data(&self.data);
+        self.data.clear();
+        sent
     }
 
-    /// Keeps the first failure.
-    fn sent(&mut self, line: Result<ControlFlow<()>, SqlError>) -> ControlFlow<()> {
-        line.unwrap_or_else(|error| {
-            self.failure.get_or_insert(error);
-            ControlFlow::Break(())
-        })
+    fn row_data(&mut self, row: RowRef<'_>) -> Result<(), SqlError> {
+        let values = row
+            .layout
+            .decode(row.bytes)
+            .map_err(|error| SqlError::new(SqlState::DATA_CORRUPTED, error.to_string()))?;
+        copy_data::encode_row(&values, &self.types, self.options, &self.zone, &mut self.data)
+    }
+
+    /// Sends what follows the rows.
+    fn end(&mut self) {
+        copy_data::encode_end(self.options, &mut self.data);
+        if self.failure.is_none() && !self.data.is_empty() {
+            let _ = self.send(Ok(()));
+        }
     }
 }
 
 impl ResultSink for CopyOut<'_> {
     fn columns(&mut self, columns: &[OutputColumn]) {
         self.types = columns.iter().map(|column| column.ty).collect();
+        let binary = self.options.format == CopyFormat::Binary;
         self.sink.copy_out(CopyHeader {
-            binary: false,
+            binary,
             column_count: columns.len() as u16,
             idle_max: None,
         });
-        if self.options.header {
-            let names: Vec<Value> = columns
-                .iter()
-                .map(|column| Value::Text(column.name.clone()))
-                .collect();
-            let types = vec![SqlType::Text; names.len()];
-            let line = self.line(&names, &types);
-            let _ = self.sent(line);
+        let names = columns.iter().map(|column| Value::Text(column.name.clone()));
+        let names: Vec<Value> = names.collect();
+        let encoded = copy_data::encode_start(&names, self.options, &self.zone, &mut self.data);
+        if encoded.is_err() || (!binary && !self.data.is_empty()) {
+            let _ = self.send(encoded);
         }
     }
 
     fn row(&mut self, row: RowRef<'_>) -> ControlFlow<()> {
-        let types = std::mem::take(&mut self.types);
-        let values = row
-            .layout
-            .decode(row.bytes)
-            .map_err(|error| SqlError::new(SqlState::DATA_CORRUPTED, error.to_string()));
-        let line = values.and_then(|values| self.line(&values, &types));
-        self.types = types;
+        let encoded = self.row_data(row);
         self.rows += 1;
-        self.sent(line)
+        self.send(encoded)
     }
 
     fn complete(&mut self, _tag: &CommandTag) {}

@@ -25,6 +25,8 @@ pub struct Results {
     /// After the input the client fails.
     pub breaks: bool,
     pub output: String,
+    /// What COPY TO STDOUT sent.
+    pub copied: Vec<u8>,
 }
 
 impl ResultSink for Results {
@@ -86,7 +88,8 @@ impl ResultSink for Results {
     fn copy_out(&mut self, _header: CopyHeader) {}
 
     fn copy_data(&mut self, data: &[u8]) -> ControlFlow<()> {
-        self.output.push_str(std::str::from_utf8(data).unwrap());
+        self.output.push_str(&String::from_utf8_lossy(data));
+        self.copied.extend_from_slice(data);
         ControlFlow::Continue(())
     }
 

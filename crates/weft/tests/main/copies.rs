@@ -44,6 +44,40 @@ fn text_and_csv_both_ways() {
 }
 
 #[test]
+fn binary_both_ways() {
+    let db = database();
+    let mut c = Client::with(
+        &db,
+        "create table t (id int primary key, v text, n numeric(6,2), a int[], j jsonb, d date)",
+    );
+    c.ok("insert into t values (1, 'x', 1.5, '{1,null}', '{\"a\": 1}', '2024-02-29'), (2, null, null, null, null, null)");
+    let (results, result) = c.message("copy t to stdout (format binary)");
+    result.unwrap();
+    assert_eq!(results.tags, ["COPY 2"]);
+    let before = c.rows("select * from t order by id");
+    c.ok("delete from t");
+    let copy_in = |c: &mut Client, sql: &str, input: &[u8]| {
+        let mut sink = Results {
+            input: input.to_vec(),
+            ..Results::default()
+        };
+        c.0.execute_simple(sql, &mut sink).map(|()| sink.tags.join("; "))
+    };
+    let tags = copy_in(&mut c, "copy t from stdin binary", &results.copied);
+    assert_eq!(tags.unwrap(), "COPY 2");
+    assert_eq!(c.rows("select * from t order by id"), before);
+    // Nothing of damaged data is kept.
+    c.ok("delete from t");
+    let cut = &results.copied[..results.copied.len() - 5];
+    let error = copy_in(&mut c, "copy t from stdin binary", cut).unwrap_err();
+    assert_eq!(error.state.0, "22P04");
+    assert_eq!(c.rows("select count(*) from t"), "0");
+    let (results, result) = c.message("copy (select 1 where false) to stdout (format binary)");
+    result.unwrap();
+    assert_eq!(results.copied, b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\xff\xff");
+}
+
+#[test]
 fn an_error_undoes_the_whole_copy() {
     let db = database();
     let mut c = Client::with(&db, "create table t (id int primary key, v int not null)");
