@@ -290,6 +290,23 @@ impl<P: PreparedStatement> Names<P> {
         }
     }
 
+    /// Passes up to so many rows (`None`: all) of a portal and tells how many these were; `None` if there is no
+    /// such portal, 0A000 for one that was not executed yet.
+    pub fn move_portal(&mut self, name: &str, rows: Option<u64>) -> Option<Result<u64, SqlError>> {
+        let portal = match name {
+            "" => self.unnamed_portal.as_mut(),
+            _ => self.portals.get_mut(name),
+        }?;
+        Some(match &mut portal.state {
+            PortalState::Done => Ok(0),
+            PortalState::Suspended(_) if rows == Some(0) => Ok(0),
+            PortalState::Suspended(suspended) => Ok(suspended.take(rows.unwrap_or(0), &mut BytesMut::new())),
+            PortalState::Ready => Err(SqlError::unsupported(
+                "MOVE of a portal that was not executed yet is not supported",
+            )),
+        })
+    }
+
     /// Forgets a portal, if there is one.
     pub fn close_portal(&mut self, name: &str) {
         let closed = match name {

@@ -8,6 +8,7 @@
 
 use bytes::{BufMut, BytesMut};
 use pgwire::messages::PgWireBackendMessage;
+use weft::CHANGED_RESULT_TYPE;
 use weft_types::SqlError;
 use weft_wire::frontend::Format;
 
@@ -193,6 +194,9 @@ fn report_fields(out: &mut BytesMut, severity: &str, error: &SqlError) {
     field(b'c', fields.column.as_deref());
     field(b'd', fields.data_type.as_deref());
     field(b'n', fields.constraint.as_deref());
+    // PostgreSQL names the routine that raises an error. Drivers look at this one's, to prepare again.
+    let prepares_again = error.message == CHANGED_RESULT_TYPE;
+    field(b'R', prepares_again.then_some("RevalidateCachedQuery"));
     out.put_u8(0);
 }
 

@@ -216,9 +216,7 @@ impl<P: PreparedStatement> ResultSink for WireSink<'_, P> {
             } => {
                 let described = described.iter().map(|column| column.ty);
                 if !described.eq(columns.iter().map(|column| column.ty)) {
-                    let message = "cached plan must not change result type";
-                    let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message);
-                    let _ = self.fail(Failure::Statement(error));
+                    let _ = self.fail(Failure::Statement(weft::changed_result_type()));
                 } else {
                     encoder.take_names(columns);
                 }
@@ -327,6 +325,25 @@ impl<P: PreparedStatement> ResultSink for WireSink<'_, P> {
 
     fn copy_done(&mut self) {
         reply::copy_done(&mut self.replies.out);
+    }
+
+    fn move_portal(&mut self, name: &str, rows: Option<u64>) -> Option<Result<u64, SqlError>> {
+        self.names.move_portal(name, rows)
+    }
+
+    fn close_portal(&mut self, name: Option<&str>) -> bool {
+        match name {
+            Some(name) => {
+                self.names.portal(name).is_ok() && {
+                    self.names.close_portal(name);
+                    true
+                }
+            }
+            None => {
+                self.names.clear_portals();
+                true
+            }
+        }
     }
 
     fn deallocate(&mut self, name: Option<&str>) -> bool {

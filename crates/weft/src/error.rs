@@ -3,6 +3,15 @@
 use std::fmt;
 
 use weft_txn::EngineError;
+use weft_types::{SqlError, SqlState};
+
+/// The message of [`changed_result_type`].
+pub const CHANGED_RESULT_TYPE: &str = "cached plan must not change result type";
+
+/// A prepared statement returns other columns than it was described with, because definitions have changed.
+pub fn changed_result_type() -> SqlError {
+    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, CHANGED_RESULT_TYPE)
+}
 
 /// An error of the database as a whole.
 #[derive(Debug)]

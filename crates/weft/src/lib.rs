@@ -41,7 +41,7 @@ mod spread;
 
 pub use clients::Encryption;
 pub use database::{Account, ClientLogin, Database, DatabaseStats, Options, RoleAccount};
-pub use error::Error;
+pub use error::{CHANGED_RESULT_TYPE, Error, changed_result_type};
 pub use gate::DurabilityGate;
 pub use rows::{Collected, Rows};
 pub use session::{

@@ -156,6 +156,18 @@ pub trait ResultSink {
     }
     /// The copy is complete; `complete` follows.
     fn copy_done(&mut self) {}
+    /// MOVE of a portal that was opened over the protocol: passes up to so many rows (`None`: all) and tells
+    /// how many these were; `None` if there is no such portal.
+    fn move_portal(&mut self, name: &str, rows: Option<u64>) -> Option<Result<u64, SqlError>> {
+        let _ = (name, rows);
+        None
+    }
+    /// CLOSE of a portal that was opened over the protocol, or of all (`None`). True if there was one of that
+    /// name.
+    fn close_portal(&mut self, name: Option<&str>) -> bool {
+        let _ = name;
+        false
+    }
     /// DEALLOCATE of a statement that was prepared over the protocol, or of all (`None`; DISCARD ALL too).
     /// True if there was one of that name.
     fn deallocate(&mut self, name: Option<&str>) -> bool {

@@ -480,3 +480,25 @@ fn malformed_messages_are_errors_of_their_pipeline() {
         assert_eq!(replies[1], "Z I");
     }
 }
+
+#[test]
+fn statements_move_and_close_portals() {
+    let bench = Bench::new();
+    let mut client = bench.client();
+    client.query("begin");
+    let opened = [parse("s", "rows 10", &[]), bind("p", "s", &[]), sync()].concat();
+    client.ask(&opened);
+    let replies = client.query("move p 3");
+    assert!(replies[0].starts_with("E ERROR 0A000"), "{replies:?}");
+    client.query("rollback");
+    client.query("begin");
+    client.ask(&[bind("p", "s", &[]), execute("p", 2), sync()].concat());
+    assert_eq!(client.query("move p 3")[0], "C MOVE 3");
+    let replies = client.ask(&[execute("p", 1), sync()].concat());
+    assert_eq!(replies, ["D 5|NULL", "s", "Z T"]);
+    assert_eq!(client.query("move p")[0], "C MOVE 4");
+    let replies = client.ask(&[execute("p", 1), sync()].concat());
+    assert_eq!(replies, ["C SELECT 0", "Z T"]);
+    assert_eq!(client.query("close p")[0], "C CLOSE CURSOR");
+    assert!(client.query("move p 1")[0].starts_with("E ERROR 34000"));
+}

@@ -306,6 +306,18 @@ impl FakeSession {
                 sink.notice(NoticeLevel::Warning, &error(SqlState::WARNING, "look out"));
                 sink.complete(&CommandTag::plain("DO"));
             }
+            "move" => {
+                let (name, rows) = argument.split_once(' ').unwrap_or((argument, "all"));
+                let passed = sink.move_portal(name, rows.parse().ok());
+                let passed = passed.ok_or_else(|| error(SqlState("34000"), "no such portal"))??;
+                sink.complete(&CommandTag::counted("MOVE", passed));
+            }
+            "close" => {
+                if !sink.close_portal((argument != "all").then_some(argument)) {
+                    return Err(error(SqlState("34000"), "no such portal"));
+                }
+                sink.complete(&CommandTag::plain("CLOSE CURSOR"));
+            }
             "deallocate" => {
                 let name = (argument != "all").then_some(argument);
                 if !sink.deallocate(name) {

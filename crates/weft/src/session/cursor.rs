@@ -105,6 +105,29 @@ impl Cursor {
     }
 }
 
+/// MOVE and FETCH of a portal that was opened over the protocol, which is a cursor too: it moves forward only.
+fn move_portal(
+    name: &str,
+    direction: FetchDirection,
+    moves: bool,
+    sink: &mut dyn ResultSink,
+) -> Result<u64, SqlError> {
+    let forward = match direction {
+        FetchDirection::ForwardAll => Some(None),
+        FetchDirection::Forward(rows) => u64::try_from(rows).ok().filter(|rows| *rows > 0).map(Some),
+        _ => None,
+    };
+    let moved = match forward {
+        Some(rows) if moves => sink.move_portal(name, rows),
+        _ => sink.move_portal(name, Some(0)).map(|known| {
+            known?;
+            let what = "FETCH, and MOVE other than forward, of a portal of the protocol";
+            Err(SqlError::unsupported(format!("{what} are not supported")))
+        }),
+    };
+    moved.ok_or_else(|| missing_cursor(name))?
+}
+
 fn missing_cursor(name: &str) -> SqlError {
     SqlError::new(SqlState("34000"), format!("cursor \"{name}\" does not exist"))
 }
@@ -141,7 +164,11 @@ impl Session {
                 direction,
                 moves,
             } => {
-                let cursor = self.cursors.get_mut(name).ok_or_else(|| missing_cursor(name))?;
+                let Some(cursor) = self.cursors.get_mut(name) else {
+                    let passed = move_portal(name, *direction, *moves, sink)?;
+                    sink.complete(&CommandTag::counted("MOVE", passed));
+                    return Ok(());
+                };
                 let (range, reverse) = cursor.advance(*direction);
                 let rows = cursor.rows.get(range).unwrap_or_default();
                 if !moves {
@@ -164,10 +191,13 @@ impl Session {
             }
             CursorPlan::Close(None) => {
                 self.cursors.clear();
+                sink.close_portal(None);
                 sink.complete(&CommandTag::plain("CLOSE CURSOR ALL"));
             }
             CursorPlan::Close(Some(name)) => {
-                self.cursors.remove(name).ok_or_else(|| missing_cursor(name))?;
+                if self.cursors.remove(name).is_none() && !sink.close_portal(Some(name)) {
+                    return Err(missing_cursor(name));
+                }
                 sink.complete(&CommandTag::plain("CLOSE CURSOR"));
             }
         }

@@ -534,10 +534,7 @@ impl Session {
             .map(|c| &c.ty)
             .eq(prepared.columns.iter().map(|c| &c.ty));
         if !same || params != prepared.params {
-            return Err(SqlError::new(
-                SqlState::FEATURE_NOT_SUPPORTED,
-                "cached plan must not change result type",
-            ));
+            return Err(crate::changed_result_type());
         }
         planned.memory = None;
         *prepared.planned.write() = planned.clone();

@@ -275,6 +275,14 @@ impl ResultSink for Framed<'_> {
         self.sink.copy_done();
     }
 
+    fn move_portal(&mut self, name: &str, rows: Option<u64>) -> Option<Result<u64, SqlError>> {
+        self.sink.move_portal(name, rows)
+    }
+
+    fn close_portal(&mut self, name: Option<&str>) -> bool {
+        self.sink.close_portal(name)
+    }
+
     fn deallocate(&mut self, name: Option<&str>) -> bool {
         self.sink.deallocate(name)
     }
