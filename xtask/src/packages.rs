@@ -34,6 +34,9 @@ const FRAMEWORKS: [&str; 6] = [
     "Django==5.2.19",
 ];
 const FRAMEWORK_IMPORTS: &str = "import psycopg2, asyncpg, pg8000, sqlalchemy, greenlet, django";
+/// The drivers of the client tests in other languages, fetched where their package managers are installed.
+const NODE_DRIVERS: [&str; 3] = ["pg@8.23.1", "pg-cursor@2.22.1", "pg-copy-streams@7.0.0"];
+const JDBC_DRIVER: &str = "org.postgresql:postgresql:42.7.4";
 const SYSTEM_PACKAGES: [&str; 4] = [
     "postgresql",
     "postgresql-client",
@@ -51,6 +54,10 @@ pub struct Tools {
     pub present: Vec<&'static str>,
     /// A Python interpreter that can import psycopg.
     pub python: Option<PathBuf>,
+    /// The folder of node-postgres; the client tests look for it themselves, and say what they skip.
+    pub node_modules: Option<PathBuf>,
+    /// The jar of pgjdbc, likewise.
+    pub jdbc: Option<PathBuf>,
 }
 
 impl Tools {
@@ -84,7 +91,49 @@ pub fn ensure(target: &Path) -> Tools {
         tools.present.push("psycopg");
         install_frameworks(python);
     }
+    tools.node_modules = node_drivers(target);
+    tools.jdbc = jdbc_driver(target);
     tools
+}
+
+/// node-postgres in the target folder, if Node.js and npm are there.
+fn node_drivers(target: &Path) -> Option<PathBuf> {
+    if !has_program("node") || !has_program("npm") {
+        return None;
+    }
+    let folder = target.join("node");
+    let modules = folder.join("node_modules");
+    let complete = || modules.join("pg-copy-streams").is_dir() && modules.join("pg-cursor").is_dir();
+    if !complete() {
+        console::announce(&format!(
+            "installing {} into {}",
+            NODE_DRIVERS.join(" "),
+            folder.display()
+        ));
+        let arguments = ["install", "--silent", "--no-audit", "--no-fund", "--prefix"];
+        let mut command = Command::new("npm");
+        let _complete = console::succeeds(command.args(arguments).arg(&folder).args(NODE_DRIVERS));
+    }
+    complete().then_some(modules)
+}
+
+/// pgjdbc in the target folder, if a Java compiler and Maven are there.
+fn jdbc_driver(target: &Path) -> Option<PathBuf> {
+    if !has_program("javac") || !has_program("mvn") {
+        return None;
+    }
+    let folder = target.join("jdbc");
+    let version = JDBC_DRIVER.rsplit(':').next().unwrap_or_default();
+    let jar = folder.join(format!("postgresql-{version}.jar"));
+    if !jar.is_file() {
+        console::announce(&format!("installing {JDBC_DRIVER} into {}", folder.display()));
+        let mut command = Command::new("mvn");
+        command.args(["--quiet", "--batch-mode", "dependency:copy"]);
+        command.arg(format!("-Dartifact={JDBC_DRIVER}"));
+        command.arg(format!("-DoutputDirectory={}", folder.display()));
+        let _complete = console::succeeds(&mut command);
+    }
+    jar.is_file().then_some(jar)
 }
 
 /// Whether there is an MPI library with its compiler wrapper, installed now if need be.
@@ -265,7 +314,7 @@ mod tests {
     fn what_is_not_present_is_missing() {
         let tools = Tools {
             present: vec!["psql"],
-            python: None,
+            ..Tools::default()
         };
         assert_eq!(tools.missing(&["psql", "psycopg"]), ["psycopg"]);
     }

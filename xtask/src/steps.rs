@@ -8,9 +8,10 @@
 //!    batches on the simulated softcore are among these tests.
 //! 3. The server as it is shipped, with the default features, and with it the whole-system tests: every
 //!    `tests/<folder>/run`. It is started in the workspace root with
-//!    `WEFT_BIN` (the server's path) and `WEFT_PYTHON` (an interpreter with psycopg) set, prints what it
-//!    tests, and ends with `N passed, N failed`. A line `# needs: psql pgbench postgresql python3 psycopg` in
-//!    it says what the system must have; without that the folder is skipped, loudly.
+//!    `WEFT_BIN` (the server's path) and `WEFT_PYTHON` (an interpreter with psycopg) set, and `NODE_PATH` and
+//!    `WEFT_JDBC_JAR` where node-postgres and pgjdbc could be had, prints what it tests, and ends with
+//!    `N passed, N failed`. A line `# needs: psql pgbench postgresql python3 psycopg` in it says what the
+//!    system must have; without that the folder is skipped, loudly.
 //!
 //! A failed step does not stop the next ones, so that one run shows everything that is wrong. The last line
 //! is `N passed, N failed`, summed over everything; the exit status is 0 only when nothing failed.
@@ -252,6 +253,12 @@ fn system_test(root: &Path, name: &str, script: &Path, target: &Path, tools: &To
         .env("WEFT_BIN", target.join("debug/weft"));
     if let Some(python) = &tools.python {
         command.env("WEFT_PYTHON", python);
+    }
+    if let Some(modules) = &tools.node_modules {
+        command.env("NODE_PATH", modules);
+    }
+    if let Some(jar) = &tools.jdbc {
+        command.env("WEFT_JDBC_JAR", jar);
     }
     Some(summed(name, &mut command))
 }

@@ -290,8 +290,8 @@ impl<P: PreparedStatement> Names<P> {
         }
     }
 
-    /// Passes up to so many rows (`None`: all) of a portal and tells how many these were; `None` if there is no
-    /// such portal, 0A000 for one that was not executed yet.
+    /// Passes up to so many rows (`None`: all) of a portal and tells how many these were; `None` if there is
+    /// no such portal, 0A000 for one that was not executed yet.
     pub fn move_portal(&mut self, name: &str, rows: Option<u64>) -> Option<Result<u64, SqlError>> {
         let portal = match name {
             "" => self.unnamed_portal.as_mut(),

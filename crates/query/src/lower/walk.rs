@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::window;
 use weft_binder::relation::{
-    AggregateCall, Apply, FrameBound, Query, Relation, SharedBody, SortKey, WindowCall,
+    AggregateCall, Apply, FrameBound, Query, Recursive, Relation, SharedBody, SortKey, WindowCall,
 };
 use weft_expression::{Arg, ColumnId, Entry, Expr, Op, Volatility};
 use weft_types::SqlType;
@@ -231,14 +231,7 @@ fn part(relation: &Relation) -> Part<'_> {
         | Relation::System { .. }
         | Relation::Shared { .. }
         | Relation::Working { .. } => leaf_part(relation, &mut part),
-        Relation::Recursive(recursive) => {
-            part.inputs.extend([&recursive.start, &recursive.term]);
-            for ((id, ty), (start, term)) in recursive.columns.iter().zip(&recursive.sources) {
-                part.made.push(*id);
-                part.types.push((*id, *ty));
-                part.named.extend([*start, *term]);
-            }
-        }
+        Relation::Recursive(recursive) => recursive_part(recursive, &mut part),
         Relation::Functions {
             input,
             calls,
@@ -324,6 +317,15 @@ fn part(relation: &Relation) -> Part<'_> {
         }
     }
     part
+}
+
+fn recursive_part<'r>(recursive: &'r Recursive, part: &mut Part<'r>) {
+    part.inputs.extend([&recursive.start, &recursive.term]);
+    for ((id, ty), (start, term)) in recursive.columns.iter().zip(&recursive.sources) {
+        part.made.push(*id);
+        part.types.push((*id, *ty));
+        part.named.extend([*start, *term]);
+    }
 }
 
 /// The part of a relation without inputs.

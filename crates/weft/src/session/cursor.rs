@@ -105,7 +105,8 @@ impl Cursor {
     }
 }
 
-/// MOVE and FETCH of a portal that was opened over the protocol, which is a cursor too: it moves forward only.
+/// MOVE and FETCH of a portal that was opened over the protocol, which is a cursor too. It only moves
+/// forward.
 fn move_portal(
     name: &str,
     direction: FetchDirection,
