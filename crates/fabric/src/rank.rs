@@ -112,6 +112,13 @@ impl Rank {
         Duration::from_nanos(self.inner.timeout_ns.load(Ordering::Relaxed))
     }
 
+    /// How many turns of a loop that polls may go by between two readings of the clock: one costs more than a
+    /// turn.
+    #[must_use]
+    pub fn clock_turns(&self) -> u32 {
+        self.inner.transport.clock_turns().max(1)
+    }
+
     /// Lets others run once: for loops that poll. `turn` counts the turns since something was last found: the
     /// first spin, later ones yield the processor, and after about a millisecond they sleep.
     pub fn pause(&self, turn: u32) {

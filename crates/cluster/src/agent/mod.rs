@@ -302,7 +302,7 @@ impl Agent {
         {
             self.mail.damage_next(server);
         }
-        let begun_ns = self.rank.now_ns();
+        let mut begun_ns = None;
         let mut turn = 0_u32;
         loop {
             match self.mail.try_send(server, &message) {
@@ -312,7 +312,8 @@ impl Agent {
                 Err(error) => return Err(error.into()),
             }
             if !self.take_message()? {
-                if self.rank.now_ns().saturating_sub(begun_ns) >= nanos(self.rank.timeout()) {
+                let now_ns = self.rank.now_ns();
+                if now_ns.saturating_sub(*begun_ns.get_or_insert(now_ns)) >= nanos(self.rank.timeout()) {
                     return Ok(false);
                 }
                 if !self.rank.probe(server)?.alive {

@@ -55,47 +55,61 @@ impl<'a> Transaction<'a> {
     /// # Errors
     /// Inside, why the transaction must end. The agent's log and fabric.
     pub fn lock(&mut self, wants: &[LockRequest]) -> Outcome<()> {
-        let mut by_server: BTreeMap<u32, Vec<LockRequest>> = BTreeMap::new();
-        for want in wants {
-            let server = self.agent.config.server_of(want.resource);
-            by_server.entry(server).or_default().push(*want);
-        }
-        let begun_ns = self.agent.rank.now_ns();
-        // A server has one request of an agent at a time.
-        let mut rounds: Vec<Vec<(u32, Vec<LockRequest>)>> = Vec::new();
-        for (server, wants) in by_server {
-            for (round, some) in wants.chunks(LOCKS_MAX).enumerate() {
-                if rounds.len() == round {
-                    rounds.push(Vec::new());
-                }
-                if let Some(round) = rounds.get_mut(round) {
-                    round.push((server, some.to_vec()));
-                }
-            }
-        }
         if let Some(abort) = &self.doomed {
             return Ok(Err(abort.clone()));
         }
-        for round in rounds {
-            if let Err(abort) = self.lock_at(&round)? {
-                self.doomed = Some(abort.clone());
-                return Ok(Err(abort));
+        let begun_ns = self.agent.rank.now_ns();
+        let outcome = match wants {
+            [] => Ok(()),
+            // The usual case, and whoever waits for it waits for every step of it.
+            [want] => {
+                let server = self.agent.config.server_of(want.resource);
+                self.lock_at(&[(server, wants)], begun_ns)?
             }
+            _ => self.lock_in_rounds(wants, begun_ns)?,
+        };
+        if let Err(abort) = outcome {
+            self.doomed = Some(abort.clone());
+            return Ok(Err(abort));
         }
         self.agent.stats.locks += wants.len() as u64;
         self.agent.stats.lock_ns += self.agent.rank.now_ns().saturating_sub(begun_ns);
         Ok(Ok(()))
     }
 
+    /// A server has one request of an agent at a time; different servers are asked at the same time.
+    fn lock_in_rounds(&mut self, wants: &[LockRequest], begun_ns: u64) -> Outcome<()> {
+        let mut by_server: BTreeMap<u32, Vec<LockRequest>> = BTreeMap::new();
+        for want in wants {
+            let server = self.agent.config.server_of(want.resource);
+            by_server.entry(server).or_default().push(*want);
+        }
+        let requests = |wants: &Vec<LockRequest>| wants.len().div_ceil(LOCKS_MAX);
+        let rounds = by_server.values().map(requests).max().unwrap_or_default();
+        let mut asked_ns = begun_ns;
+        for round in 0..rounds {
+            let parts = by_server.iter().filter_map(|(server, wants)| {
+                let part = wants.chunks(LOCKS_MAX).nth(round)?;
+                Some((*server, part))
+            });
+            let parts: Vec<(u32, &[LockRequest])> = parts.collect();
+            if let Err(abort) = self.lock_at(&parts, asked_ns)? {
+                return Ok(Err(abort));
+            }
+            asked_ns = self.agent.rank.now_ns();
+        }
+        Ok(Ok(()))
+    }
+
     /// One request at each of these servers.
-    fn lock_at(&mut self, round: &[(u32, Vec<LockRequest>)]) -> Outcome<()> {
-        let outcome = self.request_and_wait(round)?;
+    fn lock_at(&mut self, round: &[(u32, &[LockRequest])], begun_ns: u64) -> Outcome<()> {
+        let outcome = self.request_and_wait(round, begun_ns)?;
         // Before anybody hears that it gives up.
         self.agent.hide_waits()?;
         Ok(outcome)
     }
 
-    fn request_and_wait(&mut self, round: &[(u32, Vec<LockRequest>)]) -> Outcome<()> {
+    fn request_and_wait(&mut self, round: &[(u32, &[LockRequest])], begun_ns: u64) -> Outcome<()> {
         let mut open = Vec::with_capacity(round.len());
         for (server, wants) in round {
             self.requests += 1;
@@ -103,7 +117,7 @@ impl<'a> Transaction<'a> {
                 txn: self.txn,
                 life: self.servers.get(server).copied().unwrap_or(u32::MAX),
                 number: self.requests,
-                wants: wants.clone(),
+                wants: wants.to_vec(),
             };
             // Told of its end even if no answer comes.
             let life = self.agent.rank.presence(*server)?.incarnation;
@@ -113,7 +127,7 @@ impl<'a> Transaction<'a> {
             self.servers.entry(*server).or_insert(life);
             open.push((*server, self.requests));
         }
-        let begun_ns = self.agent.rank.now_ns();
+        let clock_turns = self.agent.rank.clock_turns();
         let mut turn = 0_u32;
         while let Some((waits_for, _)) = open.first().copied() {
             while let Some((server, life, answer)) = self.agent.inbox.pop() {
@@ -146,7 +160,9 @@ impl<'a> Transaction<'a> {
                 }
                 self.show_waits_at(&open)?;
             }
-            if self.agent.rank.now_ns().saturating_sub(begun_ns) >= nanos(self.agent.rank.timeout()) {
+            if turn % clock_turns == clock_turns - 1
+                && self.agent.rank.now_ns().saturating_sub(begun_ns) >= nanos(self.agent.rank.timeout())
+            {
                 return Ok(Err(Abort::ServerGone { server: waits_for }));
             }
             self.agent.rank.pause(turn);

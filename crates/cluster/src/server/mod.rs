@@ -109,6 +109,8 @@ pub struct Server {
     shown: BTreeMap<u32, Wait>,
     /// What is shown may not be so any more.
     waits_changed: bool,
+    /// Turns of the server, of which some look at the clock.
+    steps: u32,
     /// How often circles were looked for.
     looks: usize,
     /// Answers sent, for planted damage.
@@ -279,9 +281,12 @@ impl Server {
             self.show_waits()?;
         }
         let sent = self.send_waiting()?;
-        let now_ns = self.rank.now_ns();
-        if now_ns.saturating_sub(self.looked_ns) >= self.look_every_ns() {
-            self.look_after(now_ns)?;
+        self.steps = self.steps.wrapping_add(1);
+        if self.steps.is_multiple_of(self.rank.clock_turns()) {
+            let now_ns = self.rank.now_ns();
+            if now_ns.saturating_sub(self.looked_ns) >= self.look_every_ns() {
+                self.look_after(now_ns)?;
+            }
         }
         Ok(handled > 0 || sent)
     }
@@ -520,41 +525,57 @@ impl Server {
         self.break_circles(now_ns)
     }
 
-    /// Puts an answer into the outbox of its agent.
+    /// Sends an answer, at once if its agent has room: the agent does nothing before it has come. What the
+    /// next requests and the disk want is done after that.
     fn answer(&mut self, answer: &Answer) {
-        let agent = agent_of(answer.txn()) as usize;
-        match self.outbox.get_mut(agent) {
+        let agent = agent_of(answer.txn());
+        match self.outbox.get_mut(agent as usize) {
             Some(outbox) if outbox.len() < OUTBOX_MAX => outbox.push_back(answer.encode()),
-            _ => self.stats.nonsense += 1,
+            _ => {
+                self.stats.nonsense += 1;
+                return;
+            }
         }
+        // After an error it is still there: the next turn of the server meets the same error, and ends.
+        let _ = self.send_to(agent);
     }
 
     /// Sends what agents have room for. Whether anything was sent.
     fn send_waiting(&mut self) -> Result<bool, Error> {
         let mut sent_any = false;
-        for (agent, outbox) in self.outbox.iter_mut().enumerate() {
-            while let Some(message) = outbox.front() {
-                match self.mail.try_send(agent as u32, message) {
-                    Ok(true) => {
-                        outbox.pop_front();
-                        sent_any = true;
-                        self.answers = self.answers.wrapping_add(1);
-                        if let Planted::DamagesEvery(count) = self.config.planted
-                            && self.answers.is_multiple_of(count.max(1))
-                        {
-                            self.mail.damage_next(agent as u32);
-                        }
+        for agent in self.config.servers..self.rank.count() {
+            sent_any |= self.send_to(agent)?;
+        }
+        Ok(sent_any)
+    }
+
+    /// Sends what one agent has room for. Whether anything was sent.
+    fn send_to(&mut self, agent: u32) -> Result<bool, Error> {
+        let Some(outbox) = self.outbox.get_mut(agent as usize) else {
+            return Ok(false);
+        };
+        let mut sent_any = false;
+        while let Some(message) = outbox.front() {
+            match self.mail.try_send(agent, message) {
+                Ok(true) => {
+                    outbox.pop_front();
+                    sent_any = true;
+                    self.answers = self.answers.wrapping_add(1);
+                    if let Planted::DamagesEvery(count) = self.config.planted
+                        && self.answers.is_multiple_of(count.max(1))
+                    {
+                        self.mail.damage_next(agent);
                     }
-                    Ok(false) => break,
-                    // Its next life knows nothing of this.
-                    Err(weft_fabric::Error::RankDead { .. }) => outbox.clear(),
-                    // Its mailbox cannot be found any more: it hears nothing, and gives up.
-                    Err(weft_fabric::Error::Damaged { .. } | weft_fabric::Error::NotAccepted { .. }) => {
-                        self.stats.damaged += 1;
-                        outbox.clear();
-                    }
-                    Err(error) => return Err(error.into()),
                 }
+                Ok(false) => break,
+                // Its next life knows nothing of this.
+                Err(weft_fabric::Error::RankDead { .. }) => outbox.clear(),
+                // Its mailbox cannot be found any more: it hears nothing, and gives up.
+                Err(weft_fabric::Error::Damaged { .. } | weft_fabric::Error::NotAccepted { .. }) => {
+                    self.stats.damaged += 1;
+                    outbox.clear();
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(sent_any)

@@ -114,6 +114,7 @@ impl Server {
             looked_ns: 0,
             shown: BTreeMap::new(),
             waits_changed: false,
+            steps: 0,
             looks: 0,
             answers: 0,
             message: Vec::new(),

@@ -90,6 +90,17 @@ impl Drop for Ends<'_> {
     }
 }
 
+/// The same, but only when the rank's thread panics: nobody waits for what it will not do.
+struct EndsIfPanicking<'a>(&'a AtomicBool, &'a AtomicU32);
+
+impl Drop for EndsIfPanicking<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            drop(Ends(self.0, self.1));
+        }
+    }
+}
+
 /// A server beside a raw agent, on threads; what the server counted.
 fn beside_raw(test: impl Fn(&mut Raw) + Sync) -> super::ServerStats {
     let config = ClusterConfig {
@@ -215,6 +226,7 @@ fn reads_under_locks_that_a_server_has_lost_do_not_commit() {
             second.serve(|_| over.load(Ordering::SeqCst)).unwrap();
         });
         scope.spawn(|| {
+            let _ends = EndsIfPanicking(&over, &turn);
             let rank = fabric.join(3).unwrap();
             let mut writer = Agent::open(&rank, config, disk(4), Path::new("/agent")).unwrap();
             wait(2);
