@@ -61,15 +61,22 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// Sends the request.
+    /// Sends the request and waits until the server has taken it, which it tells by closing the connection: a
+    /// statement that is sent afterwards does not meet it.
     ///
     /// # Errors
-    /// When the server cannot be reached.
+    /// When the server cannot be reached, or does not close the connection.
     pub fn cancel(&self) -> io::Result<()> {
-        let mut stream = TcpStream::connect_timeout(&self.address, Duration::from_secs(10))?;
+        let within = Duration::from_secs(10);
+        let mut stream = TcpStream::connect_timeout(&self.address, within)?;
         let mut out = BytesMut::new();
         frontend::cancel_request(self.key.0, self.key.1, &mut out);
-        stream.write_all(&out)
+        stream.write_all(&out)?;
+        stream.set_read_timeout(Some(within))?;
+        match stream.read(&mut [0]) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
+            read => read.map(|_| ()),
+        }
     }
 }
 
