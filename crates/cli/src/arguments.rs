@@ -14,6 +14,8 @@ pub use bench::{
     ScanArguments, SimulationArguments, SmallbankArguments, StallArguments, TpcbArguments, TpccArguments,
     TpccMixArgument, TpchArguments, YcsbArguments, YcsbPreset, YcsbRead,
 };
+#[cfg(feature = "fpga")]
+pub use bench::{BionicdbArguments, BionicdbWorkload};
 pub use lsm::{
     BlockCompression, CompactionArguments, CompactionUnit, FileIo, LsmArguments, LsmCase, LsmUnit,
 };
@@ -83,6 +85,9 @@ pub enum BenchCommand {
     Index(IndexArguments),
     /// Merging sorted runs: one CPU thread, the offload runtime, the model of X-DB's compaction unit.
     Compaction(CompactionArguments),
+    /// YCSB and SmallBank on a simulated card with BionicDB's softcore, beside the CPU.
+    #[cfg(feature = "fpga")]
+    Bionicdb(BionicdbArguments),
     /// The key-value engine by itself, second by second: fills, overwrites and reads, with different
     /// compaction executors or without compaction.
     Lsm(LsmArguments),

@@ -4,6 +4,8 @@
 //! the median round counts. Progress goes to stderr, results to stdout: tables, or with `--json` one object
 //! per line.
 
+#[cfg(feature = "fpga")]
+pub(crate) mod bionicdb;
 pub(crate) mod cold;
 mod cold_peer;
 pub(crate) mod compaction;

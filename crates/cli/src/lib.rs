@@ -43,6 +43,8 @@ pub fn run(arguments: WeftArguments) -> Result<(), Failure> {
         Command::Bench(BenchCommand::Ycsb(ycsb)) => bench::ycsb::run(&ycsb),
         Command::Bench(BenchCommand::Tpcb(tpcb)) => bench::tpcb::run(&tpcb),
         Command::Bench(BenchCommand::Smallbank(smallbank)) => bench::smallbank::run(&smallbank),
+        #[cfg(feature = "fpga")]
+        Command::Bench(BenchCommand::Bionicdb(bionicdb)) => bench::bionicdb::run(&bionicdb),
         Command::Bench(BenchCommand::Tpcc(tpcc)) => bench::tpcc::run(&tpcc),
         Command::Bench(BenchCommand::Tpch(tpch)) => bench::tpch::run(&tpch),
         Command::Bench(BenchCommand::Stall(stall)) => bench::stall::run(&stall),

@@ -21,7 +21,7 @@
 //! CPU ([`DeviceStats::failure`] names the batch). Which answers are compared with the CPU's is a setting
 //! ([`DeviceCheck`]): with [`DeviceCheck::Every`] no wrong answer becomes state.
 //!
-//! Nothing here is of one device. Decision 0056.
+//! Nothing here is of one device: `crates/weft` has the adapter to the simulated softcore. Decision 0056.
 //!
 //! Source: BionicDB 4.2, 4.5 (host and card), DESIGN.md (Executors, Hardware).
 

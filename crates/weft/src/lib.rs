@@ -23,7 +23,8 @@
 //!
 //! Chapters: `database` (open, statistics), `clients` (who is connected), `session` (statements and
 //! transactions), `sink` and `rows` (results), `gate` (durability of replies), `plan_cache`, `sequences`,
-//! `source` (what the query engine reads), `spread` (the same, of tables whose rows are on several ranks).
+//! `source` (what the query engine reads), `spread` (the same, of tables whose rows are on several ranks),
+//! `softcore` (the simulated device, feature `fpga`).
 //!
 //! This crate knows about SQL sessions, which those below do not. It does not know the wire protocol.
 
@@ -36,6 +37,8 @@ mod rows;
 mod sequences;
 mod session;
 pub mod sink;
+#[cfg(feature = "fpga")]
+pub mod softcore;
 mod source;
 mod spread;
 

@@ -16,6 +16,7 @@
 //!                            machine    processor time stolen by the hypervisor
 //!                            limits     the limits of the machine's memory
 //!                            lookups    the store's indexes compared with those
+//!                            on_device  two engines, one with a device, compared (feature `fpga`)
 //! contenders                 embedded   the embedded database: batches, sessions, prepared statements
 //! ```
 //!
@@ -29,6 +30,8 @@ pub mod embedded;
 pub mod limits;
 pub mod lookups;
 mod machine;
+#[cfg(feature = "fpga")]
+pub mod on_device;
 pub mod open_loop;
 pub mod report;
 pub mod scan_engines;

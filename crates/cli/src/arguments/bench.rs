@@ -149,6 +149,64 @@ pub struct SmallbankArguments {
     pub load: LoadArguments,
 }
 
+/// What runs on the simulated softcore.
+#[cfg(feature = "fpga")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BionicdbWorkload {
+    /// YCSB A: half of the accesses are updates.
+    YcsbA,
+    /// YCSB B: one in twenty is.
+    YcsbB,
+    /// YCSB C: reads only.
+    YcsbC,
+    /// SmallBank.
+    Smallbank,
+}
+
+/// `weft bench bionicdb`
+#[cfg(feature = "fpga")]
+#[derive(Debug, Clone, Args)]
+pub struct BionicdbArguments {
+    /// Workloads.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "ycsb-a,ycsb-b,ycsb-c,smallbank"
+    )]
+    pub workloads: Vec<BionicdbWorkload>,
+    /// Accesses of a transaction of YCSB, one case for each number, up to 16.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16")]
+    pub accesses: Vec<usize>,
+    /// Transactions interleaved at most, one case for each number, up to 64; 1 is serial.
+    #[arg(long, value_delimiter = ',', default_value = "1,4,16,64")]
+    pub interleaved: Vec<u8>,
+    /// Records or customers [default: 20,000; 500 with --quick].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    pub records: Option<u64>,
+    /// Transactions of a case [default: 1,024; 64 with --quick].
+    #[arg(long)]
+    pub transactions: Option<usize>,
+    /// Zipf skew of keys; 0 is uniform.
+    #[arg(long, default_value_t = 0.0)]
+    pub theta: f64,
+    /// The device's memory: hc2-ddr2, ddr3-1600, ddr4-2400 or hbm2 (`hardware/doc/memory_port.md`).
+    #[arg(long, default_value = "hc2-ddr2")]
+    pub memory: String,
+    /// The clock that is assumed, in MHz.
+    #[arg(long, default_value_t = 125.0)]
+    pub clock_mhz: f64,
+    /// Every answer is compared with the CPU's before it counts; otherwise those of the first group are.
+    #[arg(long)]
+    pub check_all: bool,
+    /// Use small sizes, to check that the benchmark works.
+    #[arg(long)]
+    pub quick: bool,
+    /// Print one JSON object per line instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// A subset of TPC-C's transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TpccMixArgument {

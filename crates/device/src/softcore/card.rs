@@ -10,19 +10,18 @@
 //! do is refused here before it begins ([`Refused`]) or ends there without effect ([`Ended::Undone`]), and
 //! the CPU does it.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use weft_base::TableId;
-use weft_program::{Instr, KeyPart, Op, Program, RaiseState, TableShape};
+use weft_program::{Instr, KeyPart, Op, Program, RaiseState};
 use weft_types::range::out_of_range;
 use weft_types::{SqlError, Value};
 
+use super::PROGRAMS;
 use super::core_program::{CoreProgram, EMITTED, KeyPlace};
 use super::lower::{LoadError, PlacedTable, lower, overflowing_type};
-use super::row::RowPlaces;
-use super::{PROGRAMS, TABLES};
-use crate::hash_index::{Code, TUPLE_HEADER_WORDS, key_words, sdbm};
+use super::mirror::TableArea;
+use crate::hash_index::Code;
 use crate::memory::Memory;
 
 /// What the core writes of a failure that is no code of the index.
@@ -43,6 +42,8 @@ pub enum Refused {
     Input(usize),
     /// A key is NULL: nothing is found by it.
     NullKey,
+    /// The table is not on the device.
+    NoTable,
 }
 
 impl fmt::Display for Refused {
@@ -53,6 +54,7 @@ impl fmt::Display for Refused {
             Refused::NoKey => f.write_str("the table has no primary key"),
             Refused::Input(number) => write!(f, "input {number} is too long for the device"),
             Refused::NullKey => f.write_str("a key is NULL"),
+            Refused::NoTable => f.write_str("the table is not on the device"),
         }
     }
 }
@@ -131,10 +133,12 @@ pub struct LoadWord {
 /// Tables, programs and blocks in a device's memory.
 #[derive(Default)]
 pub struct Card {
-    tables: Vec<PlacedTable>,
-    rows: BTreeMap<TableId, u64>,
+    pub(super) tables: Vec<PlacedTable>,
+    /// Of each table, where it is.
+    pub(super) areas: Vec<TableArea>,
     programs: Vec<Loaded>,
-    free: u32,
+    /// The first word that nothing uses; blocks begin here.
+    pub(super) free: u32,
     code_free: u32,
 }
 
@@ -148,71 +152,6 @@ impl Card {
             free: FIRST_WORD,
             ..Card::default()
         }
-    }
-
-    /// Places a table: `rows` are those of the host, `text_bytes` is the room for each text column. Gives the
-    /// words for the core's catalogue.
-    ///
-    /// # Errors
-    /// [`Refused::Full`], [`Refused::Row`], [`Refused::NoKey`]. The table is then not there.
-    pub fn place_table<'r>(
-        &mut self,
-        memory: &mut Memory,
-        shape: &TableShape,
-        text_bytes: impl Fn(usize) -> usize,
-        rows: impl Iterator<Item = &'r [u8]>,
-    ) -> Result<Vec<LoadWord>, Refused> {
-        let index = shape.primary_index().ok_or(Refused::NoKey)?;
-        if self.tables.len() >= TABLES {
-            return Err(Refused::Full);
-        }
-        let places = RowPlaces::new(&shape.columns, text_bytes);
-        let table = PlacedTable {
-            id: shape.id,
-            index: self.tables.len() as u8,
-            key: index.columns.clone(),
-            places,
-        };
-        let rows = rows
-            .map(|row| table.tuple(row).ok_or(Refused::Row))
-            .collect::<Result<Vec<_>, _>>()?;
-        let buckets = (rows.len().max(1) * 2).next_power_of_two() as u32;
-        let tuple_words = table.row_at() + table.places.words();
-        let base = self.free;
-        let words = u64::from(buckets) + rows.len() as u64 * u64::from(tuple_words);
-        if u64::from(base) + words > memory.words() as u64 {
-            return Err(Refused::Full);
-        }
-        let mut at = base + buckets;
-        for bucket in base..at {
-            memory.set_word(bucket, 0);
-        }
-        let key_bytes = table.key.len() as u64 * 8;
-        for tuple in &rows {
-            let key: Vec<u8> = tuple
-                .iter()
-                .take(table.key.len())
-                .flat_map(|word| word.to_le_bytes())
-                .collect();
-            let bucket = base + (sdbm(&key) & (buckets - 1));
-            let next = memory.word(bucket);
-            memory.set_word(bucket, u64::from(at));
-            let header = [next | key_bytes << 32, 0, 0];
-            for (offset, word) in header.iter().chain(tuple).enumerate() {
-                memory.set_word(at + offset as u32, *word);
-            }
-            at += tuple_words;
-        }
-        self.free = at;
-        let data = u64::from(base) | u64::from(buckets.trailing_zeros()) << 32 | key_bytes << 37;
-        let word = LoadWord {
-            kind: 2,
-            at: table.index.into(),
-            data,
-        };
-        self.rows.insert(table.id, rows.len() as u64);
-        self.tables.push(table);
-        Ok(vec![word])
     }
 
     /// Tables on the device.
@@ -262,6 +201,12 @@ impl Card {
             code_at,
         });
         Ok((self.programs.len() - 1, words))
+    }
+
+    /// Forgets all programs; tables stay.
+    pub fn forget_programs(&mut self) {
+        self.programs.clear();
+        self.code_free = 0;
     }
 
     /// A loaded program.
@@ -349,55 +294,6 @@ impl Card {
             counts: read(at + block.counts_at, block.statements),
             writes,
         })
-    }
-
-    /// All rows of a table as the device has them, with the first thing that is wrong: a tuple that is still
-    /// dirty, or no row.
-    pub fn mirror(&self, memory: &Memory, id: TableId) -> Result<Vec<Vec<u8>>, String> {
-        let table = self
-            .tables
-            .iter()
-            .find(|table| table.id == id)
-            .ok_or("no such table")?;
-        let count = self.rows.get(&id).copied().unwrap_or(0);
-        let tuple_words = table.row_at() + table.places.words();
-        let mut first = FIRST_WORD;
-        for other in &self.tables {
-            let rows = self.rows.get(&other.id).copied().unwrap_or(0);
-            let buckets = (rows.max(1) * 2).next_power_of_two() as u32;
-            if other.id == id {
-                first += buckets;
-                break;
-            }
-            first += buckets + rows as u32 * (other.row_at() + other.places.words());
-        }
-        (0..count as u32)
-            .map(|number| {
-                let at = first + number * tuple_words;
-                if memory.word(at + 1) >> 62 != 0 {
-                    return Err(format!("tuple {at:#x} has the state {:#x}", memory.word(at + 1)));
-                }
-                let words: Vec<u64> = (0..table.places.words())
-                    .map(|word| memory.word(at + table.row_at() + word))
-                    .collect();
-                table
-                    .places
-                    .decode(&words)
-                    .ok_or(format!("tuple {at:#x} holds no row"))
-            })
-            .collect()
-    }
-}
-
-impl PlacedTable {
-    /// Key and row of a tuple; `None` if the row has no such form.
-    fn tuple(&self, row: &[u8]) -> Option<Vec<u64>> {
-        let key = self.key.iter().map(|column| self.places.word_of(row, *column));
-        let mut words = key.collect::<Option<Vec<u64>>>()?;
-        debug_assert_eq!(words.len() as u32, key_words(words.len() * 8));
-        debug_assert_eq!(self.row_at(), TUPLE_HEADER_WORDS + words.len() as u32);
-        words.extend(self.places.encode(row).ok()?);
-        Some(words)
     }
 }
 

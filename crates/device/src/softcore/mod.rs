@@ -11,7 +11,8 @@
 //! | `row` | rows as words |
 //! | `lower`, `areas` | the loader: a program in the core's words, and its block |
 //! | `core_program` | these words, and the block of a transaction |
-//! | `card` | host's side: tables, programs and transactions in the memory |
+//! | `card` | host's side: programs and transactions in the memory |
+//! | `mirror` | host's side: tables in the memory, and changes of their rows |
 //! | `unit` | the worker under simulation, feature `fpga` |
 //!
 //! The golden model is the product's own executor of programs (`weft_program::run`), not a second one: the
@@ -26,6 +27,7 @@ mod areas;
 mod card;
 mod core_program;
 mod lower;
+mod mirror;
 mod row;
 #[cfg(feature = "fpga")]
 mod unit;

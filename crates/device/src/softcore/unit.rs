@@ -13,6 +13,7 @@ use super::card::{Call, Card, Ended, LoadWord, Refused};
 use super::{CONTEXTS, LoadError};
 use crate::hash_index::UnitError;
 use crate::memory::{Memory, Request, Response};
+use weft_base::TableId;
 use weft_program::{Program, TableShape};
 
 /// Most operations that can be in flight in the index.
@@ -245,18 +246,57 @@ impl WorkerUnit {
         self.pins.load_valid = 0;
     }
 
-    /// Places a table; see [`Card::place_table`].
+    /// Forgets tables and programs, after a reset.
+    pub fn clear(&mut self) {
+        self.reset();
+        self.card = Card::new();
+        self.set_clock(0);
+    }
+
+    /// Places an empty table; see [`Card::place_table`].
     ///
     /// # Errors
     /// It cannot be placed.
+    pub fn place_empty(
+        &mut self,
+        shape: &TableShape,
+        text_bytes: impl Fn(usize) -> usize,
+        row_count: u64,
+    ) -> Result<(), Refused> {
+        let words = self
+            .card
+            .place_table(&mut self.memory, shape, text_bytes, row_count)?;
+        self.load(&words);
+        Ok(())
+    }
+
+    /// Changes a row of a table; see [`Card::change_row`].
+    ///
+    /// # Errors
+    /// The row has no form on the device, or there is no room.
+    pub fn change_row(
+        &mut self,
+        table: TableId,
+        before: Option<&[u8]>,
+        after: Option<&[u8]>,
+    ) -> Result<(), Refused> {
+        self.card.change_row(&mut self.memory, table, before, after)
+    }
+
+    /// Places a table with rows of the host.
+    ///
+    /// # Errors
+    /// It cannot be placed, or one of its rows.
     pub fn place_table<'r>(
         &mut self,
         shape: &TableShape,
         text_bytes: impl Fn(usize) -> usize,
-        rows: impl Iterator<Item = &'r [u8]>,
+        rows: impl ExactSizeIterator<Item = &'r [u8]>,
     ) -> Result<(), Refused> {
-        let words = self.card.place_table(&mut self.memory, shape, text_bytes, rows)?;
-        self.load(&words);
+        self.place_empty(shape, text_bytes, rows.len() as u64)?;
+        for row in rows {
+            self.change_row(shape.id, None, Some(row))?;
+        }
         Ok(())
     }
 
@@ -412,6 +452,10 @@ impl WorkerUnit {
         Ok(blocks.into_iter().zip(calls).map(read).collect())
     }
 }
+
+// SAFETY: the simulation has a context of its own (`shim.cpp`) and one owner; nothing of it is bound to the
+// thread that made it. The engine's tests run it on other threads (`crates/workload/tests/device.rs`).
+unsafe impl Send for WorkerUnit {}
 
 impl Drop for WorkerUnit {
     fn drop(&mut self) {
