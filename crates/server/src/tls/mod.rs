@@ -162,7 +162,7 @@ impl Identity {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         let mut scram = ScramServerAuth::new();
-        // A certificate without a hash function in its signature, as Ed25519's, has no binding of this type.
+        // A certificate whose signature names no hash function, as one by an Ed25519 key, has no such binding.
         let _ = scram.configure_certificate(&pem);
         Ok(Identity {
             config: Arc::new(config),
