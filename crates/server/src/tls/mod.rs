@@ -162,7 +162,8 @@ impl Identity {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         let mut scram = ScramServerAuth::new();
-        // A certificate whose signature names no hash function, as one by an Ed25519 key, has no such binding.
+        // A certificate whose signature names no hash function, as one by an Ed25519 key, has no such
+        // binding.
         let _ = scram.configure_certificate(&pem);
         Ok(Identity {
             config: Arc::new(config),
