@@ -18,7 +18,7 @@ use weft_binder::relation::{Output, Query};
 use weft_store::{Catalog, IndexDef};
 use weft_types::SqlError;
 
-use crate::engine::{QueryEngine, Reading};
+use crate::engine::QueryEngine;
 use crate::errors::sql_error;
 use crate::modify::{Evaluation, hidden_columns};
 use crate::source::{ReadSource, RowHandle, RowVisitor, Wanted};
@@ -46,24 +46,19 @@ impl QueryEngine {
         &self,
         query: &Arc<Query>,
         tables: &[TableId],
-        (source, target): (Arc<dyn ReadSource>, Option<WithoutRows>),
+        sources: (Arc<dyn ReadSource>, Option<WithoutRows>),
         with: &Evaluation<'_>,
         mut each: impl FnMut(&[LineMember<'_>]),
     ) -> Result<RowStream, SqlError> {
-        let mut stream = self.run_over(
-            query,
-            reading(source, target, with),
-            with.parameters,
-            with.settings,
-        )?;
-        let first = query.output.len().saturating_sub(2 * tables.len());
+        let (mut stream, first) = self.with_rows_to_lock(query, tables, sources, with)?;
         let own: Vec<usize> = (0..first).collect();
         let mut answer = Vec::new();
         let schema = stream.schema();
         while let Some(batch) = stream.next_batch()? {
-            for row in 0..batch.num_rows() {
-                each(&line(&batch, row, first, tables)?);
-            }
+            let _ = each_line(&batch, first, tables, |line| {
+                each(line);
+                Ok(ControlFlow::Continue(()))
+            })?;
             answer.push(batch.project(&own).map_err(|error| sql_error(error.into()))?);
         }
         let columns: Vec<Output> = query.output.iter().take(first).cloned().collect();
@@ -83,55 +78,58 @@ impl QueryEngine {
         &self,
         query: &Arc<Query>,
         tables: &[TableId],
-        (source, target): (Arc<dyn ReadSource>, Option<WithoutRows>),
+        sources: (Arc<dyn ReadSource>, Option<WithoutRows>),
         with: &Evaluation<'_>,
         mut each: impl FnMut(&[LineMember<'_>]) -> Result<ControlFlow<()>, SqlError>,
     ) -> Result<(), SqlError> {
-        let mut stream = self.run_over(
-            query,
-            reading(source, target, with),
-            with.parameters,
-            with.settings,
-        )?;
-        let first = query.output.len().saturating_sub(2 * tables.len());
+        let (mut stream, first) = self.with_rows_to_lock(query, tables, sources, with)?;
         while let Some(batch) = stream.next_batch()? {
-            for row in 0..batch.num_rows() {
-                if each(&line(&batch, row, first, tables)?)?.is_break() {
-                    return Ok(());
-                }
+            if each_line(&batch, first, tables, &mut each)?.is_break() {
+                break;
             }
         }
         Ok(())
     }
+
+    /// Starts such a query; returns how many of its outputs are its own.
+    fn with_rows_to_lock(
+        &self,
+        query: &Arc<Query>,
+        tables: &[TableId],
+        (source, target): (Arc<dyn ReadSource>, Option<WithoutRows>),
+        with: &Evaluation<'_>,
+    ) -> Result<(RowStream, usize), SqlError> {
+        let mut reading = with.reading(source);
+        reading.target = target.map(|target| Arc::new(target) as Arc<dyn ReadSource>);
+        let stream = self.run_over(query, reading, with.parameters, with.settings)?;
+        Ok((stream, query.output.len().saturating_sub(2 * tables.len())))
+    }
 }
 
-fn reading(source: Arc<dyn ReadSource>, target: Option<WithoutRows>, with: &Evaluation<'_>) -> Reading {
-    let mut reading = with.reading(source);
-    reading.target = target.map(|target| Arc::new(target) as Arc<dyn ReadSource>);
-    reading
-}
-
-/// The rows to lock that one row of an answer names; its outputs begin with `first` of its own.
-fn line<'b>(
-    batch: &'b RecordBatch,
-    row: usize,
+/// Calls `each` for each row of a batch with the rows to lock that it names, until it breaks. The batch
+/// begins with `first` outputs of its own.
+fn each_line(
+    batch: &RecordBatch,
     first: usize,
     tables: &[TableId],
-) -> Result<Vec<LineMember<'b>>, SqlError> {
+    mut each: impl FnMut(&[LineMember<'_>]) -> Result<ControlFlow<()>, SqlError>,
+) -> Result<ControlFlow<()>, SqlError> {
     let mut members = Vec::with_capacity(tables.len());
-    for (position, table) in tables.iter().enumerate() {
-        let column = first + 2 * position;
-        if batch
-            .columns()
-            .get(column)
-            .is_none_or(|handles| handles.is_null(row))
-        {
-            continue;
+    for row in 0..batch.num_rows() {
+        members.clear();
+        for (column, table) in (first..).step_by(2).zip(tables) {
+            let handles = batch.columns().get(column);
+            if handles.is_none_or(|handles| handles.is_null(row)) {
+                continue;
+            }
+            let (handle, bytes) = hidden_columns(batch, column, row)?;
+            members.push((*table, handle, bytes));
         }
-        let (handle, bytes) = hidden_columns(batch, column, row)?;
-        members.push((*table, handle, bytes));
+        if each(&members)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
     }
-    Ok(members)
+    Ok(ControlFlow::Continue(()))
 }
 
 impl WithoutRows {

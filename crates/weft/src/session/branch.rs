@@ -207,8 +207,8 @@ impl Session {
         self.begin_statement();
         let result = self.interruptible(|session| {
             let plan = session.general_query(prepared)?;
+            super::modify::refuse_steps(&plan.steps)?;
             let statement = session.statement_session();
-            session.run_steps(&plan.steps, params, &statement)?;
             let columns = session.named_columns(&plan.columns);
             let settings = session.query_settings(&statement);
             let environment = session.environment(&settings);
@@ -246,13 +246,14 @@ impl Session {
         self.begin_statement();
         let result = self.interruptible(|session| {
             let plan = session.general_modify(prepared)?;
+            super::modify::refuse_steps(&plan.steps)?;
             let statement = session.statement_session();
             let settings = session.query_settings(&statement).locking();
             let bound = super::modify::ModifyContext {
                 params,
                 environment: session.environment(&settings),
                 settings,
-                steps: session.run_steps(&plan.steps, params, &statement)?,
+                steps: weft_query::StepRows::default(),
             };
             let source = Arc::new(SpreadSource {
                 local: Arc::clone(&local.0),

@@ -95,13 +95,8 @@ impl Session {
         params: &[Value],
         session: &Arc<StatementSession>,
     ) -> Result<StepRows, SqlError> {
-        if steps.is_empty() {
-            return Ok(StepRows::default());
-        }
         if self.is_of_ranks {
-            return Err(SqlError::unsupported(
-                "FOR UPDATE in a subquery is not supported in a cluster",
-            ));
+            refuse_steps(steps)?;
         }
         let mut rows = BTreeMap::new();
         for (number, locks) in steps {
@@ -331,6 +326,16 @@ impl Session {
             SqlState::SERIALIZATION_FAILURE,
             "rows to lock kept changing",
         ))
+    }
+}
+
+/// In a cluster a subquery would lock the rows of one rank only.
+pub(super) fn refuse_steps(steps: &[(usize, RowLocks)]) -> Result<(), SqlError> {
+    match steps.is_empty() {
+        true => Ok(()),
+        false => Err(SqlError::unsupported(
+            "FOR UPDATE in a subquery is not supported in a cluster",
+        )),
     }
 }
 
