@@ -1,9 +1,11 @@
 //! The state of binding a statement, and the functions that bind one.
 
+use std::sync::Arc;
+
 use sqlparser::ast::{self, Statement};
 use weft_base::TableId;
 use weft_expression::{ColumnId, Entry};
-use weft_store::Catalog;
+use weft_store::{Catalog, ViewDef};
 use weft_types::interrupt::Pace;
 use weft_types::{SqlError, SqlState, SqlType};
 
@@ -11,8 +13,9 @@ use crate::expression::Names;
 use crate::locking::{LockedRows, Locks};
 use crate::names::{self, Place};
 use crate::parameters::Parameters;
-use crate::relation::{Output, Query, Relation, Shared};
+use crate::relation::{Output, Query, Read, Relation, Shared};
 use crate::scope::{ColumnInfo, Level};
+use crate::view::Star;
 use crate::with::{SharedUse, WithItem};
 
 /// A system relation: its schema and its columns.
@@ -54,6 +57,13 @@ pub struct Binder<'a> {
     /// Those that have been bound, in that order: each names only earlier ones and itself.
     pub(crate) bound_shared: Vec<usize>,
     pub(crate) tables: Vec<TableId>,
+    pub(crate) reads: Vec<Read>,
+    /// The view whose query is being bound.
+    pub(crate) view: Option<Arc<ViewDef>>,
+    /// How many views have been bound.
+    pub(crate) views_bound: usize,
+    /// What every `*` stands for, if the statement becomes a view.
+    pub(crate) stars: Option<Vec<Star>>,
     pub(crate) session_bound: bool,
     pub(crate) moves_sequence: bool,
     /// The number of calls of volatile functions bound so far.
@@ -91,6 +101,10 @@ impl<'a> Binder<'a> {
             binding_shared: Vec::new(),
             bound_shared: Vec::new(),
             tables: Vec::new(),
+            reads: Vec::new(),
+            view: None,
+            views_bound: 0,
+            stars: None,
             session_bound: false,
             moves_sequence: false,
             volatile_count: 0,
@@ -121,7 +135,7 @@ impl<'a> Binder<'a> {
 
     /// Adds the position of a place to the error, unless it has one.
     pub(crate) fn at<'p>(&self, error: SqlError, place: impl Into<Place<'p>>) -> SqlError {
-        if error.fields().position.is_some() {
+        if error.fields().position.is_some() || self.view.is_some() {
             return error;
         }
         match names::position(self.env.text, place.into().span()) {
@@ -135,6 +149,7 @@ impl<'a> Binder<'a> {
         if !self.tables.contains(&id) {
             self.tables.push(id);
         }
+        self.note_read(id.0);
     }
 
     /// Binds a query.
@@ -165,7 +180,7 @@ impl<'a> Binder<'a> {
     /// Assembles a query and removes unused columns and relations.
     pub(crate) fn finish(mut self, relation: Relation, output: Vec<Output>) -> Result<Query, SqlError> {
         let parameters = self.parameters.known.finish()?;
-        let tables = self.tables.clone();
+        let (tables, reads) = (self.tables.clone(), self.reads.clone());
         let (session_bound, moves_sequence) = (self.session_bound, self.moves_sequence);
         let is_volatile = self.volatile_count > 0;
         let bound_steps = std::mem::take(&mut self.steps);
@@ -177,6 +192,7 @@ impl<'a> Binder<'a> {
             relation,
             output,
             tables,
+            reads,
             session_bound,
             moves_sequence,
             is_volatile,

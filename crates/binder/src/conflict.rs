@@ -150,7 +150,14 @@ impl<'a> Binder<'a> {
         // statement.
         inner.parameters = Parameters::default();
         for id in &inner.tables {
-            self.note_table(*id);
+            if !self.tables.contains(id) {
+                self.tables.push(*id);
+            }
+        }
+        for read in &inner.reads {
+            if !self.reads.contains(read) {
+                self.reads.push(*read);
+            }
         }
         self.session_bound |= inner.session_bound;
         self.moves_sequence |= inner.moves_sequence;

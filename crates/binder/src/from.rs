@@ -8,7 +8,7 @@ use sqlparser::ast::{
 use sqlparser::tokenizer::Span;
 use weft_expression::resolve::{common_type, resolve_operator};
 use weft_expression::{ColumnId, Expr, Op};
-use weft_store::TableDef;
+use weft_store::{Relation as Stored, TableDef};
 use weft_types::{CastContext, SqlError, SqlState, SqlType};
 
 use crate::binder::Binder;
@@ -454,16 +454,19 @@ impl Binder<'_> {
         {
             return self.bind_system(schema, last, columns, alias);
         }
-        match self.user_table(schema, last) {
-            Some(table) => self.bind_table(table, alias, false),
+        let catalog = self.env.catalog;
+        let is_public = matches!(schema, None | Some("public"));
+        let stored = self.stored(last).filter(|_| is_public);
+        let view = match stored {
+            Some(Stored::Table(id)) if let Some(table) = catalog.table_by_id(id) => {
+                return self.bind_table(Arc::clone(table), alias, false);
+            }
+            Some(Stored::View(id)) => catalog.view_by_id(id),
+            _ => None,
+        };
+        match view {
+            Some(view) => self.bind_view_item(view, alias),
             None => Err(self.at(self.no_relation(schema, last), span)),
-        }
-    }
-
-    pub(crate) fn user_table(&self, schema: Option<&str>, name: &str) -> Option<Arc<TableDef>> {
-        match schema {
-            None | Some("public") => self.env.catalog.table(name).cloned(),
-            Some(_) => None,
         }
     }
 
@@ -521,7 +524,7 @@ impl Binder<'_> {
     ) -> Result<Relation, SqlError> {
         self.note_table(table.id);
         let (mut columns, mut visible) = (Vec::new(), Vec::new());
-        for (place, column) in table.columns.iter().enumerate() {
+        for (place, column) in self.visible_columns(table.id.0, &table.columns) {
             let id = self.own_fresh()?;
             columns.push((place, id, column.ty));
             visible.push(ScopeColumn {

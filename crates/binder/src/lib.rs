@@ -7,7 +7,7 @@
 //! ```text
 //!   binder   the state of binding; binds a whole query
 //!   with, set, select, aggregate, window, order, srf   the clauses of a query
-//!   from, scope   tables, joins and the names that they make visible
+//!   from, scope, view   tables, joins, views and the names that they make visible
 //!   expr/*, subquery, parameters, types   expressions
 //!   expression   expressions without a query
 //!   modify, conflict, locking   statements that write or lock rows
@@ -41,6 +41,7 @@ mod set;
 mod srf;
 mod subquery;
 mod types;
+mod view;
 mod window;
 mod with;
 
@@ -52,3 +53,4 @@ pub use modify::{bind_default, bind_modify};
 pub use names::{folded, output_name, position};
 pub use parameters::{Operand, ParameterTypes};
 pub use types::sql_type;
+pub use view::{BoundView, Star, bind_view};

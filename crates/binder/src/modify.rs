@@ -56,6 +56,12 @@ pub fn bind_default(column: &ColumnDef, env: Environment<'_>) -> Result<Expr, Sq
     Binder::new(env).default_value(column)
 }
 
+/// 0A000: rows are changed in tables.
+fn changed_view(name: &str) -> SqlError {
+    let message = format!("changing rows through view \"{name}\" is not supported");
+    SqlError::unsupported(message).hint("Change the rows of its tables.")
+}
+
 /// Whether a value of a row is DEFAULT rather than an expression.
 fn is_default(expr: &AstExpr) -> bool {
     matches!(expr, AstExpr::Identifier(ident)
@@ -90,13 +96,15 @@ impl Binder<'_> {
             );
             return Err(self.at(error, span));
         }
-        self.user_table(schema, last).ok_or_else(|| {
-            let is_public = matches!(schema, None | Some("public"));
+        let is_public = matches!(schema, None | Some("public"));
+        let table = self.env.catalog.table(last).filter(|_| is_public);
+        table.cloned().ok_or_else(|| {
             match self.env.catalog.relation(last).filter(|_| is_public) {
                 Some(Stored::Sequence(_)) => SqlError::new(
                     SqlState::WRONG_OBJECT_TYPE,
                     format!("cannot change sequence \"{last}\""),
                 ),
+                Some(Stored::View(_)) => self.at(changed_view(last), span),
                 Some(_) => {
                     let message = format!("\"{last}\" is an index");
                     self.at(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message), span)

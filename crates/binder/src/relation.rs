@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use weft_base::TableId;
 use weft_expression::{ColumnId, Expr};
-use weft_store::{IndexDef, TableDef};
+use weft_store::{IndexDef, TableDef, ViewId};
 use weft_types::SqlType;
 
 use crate::locking::LockedRows;
@@ -26,6 +26,8 @@ pub struct Query {
     pub output: Vec<Output>,
     /// User tables that it reads, without duplicates.
     pub tables: Vec<TableId>,
+    /// Tables and views that it names or that views in it name, without duplicates.
+    pub reads: Vec<Read>,
     /// Whether it must be bound again for every session, because it names a relation or function of the
     /// system catalogs that depends on the session.
     pub session_bound: bool,
@@ -35,6 +37,15 @@ pub struct Query {
     pub is_volatile: bool,
     /// Subqueries that lock rows. Each runs once, before the query; their tables are among `tables`.
     pub steps: Vec<Step>,
+}
+
+/// A table or view that a query names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// Its id.
+    pub relation: u32,
+    /// The view in whose query it is named: its owner needs the right to read it.
+    pub through: Option<ViewId>,
 }
 
 /// A subquery with FOR UPDATE or FOR SHARE. It names no column of the query around it, which sees its rows as

@@ -399,7 +399,8 @@ impl Binder<'_> {
                     bound.push(self.bind_item(expr, output_name(expr))?);
                 }
                 SelectItem::ExprWithAlias { expr, alias } => bound.push(self.bind_item(expr, fold(alias))?),
-                SelectItem::Wildcard(_) => {
+                SelectItem::Wildcard(options) => {
+                    self.note_star(options.wildcard_token.0.span)?;
                     let visible = self.level()?.visible.clone();
                     if visible.is_empty() {
                         return Err(syntax_error("SELECT * with no tables specified is not valid"));
@@ -408,7 +409,10 @@ impl Binder<'_> {
                     let depth = self.levels.len().saturating_sub(1);
                     self.push_columns(&mut bound, columns, depth, Span::empty());
                 }
-                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                SelectItem::QualifiedWildcard(
+                    kind @ SelectItemQualifiedWildcardKind::ObjectName(name),
+                    options,
+                ) => {
                     let (parts, span) = names::parts(name);
                     let (schema, table) = match parts.as_slice() {
                         [table] => (None, table),
@@ -421,6 +425,7 @@ impl Binder<'_> {
                     let Some((depth, place)) = found else {
                         return Err(self.at(self.missing_item(table), span));
                     };
+                    self.note_qualified_star(kind, (depth, place), options.wildcard_token.0.span);
                     let item = self.levels.get(depth).and_then(|level| level.items.get(place));
                     let columns = item.map(|item| item.columns.clone()).unwrap_or_default();
                     self.push_columns(&mut bound, columns, depth, span);

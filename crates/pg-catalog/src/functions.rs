@@ -18,7 +18,7 @@ use crate::look_up::{
 };
 use crate::{
     INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, SessionView, accounts, flag, int4, int8,
-    list, oid, privileges, procedures, sequences, text, types,
+    list, oid, privileges, procedures, sequences, text, types, views,
 };
 
 pub(crate) type Answer = Result<Value, SqlError>;
@@ -271,8 +271,11 @@ static DEFINITIONS: &[Entry] = &[
     // Procedures have no result.
     strict("pg_get_function_result", &[OID], SqlType::Text, null),
     strict("pg_get_function_sqlbody", &[OID], SqlType::Text, null),
-    strict("pg_get_viewdef", &[OID], SqlType::Text, null),
-    strict("pg_get_viewdef", &[OID, BOOL], SqlType::Text, null),
+    strict("pg_get_viewdef", &[OID], SqlType::Text, view_text),
+    strict("pg_get_viewdef", &[OID, BOOL], SqlType::Text, view_text),
+    strict("pg_get_viewdef", &[OID, INT4], SqlType::Text, view_text),
+    strict("pg_get_viewdef", &[TEXT], SqlType::Text, named_view_text),
+    strict("pg_get_viewdef", &[TEXT, BOOL], SqlType::Text, named_view_text),
     strict("pg_get_ruledef", &[OID], SqlType::Text, null),
     strict("pg_get_ruledef", &[OID, BOOL], SqlType::Text, null),
     strict("pg_get_triggerdef", &[OID], SqlType::Text, null),
@@ -412,6 +415,23 @@ fn of_procedure(
 /// Expressions are stored as text.
 fn expression(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
     Ok(text(text_at(arguments, 0)))
+}
+
+fn view_text(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
+    let catalog = SessionView::catalog_of(context)?;
+    Ok(views::definition_by_oid(catalog, oid_at(arguments, 0)))
+}
+
+fn named_view_text(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
+    let catalog = SessionView::catalog_of(context)?;
+    let name = text_at(arguments, 0);
+    match relation_oid(catalog, &name) {
+        Some(oid) => Ok(views::definition_by_oid(catalog, oid)),
+        None => Err(SqlError::new(
+            SqlState::UNDEFINED_TABLE,
+            format!("relation \"{name}\" does not exist"),
+        )),
+    }
 }
 
 fn index_text(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {

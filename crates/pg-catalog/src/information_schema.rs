@@ -1,11 +1,11 @@
 //! Rows of `information_schema`.
 
 use weft_expression::Session;
-use weft_store::{Catalog, CheckTime, ColumnDef, ConstraintRule, ForeignKey, TableDef};
+use weft_store::{Catalog, CheckTime, ColumnDef, ConstraintRule, ForeignKey, TableDef, ViewDef};
 use weft_types::{SqlType, Value};
 
 use crate::look_up::{action_words, is_constraint};
-use crate::{Row, int4, text};
+use crate::{Row, int4, text, views};
 
 /// The rows of a table; none for tables that are always empty.
 pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
@@ -21,17 +21,22 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
                 ]
             })
             .collect(),
-        "tables" => catalog
-            .tables()
-            .map(|table| table_row(table, database()))
-            .collect(),
-        "columns" => catalog
-            .tables()
-            .flat_map(|table| {
-                let row = |(position, column)| column_row(table, position, column, database());
-                table.columns.iter().enumerate().map(row).collect::<Vec<Row>>()
-            })
-            .collect(),
+        "tables" => {
+            let tables = catalog.tables().map(|table| (&table.name, true));
+            let views = catalog.views().map(|view| (&view.name, false));
+            let row = |(name, is_table): (&String, bool)| table_row(name, is_table, database());
+            tables.chain(views).map(row).collect()
+        }
+        "columns" => {
+            let tables = catalog.tables().map(|table| (&table.name, &table.columns, true));
+            let views = catalog.views().map(|view| (&view.name, &view.columns, false));
+            let rows = |(name, columns, is_table): (&String, &Vec<ColumnDef>, bool)| {
+                let row = |(position, column)| column_row((name, is_table), position, column, database());
+                columns.iter().enumerate().map(row).collect::<Vec<Row>>()
+            };
+            tables.chain(views).flat_map(rows).collect()
+        }
+        "views" => catalog.views().map(|view| view_row(view, database())).collect(),
         "table_constraints" | "key_column_usage" | "constraint_column_usage" => {
             constraint_rows(name, catalog, &database())
         }
@@ -74,13 +79,28 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
     }
 }
 
-fn table_row(table: &TableDef, database: Value) -> Row {
+fn view_row(view: &ViewDef, database: Value) -> Row {
     vec![
         ("table_catalog", database),
         ("table_schema", text("public")),
-        ("table_name", text(&table.name)),
-        ("table_type", text("BASE TABLE")),
-        ("is_insertable_into", text("YES")),
+        ("table_name", text(&view.name)),
+        ("view_definition", text(views::definition(view))),
+        ("check_option", text("NONE")),
+        ("is_updatable", yes_no(false)),
+        ("is_insertable_into", yes_no(false)),
+        ("is_trigger_updatable", yes_no(false)),
+        ("is_trigger_deletable", yes_no(false)),
+        ("is_trigger_insertable_into", yes_no(false)),
+    ]
+}
+
+fn table_row(name: &str, is_table: bool, database: Value) -> Row {
+    vec![
+        ("table_catalog", database),
+        ("table_schema", text("public")),
+        ("table_name", text(name)),
+        ("table_type", text(if is_table { "BASE TABLE" } else { "VIEW" })),
+        ("is_insertable_into", yes_no(is_table)),
         ("is_typed", text("NO")),
     ]
 }
@@ -98,11 +118,16 @@ fn integer_bits(ty: &SqlType) -> Value {
     }
 }
 
-fn column_row(table: &TableDef, position: usize, column: &ColumnDef, database: Value) -> Row {
+fn column_row(
+    (relation, is_table): (&str, bool),
+    position: usize,
+    column: &ColumnDef,
+    database: Value,
+) -> Row {
     let mut row = vec![
         ("table_catalog", database.clone()),
         ("table_schema", text("public")),
-        ("table_name", text(&table.name)),
+        ("table_name", text(relation)),
         ("column_name", text(&column.name)),
         (
             "ordinal_position",
@@ -116,7 +141,7 @@ fn column_row(table: &TableDef, position: usize, column: &ColumnDef, database: V
         ("is_self_referencing", yes_no(false)),
         ("is_identity", yes_no(column.identity.is_some())),
         ("is_generated", text("NEVER")),
-        ("is_updatable", yes_no(true)),
+        ("is_updatable", yes_no(is_table)),
     ];
     if let Some(default) = &column.default {
         row.push(("column_default", text(&default.sql)));

@@ -35,6 +35,8 @@ pg_tablespace oid:o spcname:n spcowner:o spcacl:T spcoptions:T
 pg_language oid:o lanname:n lanowner:o lanispl:b lanpltrusted:b lanplcallfoid:o laninline:o lanvalidator:o lanacl:T
 pg_tables schemaname:n tablename:n tableowner:n tablespace:n hasindexes:b hasrules:b hastriggers:b rowsecurity:b
 pg_indexes schemaname:n tablename:n indexname:n tablespace:n indexdef:t
+pg_views schemaname:n viewname:n viewowner:n definition:t
+pg_rewrite oid:o rulename:n ev_class:o ev_type:c ev_enabled:c is_instead:b ev_qual:t ev_action:t
 pg_stat_ssl pid:i ssl:b version:t cipher:t bits:i client_dn:t client_serial:m issuer_dn:t
 pg_stat_user_tables relid:o schemaname:n relname:n seq_scan:l seq_tup_read:l idx_scan:l idx_tup_fetch:l n_tup_ins:l n_tup_upd:l n_tup_del:l n_tup_hot_upd:l n_live_tup:l n_dead_tup:l n_mod_since_analyze:l n_ins_since_vacuum:l last_vacuum:z last_autovacuum:z last_analyze:z last_autoanalyze:z vacuum_count:l autovacuum_count:l analyze_count:l autoanalyze_count:l
 ";
@@ -52,7 +54,6 @@ pg_policy oid:o polname:n polrelid:o polcmd:c polpermissive:b polroles:O polqual
 pg_policies schemaname:n tablename:n policyname:n permissive:t roles:N cmd:t qual:t with_check:t
 pg_trigger oid:o tgrelid:o tgparentid:o tgname:n tgfoid:o tgtype:s tgenabled:c tgisinternal:b tgconstrrelid:o tgconstrindid:o tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:s tgattr:V tgargs:B tgqual:t tgoldtable:n tgnewtable:n
 pg_event_trigger oid:o evtname:n evtevent:n evtowner:o evtfoid:o evtenabled:c evttags:T
-pg_rewrite oid:o rulename:n ev_class:o ev_type:c ev_enabled:c is_instead:b ev_qual:t ev_action:t
 pg_rules schemaname:n tablename:n rulename:n definition:t
 pg_statistic_ext oid:o stxrelid:o stxname:n stxnamespace:o stxowner:o stxstattarget:i stxkeys:V stxkind:C stxexprs:t
 pg_statistic starelid:o staattnum:s stainherit:b stanullfrac:f stawidth:i stadistinct:f stakind1:s stakind2:s stakind3:s stakind4:s stakind5:s staop1:o staop2:o staop3:o staop4:o staop5:o stacoll1:o stacoll2:o stacoll3:o stacoll4:o stacoll5:o stanumbers1:F stanumbers2:F stanumbers3:F stanumbers4:F stanumbers5:F stavalues1:T stavalues2:T stavalues3:T stavalues4:T stavalues5:T
@@ -89,7 +90,6 @@ pg_ts_dict oid:o dictname:n dictnamespace:o dictowner:o dicttemplate:o dictinito
 pg_ts_parser oid:o prsname:n prsnamespace:o prsstart:t prstoken:t prsend:t prsheadline:t prslextype:t
 pg_ts_template oid:o tmplname:n tmplnamespace:o tmplinit:t tmpllexize:t
 pg_transform oid:o trftype:o trflang:o trffromsql:t trftosql:t
-pg_views schemaname:n viewname:n viewowner:n definition:t
 pg_matviews schemaname:n matviewname:n matviewowner:n tablespace:n hasindexes:b ispopulated:b definition:t
 pg_group groname:n grosysid:o grolist:O
 pg_locks locktype:t database:o relation:o page:i tuple:s virtualxid:t transactionid:o classid:o objid:o objsubid:s virtualtransaction:t pid:i mode:t granted:b fastpath:b waitstart:z

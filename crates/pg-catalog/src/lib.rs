@@ -24,6 +24,7 @@ mod rows;
 mod sequences;
 mod types;
 mod view;
+mod views;
 
 use weft_expression::Session;
 use weft_store::{Catalog, RoleId};
@@ -31,7 +32,7 @@ use weft_types::sql_type::Element;
 use weft_types::{ArrayValue, SqlType, Value};
 
 pub use functions::{functions, oid_names};
-pub use look_up::{constraint_oid, default_oid, relation_name, relation_oid};
+pub use look_up::{constraint_oid, default_oid, quote_ident, relation_name, relation_oid};
 pub use types::{format_type, oid_of as type_oid};
 pub use view::{ClientConnection, Encryption, PreparedTransaction, SessionView};
 

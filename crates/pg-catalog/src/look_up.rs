@@ -3,7 +3,7 @@
 use weft_base::{IndexId, TableId};
 use weft_store::{
     Catalog, CheckTime, ConstraintDef, ConstraintRule, ForeignKey, IndexDef, IndexMethod, ReferentialAction,
-    Relation, SequenceId, TableDef,
+    Relation, SequenceId, TableDef, ViewId,
 };
 
 /// Offset of the oids of constraints from their index's.
@@ -31,6 +31,9 @@ pub fn relation_by_oid(catalog: &Catalog, oid: u32) -> Option<Relation> {
     if let Some(index) = catalog.index_by_id(IndexId(oid)) {
         return Some(Relation::Index(index.id, index.table));
     }
+    if let Some(view) = catalog.view_by_id(ViewId(oid)) {
+        return Some(Relation::View(view.id));
+    }
     catalog
         .sequence_by_id(SequenceId(oid))
         .map(|sequence| Relation::Sequence(sequence.id))
@@ -42,6 +45,7 @@ pub fn relation_name(catalog: &Catalog, oid: u32) -> Option<String> {
         Relation::Table(id) => catalog.table_by_id(id)?.name.clone(),
         Relation::Index(id, _) => catalog.index_by_id(id)?.name.clone(),
         Relation::Sequence(id) => catalog.sequence_by_id(id)?.name.clone(),
+        Relation::View(id) => catalog.view_by_id(id)?.name.clone(),
     })
 }
 
@@ -63,6 +67,7 @@ pub fn relation_oid(catalog: &Catalog, name: &str) -> Option<u32> {
         Relation::Table(id) => Some(id.0),
         Relation::Index(id, _) => Some(id.0),
         Relation::Sequence(id) => Some(id.0),
+        Relation::View(id) => Some(id.0),
     }
 }
 

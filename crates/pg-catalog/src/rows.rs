@@ -10,7 +10,7 @@ use weft_types::{Element, SqlType, Value};
 use crate::look_up::{constraint_oid, default_oid, index_definition, is_constraint, method_name};
 use crate::{
     DATABASE_OID, INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, Row, SessionView, accounts,
-    flag, int2, int2_list, int4, int8, list, oid, oid_list, procedures, text, types, vector,
+    flag, int2, int2_list, int4, int8, list, oid, oid_list, procedures, text, types, vector, views,
 };
 
 /// The rows of a table; none for tables that are always empty.
@@ -39,6 +39,8 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
         "pg_proc" => procedures::rows(catalog),
         "pg_tables" => table_view(catalog, session),
         "pg_indexes" => index_view(catalog),
+        "pg_views" => views::rows(catalog, session),
+        "pg_rewrite" => views::rules(catalog),
         "pg_stat_user_tables" => table_statistics(catalog),
         "pg_stat_ssl" => encryptions(catalog, session),
         "pg_prepared_xacts" => prepared_transactions(session),
@@ -118,6 +120,13 @@ fn classes(catalog: &Catalog) -> Vec<Row> {
             set(&mut row, "relowner", oid(catalog.owner_of(table.id.0).0));
             rows.push(row);
         }
+    }
+    for view in catalog.views() {
+        let mut row = class(view.id.0, &view.name, "v", 0, view.columns.len());
+        set(&mut row, "relfilenode", oid(0));
+        set(&mut row, "relhasrules", flag(true));
+        accounts::set_rights(&mut row, catalog, view.id.0, "relowner", "relacl");
+        rows.push(row);
     }
     for sequence in catalog.sequences() {
         let mut row = class(sequence.id.0, &sequence.name, "S", 0, 3);
@@ -207,6 +216,11 @@ fn attributes(catalog: &Catalog) -> Vec<Row> {
                     rows.push(attribute(index.id.0, number(position), &column.name, &column.ty));
                 }
             }
+        }
+    }
+    for view in catalog.views() {
+        for (position, column) in view.columns.iter().enumerate() {
+            rows.push(attribute(view.id.0, number(position), &column.name, &column.ty));
         }
     }
     for sequence in catalog.sequences() {
@@ -475,7 +489,7 @@ fn sequence_view(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
 
 /// A sequence depends on the column that uses it.
 fn dependencies(catalog: &Catalog) -> Vec<Row> {
-    catalog
+    let owned = catalog
         .sequences()
         .filter_map(|sequence| {
             let (table, column) = sequence.owned_by?;
@@ -494,8 +508,8 @@ fn dependencies(catalog: &Catalog) -> Vec<Row> {
                 ("refobjsubid", int4(i32::try_from(column).unwrap_or(0) + 1)),
                 ("deptype", text(if identity { "i" } else { "a" })),
             ])
-        })
-        .collect()
+        });
+    owned.chain(views::dependencies(catalog)).collect()
 }
 
 fn databases(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {

@@ -65,7 +65,8 @@ pub use catalog::{
     INDEX_COLUMNS_MAX, Identity, IndexDef, IndexMethod, Membership, ObjectKind, ObjectRights,
     PROCEDURE_PARAMS_MAX, PUBLIC_ROLE, PUBLIC_SCHEMA_OID, ParamMode, ParentKey, Privileges, ProcedureDef,
     ProcedureId, ProcedureLanguage, ProcedureParam, ReferentialAction, Relation, RoleDef, RoleId, RowTest,
-    SequenceDef, SequenceId, SequenceState, TableDef, refuse_many_params, set_check_language,
+    SequenceDef, SequenceId, SequenceState, SourceColumn, TableDef, ViewDef, ViewId, ViewSource,
+    refuse_many_params, set_check_language,
 };
 pub use evict::{Evicted, Evictor};
 pub use index::prepare::{CheckedNotNull, Prepared, PreparedIndex};

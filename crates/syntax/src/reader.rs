@@ -69,6 +69,12 @@ impl<'a> TokenReader<'a> {
         self.tokens.peek().map_or(self.sql.len(), |token| token.start)
     }
 
+    /// Position of the next token: characters from 1.
+    pub fn position(&mut self) -> u32 {
+        let offset = self.offset();
+        char_position(self.sql, offset)
+    }
+
     /// Takes any token.
     pub fn next_token(&mut self) -> Option<Token> {
         self.tokens.next()

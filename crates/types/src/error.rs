@@ -105,6 +105,7 @@ sql_states! {
     AMBIGUOUS_PARAMETER "42P08" "A parameter whose type is contradictory.",
     INVALID_COLUMN_REFERENCE "42P10" "A column reference that means nothing here.",
     INVALID_TABLE_DEFINITION "42P16" "A table definition that contradicts itself.",
+    INVALID_OBJECT_DEFINITION "42P17" "A definition that contradicts itself.",
     INDETERMINATE_DATATYPE "42P18" "A type that cannot be told.",
     GENERATED_ALWAYS "428C9" "A value for a column that is always generated.",
     INVALID_RECURSION "42P19" "A recursive query that recurses wrongly.",

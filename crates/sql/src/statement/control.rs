@@ -12,6 +12,7 @@ use weft_types::SqlType;
 use super::accounts::AccountStatement;
 use super::copy::CopyStatement;
 use super::ddl::sequence::SequenceStatement;
+use super::ddl::view::ViewStatement;
 use super::parse::ParsedAst;
 use super::plan::{OutputColumn, Plan};
 pub use super::procedure::ProcedureStatement;
@@ -99,6 +100,8 @@ pub enum ControlStatement {
     Account(Arc<AccountStatement>),
     /// CREATE PROCEDURE or DROP PROCEDURE.
     Procedure(ProcedureStatement),
+    /// CREATE VIEW, ALTER VIEW or DROP VIEW.
+    View(ViewStatement),
     /// Accepted and ignored; the command tag.
     Ignored(&'static str),
 }

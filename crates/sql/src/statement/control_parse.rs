@@ -13,7 +13,7 @@ use super::control::{
     TransactionPlan,
 };
 use super::copy;
-use super::ddl::sequence;
+use super::ddl::{sequence, view};
 use super::parse::{self, ParsedAst};
 use super::plan::OutputColumn;
 use super::procedure;
@@ -64,6 +64,11 @@ pub(crate) fn recognise(sql: &str) -> Result<Option<ControlStatement>, SqlError>
                 Some(statement) => ControlStatement::Procedure(statement),
                 None => return Ok(None),
             }
+        }
+        "CREATE" | "DROP" | "ALTER"
+            if let Some(statement) = view::parse_view(&mut reader, &word)? =>
+        {
+            ControlStatement::View(statement)
         }
         "CREATE" | "ALTER" => match sequence::parse_sequence(&mut reader, word == "CREATE")? {
             Some(statement) => ControlStatement::Sequence(statement),

@@ -458,6 +458,7 @@ fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Pla
         }),
         ControlStatement::Sequence(statement) => ddl::plan_sequence(statement, ctx)?,
         ControlStatement::Procedure(statement) => procedure::plan_statement(statement, ctx)?,
+        ControlStatement::View(statement) => ddl::view::plan_view(statement, ctx)?,
         ControlStatement::Ignored(tag) => Plan::Maintenance(MaintenancePlan::Ignored(tag)),
     })
 }

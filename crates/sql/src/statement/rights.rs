@@ -15,6 +15,7 @@ use sqlparser::ast::{self, Visit, Visitor};
 use weft_base::{IndexId, TableId};
 use weft_store::{
     BOOTSTRAP_ROLE, Catalog, CatalogOp, ConstraintRule, ObjectKind, PUBLIC_SCHEMA_OID, Privileges, RoleId,
+    ViewId,
 };
 use weft_types::{SqlError, SqlState};
 
@@ -35,6 +36,8 @@ pub enum Need {
     Schema(Privileges),
     /// What only the owner of a table, sequence or procedure may do.
     Owner(u32),
+    /// The owner of this view needs SELECT on an object that its query names.
+    OfOwner(ViewId, u32),
     /// What only the owner of an index's table may do.
     IndexOwner(IndexId),
     /// CHECKPOINT.
@@ -134,8 +137,12 @@ fn of_program(plan: &ProgramPlan, catalog: &Catalog, needs: &mut Vec<Need>) {
 }
 
 fn reads(query: &Query, but: Option<TableId>, needs: &mut Vec<Need>) {
-    for table in query.tables.iter().filter(|table| Some(**table) != but) {
-        add(needs, Need::table(*table, Privileges::SELECT));
+    for read in &query.reads {
+        match read.through {
+            None if but.is_some_and(|but| but.0 == read.relation) => {}
+            None => add(needs, Need::All(read.relation, Privileges::SELECT)),
+            Some(view) => add(needs, Need::OfOwner(view, read.relation)),
+        }
     }
 }
 
@@ -248,6 +255,11 @@ fn of_ddl(plan: &DdlPlan, catalog: &Catalog, needs: &mut Vec<Need>) {
             | CatalogOp::AdvanceSequence { id, .. }
             | CatalogOp::SetSequence { id, .. } => owner(id.0, needs),
             CatalogOp::DropProcedure(id) => owner(id.0, needs),
+            CatalogOp::PutView(view) => match is_new(view.id.0) {
+                true => add(needs, Need::Schema(Privileges::CREATE)),
+                false => owner(view.id.0, needs),
+            },
+            CatalogOp::DropView(id) => owner(id.0, needs),
             // Made by statements on accounts, which check for themselves.
             CatalogOp::Account(_) => {}
         }
@@ -298,6 +310,10 @@ fn check_one(need: Need, catalog: &Catalog, role: RoleId) -> Result<(), SqlError
                     catalog.object_name(object).unwrap_or_default(),
                 )),
             };
+        }
+        Need::OfOwner(view, object) => {
+            let owned = catalog.privileges_of(catalog.owner_of(view.0), object);
+            (object, owned.contains(Privileges::SELECT))
         }
         Need::IndexOwner(index) => {
             return match catalog.index_by_id(index) {

@@ -17,6 +17,7 @@ use super::definition::{
 use super::distribution::Distribution;
 use super::earlier::NOT_YET;
 use super::procedure::{ProcedureDef, ProcedureId};
+use super::view::{ViewDef, ViewId};
 use super::{Catalog, Definitions, Relation, codec};
 
 /// One change of the catalog. Encodes to bytes for the log ([`CatalogOp::encode`], [`CatalogOp::decode`]).
@@ -149,6 +150,10 @@ pub enum CatalogOp {
     },
     /// Roles, memberships, owners and privileges.
     Account(AccountOp),
+    /// A new view, or a new definition of the one that has this id.
+    PutView(ViewDef),
+    /// The view goes.
+    DropView(ViewId),
 }
 
 impl CatalogOp {
@@ -174,6 +179,8 @@ impl CatalogOp {
                     | CatalogOp::SetSequenceOwner { .. }
                     | CatalogOp::PutConstraint(_)
                     | CatalogOp::Account(_)
+                    | CatalogOp::PutView(_)
+                    | CatalogOp::DropView(_)
             )
         };
         ops.len() - ops.iter().rev().take_while(is_after).count()
@@ -292,6 +299,8 @@ impl Catalog {
             CatalogOp::PutConstraint(constraint) => self.put_constraint(constraint),
             CatalogOp::DropConstraint { table, constraint } => self.drop_constraint(*table, *constraint),
             CatalogOp::Account(op) => self.apply_account_op(op),
+            CatalogOp::PutView(view) => self.put_view(view),
+            CatalogOp::DropView(view) => self.drop_view(*view),
             CatalogOp::AdvanceSequence { .. } | CatalogOp::SetSequence { .. } => Ok(()),
         }
     }
@@ -319,7 +328,7 @@ impl Catalog {
         Ok(())
     }
 
-    fn take_name(&mut self, name: &str, relation: Relation) -> Result<(), SqlError> {
+    pub(super) fn take_name(&mut self, name: &str, relation: Relation) -> Result<(), SqlError> {
         if name.is_empty() {
             return Err(SqlError::new(SqlState::INVALID_NAME, "zero-length relation name"));
         }
@@ -354,6 +363,7 @@ impl Catalog {
         if let Some(constraint) = dependents.find(|constraint| constraint.table != id) {
             return Err(self.refuse_dependent(&format!("table {}", table.name), constraint));
         }
+        self.refuse_read_relation(&format!("table {}", table.name), id.0)?;
         let owned: Vec<SequenceId> = self
             .sequences()
             .filter(|sequence| sequence.owned_by.is_some_and(|(owner, _)| owner == id))
@@ -526,6 +536,8 @@ impl Catalog {
             let what = format!("column {name} of table {}", def.name);
             return Err(self.refuse_dependent(&what, constraint));
         }
+        let name = def.columns.get(position).map(|column| column.name.clone());
+        self.column_leaves_views((table.0, &def.name), &name.unwrap_or_default())?;
         let over: Vec<IndexId> = def
             .indexes
             .iter()
@@ -588,6 +600,7 @@ impl Catalog {
 
     fn rename_table(&mut self, table: TableId, name: &str) -> Result<(), SqlError> {
         let mut def = TableDef::clone(self.table_def(table)?.as_ref());
+        self.refuse_rename_under_views(table.0, &def.name)?;
         self.take_name(name, Relation::Table(table))?;
         self.definitions_mut().names.remove(&def.name);
         def.name = name.to_owned();
@@ -601,6 +614,7 @@ impl Catalog {
             return Err(duplicate_column(&def.name, name));
         }
         let old = def.columns.get(column as usize).map(|column| column.name.clone());
+        self.column_renamed_under_views(table.0, old.as_deref().unwrap_or_default())?;
         self.edit_column(table, column, |column| column.name = name.to_owned())?;
         let mut def = TableDef::clone(self.table_def(table)?.as_ref());
         def.rename_in_constraints(&old.unwrap_or_default(), name)?;
@@ -652,7 +666,9 @@ impl Catalog {
             let message = format!("changing the type of a column from {from} to {to} is not supported");
             return Err(SqlError::unsupported(message));
         }
+        let column = place.name.clone();
         place.ty = ty;
+        self.refuse_retype_under_views(table.0, &column)?;
         def.renew_layout();
         def.renew_checks()?;
         self.put_table(def);
@@ -660,7 +676,7 @@ impl Catalog {
     }
 
     fn create_sequence(&mut self, sequence: &SequenceDef) -> Result<(), SqlError> {
-        check_sequence(sequence)?;
+        sequence.check()?;
         self.take_id(sequence.id.0)?;
         self.take_name(&sequence.name, Relation::Sequence(sequence.id))?;
         self.definitions_mut()
@@ -726,7 +742,7 @@ fn duplicate_column(table: &str, column: &str) -> SqlError {
     )
 }
 
-fn check_columns(columns: &[ColumnDef]) -> Result<(), SqlError> {
+pub(super) fn check_columns(columns: &[ColumnDef]) -> Result<(), SqlError> {
     if columns.len() > COLUMNS_MAX {
         return Err(SqlError::new(
             SqlState::TOO_MANY_COLUMNS,
@@ -746,51 +762,4 @@ fn check_columns(columns: &[ColumnDef]) -> Result<(), SqlError> {
         )),
         None => Ok(()),
     }
-}
-
-fn check_sequence(sequence: &SequenceDef) -> Result<(), SqlError> {
-    let refuse = |message: String| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-    let (type_min, type_max) = match sequence.ty {
-        SqlType::Int2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
-        SqlType::Int4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
-        SqlType::Int8 => (i64::MIN, i64::MAX),
-        _ => return refuse("sequence type must be smallint, integer, or bigint".to_owned()),
-    };
-    let SequenceDef {
-        start,
-        min_value,
-        max_value,
-        ..
-    } = *sequence;
-    if sequence.increment == 0 {
-        return refuse("INCREMENT must not be zero".to_owned());
-    }
-    if max_value > type_max || max_value < type_min {
-        return refuse(format!(
-            "MAXVALUE ({max_value}) is out of range for sequence data type {}",
-            sequence.ty.name()
-        ));
-    }
-    if min_value > type_max || min_value < type_min {
-        return refuse(format!(
-            "MINVALUE ({min_value}) is out of range for sequence data type {}",
-            sequence.ty.name()
-        ));
-    }
-    if min_value >= max_value {
-        return refuse(format!(
-            "MINVALUE ({min_value}) must be less than MAXVALUE ({max_value})"
-        ));
-    }
-    if start < min_value {
-        return refuse(format!(
-            "START value ({start}) cannot be less than MINVALUE ({min_value})"
-        ));
-    }
-    if start > max_value {
-        return refuse(format!(
-            "START value ({start}) cannot be greater than MAXVALUE ({max_value})"
-        ));
-    }
-    Ok(())
 }

@@ -19,6 +19,7 @@ use super::definition::{
     SequenceId, SequenceState, TableDef,
 };
 use super::procedure::{ProcedureId, procedure, put_procedure};
+use super::view::{ViewId, put_view, view};
 use super::{Catalog, Relation};
 use super::{constraint, distribution};
 
@@ -32,6 +33,7 @@ pub(super) const SECTION_DISTRIBUTIONS: u8 = 2;
 pub(super) const SECTION_CONSTRAINTS: u8 = 3;
 const SECTION_EARLIER: u8 = 4;
 pub(super) const SECTION_ACCOUNTS: u8 = 5;
+pub(super) const SECTION_VIEWS: u8 = 6;
 
 type Reader<'a> = ByteReader<'a>;
 type Decoded<T> = Result<T, CodecError>;
@@ -56,6 +58,7 @@ pub(super) fn definitions_digest(catalog: &Catalog) -> u64 {
     catalog.encode_distributions(&mut bytes);
     catalog.encode_constraints(&mut bytes);
     catalog.encode_accounts(&mut bytes);
+    catalog.encode_views(&mut bytes);
     mix64(hash64_seeded(&bytes, DEFINITIONS_SEED))
 }
 
@@ -105,6 +108,7 @@ impl Catalog {
         self.encode_constraints(out);
         self.encode_earlier(out);
         self.encode_accounts(out);
+        self.encode_views(out);
     }
 
     /// Reads what [`Catalog::encode`] wrote. Names and ids are checked as if the objects were created anew.
@@ -188,6 +192,7 @@ impl Catalog {
                 SECTION_CONSTRAINTS => self.decode_constraints(reader)?,
                 SECTION_EARLIER => self.decode_earlier(reader)?,
                 SECTION_ACCOUNTS => self.decode_accounts(reader)?,
+                SECTION_VIEWS => self.decode_views(reader)?,
                 _ => return Err(invalid("unknown section")),
             }
             before = tag;
@@ -341,6 +346,11 @@ impl CatalogOp {
                 out.put_u32(constraint.0);
             }
             CatalogOp::Account(op) => op.encode(25, out),
+            CatalogOp::PutView(def) => {
+                out.put_u8(26);
+                put_view(out, def);
+            }
+            CatalogOp::DropView(id) => put_tagged(out, 27, id.0),
         }
     }
 
@@ -418,6 +428,8 @@ impl CatalogOp {
                 constraint: constraint::ConstraintId(reader.u32()?),
             },
             25 => CatalogOp::Account(AccountOp::decode(reader)?),
+            26 => CatalogOp::PutView(view(reader)?),
+            27 => CatalogOp::DropView(ViewId(reader.u32()?)),
             _ => return Err(invalid("catalog operation tag")),
         })
     }

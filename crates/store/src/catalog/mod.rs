@@ -1,4 +1,4 @@
-//! The catalog: every table, index, sequence, procedure and account, as one immutable value.
+//! The catalog: every table, index, sequence, procedure, view and account, as one immutable value.
 //!
 //! A change ([`CatalogOp`]) makes a new catalog ([`Catalog::apply`]) and raises its version by one;
 //! programs compiled for another version are compiled again. Moving a sequence changes the catalog value
@@ -6,7 +6,7 @@
 //! one (before its commit) and replay.
 //!
 //! Invariants:
-//! 1. Tables, indexes and sequences share one name space and one id counter; an id is never used twice.
+//! 1. Tables, indexes, sequences and views share one name space and one id counter; an id is never used twice.
 //! 2. A table's `layout` follows from its columns; every index column exists; at most one index is primary.
 //!    Layouts that its rows had before are known as long as there may be such rows (`earlier.rs`).
 //! 3. Equal histories of operations give equal catalogs, byte for byte when encoded, and so equal digests.
@@ -19,6 +19,7 @@ mod definition;
 mod distribution;
 mod earlier;
 mod procedure;
+mod view;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub use procedure::{
     PROCEDURE_PARAMS_MAX, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam,
     refuse_many_params,
 };
+pub use view::{SourceColumn, ViewDef, ViewId, ViewSource};
 
 /// What a name in the relation name space stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub enum Relation {
     Index(IndexId, TableId),
     /// A sequence.
     Sequence(SequenceId),
+    /// A view.
+    View(ViewId),
 }
 
 /// Definitions by id and by name. Shared between catalogs that differ only in sequence positions.
@@ -66,6 +70,7 @@ struct Definitions {
     names: BTreeMap<String, Relation>,
     index_tables: BTreeMap<IndexId, TableId>,
     procedures: BTreeMap<String, Arc<ProcedureDef>>,
+    views: BTreeMap<ViewId, Arc<ViewDef>>,
     accounts: Arc<Accounts>,
 }
 

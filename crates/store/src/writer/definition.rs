@@ -129,7 +129,9 @@ impl BatchWriter<'_> {
             | CatalogOp::SetSequence { .. }
             | CatalogOp::PutProcedure(_)
             | CatalogOp::DropProcedure(_)
-            | CatalogOp::Account(_) => return Ok(None),
+            | CatalogOp::Account(_)
+            | CatalogOp::PutView(_)
+            | CatalogOp::DropView(_) => return Ok(None),
         };
         Ok(Some((table, Some(data))))
     }

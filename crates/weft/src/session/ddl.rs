@@ -65,6 +65,8 @@ fn table_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
         | CatalogOp::SetSequence { .. }
         | CatalogOp::PutProcedure(_)
         | CatalogOp::DropProcedure(_)
+        | CatalogOp::PutView(_)
+        | CatalogOp::DropView(_)
         | CatalogOp::Account(_) => None,
     }
 }
@@ -157,6 +159,7 @@ impl Session {
             let is_new = |id: u32| id >= first_new;
             let new = match op {
                 CatalogOp::PutProcedure(procedure) => is_new(procedure.id.0),
+                CatalogOp::PutView(view) => is_new(view.id.0),
                 _ => true,
             };
             for owned in ownership_of(op, &open.txn.catalog(), new, creator) {

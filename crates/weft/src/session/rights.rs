@@ -347,6 +347,8 @@ pub(crate) fn ownership_of(
         CatalogOp::CreateTable(table) => (table.id.0, ObjectKind::Table),
         CatalogOp::CreateSequence(sequence) => (sequence.id.0, ObjectKind::Sequence),
         CatalogOp::PutProcedure(procedure) if is_new => (procedure.id.0, ObjectKind::Procedure),
+        // Default privileges on tables are those on views.
+        CatalogOp::PutView(view) if is_new => (view.id.0, ObjectKind::Table),
         _ => return Vec::new(),
     };
     catalog.ops_of_new_object(object, kind, creator)

@@ -86,6 +86,7 @@ fn relation(catalog: &Catalog, name: &[String]) -> Result<(u32, bool), SqlError>
     match catalog.relation(plain) {
         Some(Relation::Table(TableId(id))) => Ok((id, false)),
         Some(Relation::Sequence(id)) => Ok((id.0, true)),
+        Some(Relation::View(id)) => Ok((id.0, false)),
         Some(Relation::Index(..)) => {
             let message = format!("\"{plain}\" is an index");
             Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message))
@@ -140,7 +141,10 @@ fn objects_of(catalog: &Catalog, objects: &Objects) -> Result<Vec<u32>, SqlError
         Objects::AllInSchemas(kind, schemas) => {
             schemas.iter().try_for_each(|schema| check_schema(schema))?;
             Ok(match kind {
-                ObjectKind::Table => catalog.tables().map(|table| table.id.0).collect(),
+                ObjectKind::Table => {
+                    let views = catalog.views().map(|view| view.id.0);
+                    catalog.tables().map(|table| table.id.0).chain(views).collect()
+                }
                 ObjectKind::Sequence => catalog.sequences().map(|sequence| sequence.id.0).collect(),
                 _ => catalog.procedures().map(|procedure| procedure.id.0).collect(),
             })
@@ -404,7 +408,14 @@ impl Work<'_> {
         owner: &RoleName,
     ) -> Result<(), SqlError> {
         let object = match kind {
-            ObjectKind::Table | ObjectKind::Sequence => match relation(&self.catalog, name) {
+            ObjectKind::Table | ObjectKind::View | ObjectKind::Sequence => match relation(&self.catalog, name) {
+                Ok((id, _)) if kind == ObjectKind::View => match self.catalog.object_kind(id) {
+                    Some(ObjectKind::View) => id,
+                    _ => {
+                        let message = format!("\"{}\" is not a view", name.join("."));
+                        return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+                    }
+                },
                 Ok((id, is_sequence)) if is_sequence || kind == ObjectKind::Table => id,
                 Ok(_) => {
                     let message = format!("\"{}\" is not a sequence", name.join("."));

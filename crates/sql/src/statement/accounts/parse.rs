@@ -360,8 +360,9 @@ fn default_privileges(reader: &mut TokenReader<'_>) -> Parsed<AccountStatement> 
 
 /// ALTER of an object, if it ends with OWNER TO.
 fn owner_to(reader: &mut TokenReader<'_>) -> Parsed<Option<AccountStatement>> {
-    const KINDS: [(&str, ObjectKind, &str); 8] = [
+    const KINDS: [(&str, ObjectKind, &str); 9] = [
         ("TABLE", ObjectKind::Table, "ALTER TABLE"),
+        ("VIEW", ObjectKind::View, "ALTER VIEW"),
         ("SEQUENCE", ObjectKind::Sequence, "ALTER SEQUENCE"),
         ("PROCEDURE", ObjectKind::Procedure, "ALTER PROCEDURE"),
         ("ROUTINE", ObjectKind::Procedure, "ALTER ROUTINE"),

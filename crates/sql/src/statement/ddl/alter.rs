@@ -6,14 +6,14 @@ use sqlparser::ast::{
     self, AlterColumnOperation, AlterIndexOperation, AlterTableOperation, ObjectName, RenameTableNameKind,
 };
 use weft_base::IndexId;
-use weft_store::{CatalogOp, ForeignKey, TableDef};
+use weft_store::{CatalogOp, ForeignKey, TableDef, ViewDef};
 use weft_types::{SqlError, SqlState, Value};
 
 use super::super::scalar::{NoSource, Scalar};
 use super::super::{defaults, names};
 use super::constraint::{self, NewConstraint};
 use super::index::{IndexKind, check_key};
-use super::{Changes, table};
+use super::{Changes, table, view};
 use crate::error;
 
 /// ALTER TABLE.
@@ -146,6 +146,9 @@ fn drop_columns(
                 if cascade {
                     let reads = |key: &ForeignKey| key.parent_columns.contains(&(column as usize));
                     constraint::drop_references(changes, table, &reads)?;
+                    let name = names::ident(name);
+                    let uses = |view: &ViewDef| view.uses_column(table.id.0, &name);
+                    view::drop_readers(changes, table.id.0, &uses)?;
                 }
                 changes.push(CatalogOp::DropColumn {
                     table: table.id,

@@ -11,6 +11,7 @@ mod index;
 pub(crate) mod sequence;
 mod table;
 pub(crate) mod types;
+pub(crate) mod view;
 
 use std::sync::Arc;
 
@@ -154,6 +155,9 @@ fn drop_tables(
         match names::table(&changes.catalog, &parts) {
             Ok(table) => {
                 let id = table.id;
+                if cascade {
+                    view::drop_readers(changes, id.0, &|_| true)?;
+                }
                 changes.push(CatalogOp::DropTable(id))?;
             }
             Err(error) if error.state == SqlState::UNDEFINED_TABLE => {

@@ -114,6 +114,8 @@ pub enum ObjectKind {
     Schema,
     /// The database.
     Database,
+    /// A view.
+    View,
 }
 
 impl ObjectKind {
@@ -121,7 +123,7 @@ impl ObjectKind {
     pub const fn all(self) -> Privileges {
         use Privileges as P;
         match self {
-            ObjectKind::Table => P(0b111_1111),
+            ObjectKind::Table | ObjectKind::View => P(0b111_1111),
             ObjectKind::Sequence => P::SELECT.union(P::UPDATE).union(P::USAGE),
             ObjectKind::Procedure => P::EXECUTE,
             ObjectKind::Schema => P::USAGE.union(P::CREATE),
@@ -137,13 +139,14 @@ impl ObjectKind {
             ObjectKind::Procedure => "procedure",
             ObjectKind::Schema => "schema",
             ObjectKind::Database => "database",
+            ObjectKind::View => "view",
         }
     }
 
     /// As messages about default privileges name several.
     pub fn plural(self) -> &'static str {
         match self {
-            ObjectKind::Table => "relations",
+            ObjectKind::Table | ObjectKind::View => "relations",
             ObjectKind::Sequence => "sequences",
             ObjectKind::Procedure => "functions",
             ObjectKind::Schema => "schemas",
@@ -154,7 +157,7 @@ impl ObjectKind {
     /// The letter in `pg_default_acl.defaclobjtype`.
     pub fn letter(self) -> char {
         match self {
-            ObjectKind::Table => 'r',
+            ObjectKind::Table | ObjectKind::View => 'r',
             ObjectKind::Sequence => 'S',
             ObjectKind::Procedure => 'f',
             ObjectKind::Schema => 'n',
@@ -196,7 +199,7 @@ impl Acl {
     /// schema, CONNECT and TEMPORARY of the database.
     pub fn default_of(kind: ObjectKind, owner: RoleId) -> Acl {
         let public = match kind {
-            ObjectKind::Table | ObjectKind::Sequence => Privileges::NONE,
+            ObjectKind::Table | ObjectKind::View | ObjectKind::Sequence => Privileges::NONE,
             ObjectKind::Procedure => Privileges::EXECUTE,
             ObjectKind::Schema => Privileges::USAGE,
             ObjectKind::Database => Privileges::CONNECT.union(Privileges::TEMPORARY),

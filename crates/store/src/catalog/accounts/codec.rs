@@ -300,7 +300,8 @@ fn put_scope(out: &mut Vec<u8>, scope: DefaultScope) {
     out.put_u32(scope.role.0);
     out.put_u32(scope.schema);
     out.put_u8(match scope.kind {
-        ObjectKind::Table => 1,
+        // Default privileges of tables are those of views.
+        ObjectKind::Table | ObjectKind::View => 1,
         ObjectKind::Sequence => 2,
         ObjectKind::Procedure => 3,
         ObjectKind::Schema => 4,

@@ -30,7 +30,7 @@ use weft_types::{SqlError, SqlState};
 pub use acl::{Acl, AclItem, Dependents, ObjectKind, Privileges};
 pub use role::{BOOTSTRAP_ROLE, Membership, PUBLIC_ROLE, RoleDef, RoleId};
 
-use super::{Catalog, CatalogOp, ProcedureId, SequenceId};
+use super::{Catalog, CatalogOp, ProcedureId, SequenceId, ViewId};
 
 /// Oid of the schema `public`.
 pub const PUBLIC_SCHEMA_OID: u32 = 2200;
@@ -142,6 +142,7 @@ impl Catalog {
             DATABASE_OBJECT_OID => Some(ObjectKind::Database),
             _ if self.table_by_id(TableId(object)).is_some() => Some(ObjectKind::Table),
             _ if self.sequence_by_id(SequenceId(object)).is_some() => Some(ObjectKind::Sequence),
+            _ if self.view_by_id(ViewId(object)).is_some() => Some(ObjectKind::View),
             _ => self
                 .procedure_by_id(ProcedureId(object))
                 .map(|_| ObjectKind::Procedure),
@@ -158,7 +159,9 @@ impl Catalog {
         let table = self.table_by_id(TableId(object)).map(|table| &table.name);
         let sequence = || self.sequence_by_id(SequenceId(object)).map(|def| &def.name);
         let procedure = || self.procedure_by_id(ProcedureId(object)).map(|def| &def.name);
-        table.or_else(sequence).or_else(procedure).map(String::as_str)
+        let view = || self.view_by_id(ViewId(object)).map(|def| &def.name);
+        let found = table.or_else(sequence).or_else(procedure).or_else(view);
+        found.map(String::as_str)
     }
 
     /// Who owns an object.
@@ -362,6 +365,7 @@ impl Catalog {
                 | CatalogOp::DropColumn { .. }
                 | CatalogOp::DropSequence(_)
                 | CatalogOp::DropProcedure(_)
+                | CatalogOp::DropView(_)
         );
         if !drops {
             return;
