@@ -557,7 +557,8 @@ pub fn oid_names(ty: &SqlType, catalog: &Catalog) -> Option<BTreeMap<u32, String
             let sequences = catalog
                 .sequences()
                 .map(|sequence| (sequence.id.0, quote_ident(&sequence.name)));
-            system.chain(indexes).chain(sequences).collect()
+            let views = catalog.views().map(|view| (view.id.0, quote_ident(&view.name)));
+            system.chain(indexes).chain(sequences).chain(views).collect()
         }
         SqlType::Regproc => catalog
             .procedures()

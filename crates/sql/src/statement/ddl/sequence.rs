@@ -280,6 +280,10 @@ pub(super) fn drop_sequences(
         let parts = names::parts(name);
         let name = names::relation(&parts)?;
         let Some(sequence) = changes.catalog.sequence(name).cloned() else {
+            if changes.catalog.relation(name).is_some() {
+                let message = format!("\"{name}\" is not a sequence");
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+            }
             if if_exists {
                 changes.notice(format!("sequence \"{name}\" does not exist, skipping"));
                 continue;
