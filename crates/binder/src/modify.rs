@@ -98,8 +98,9 @@ impl Binder<'_> {
         }
         let is_public = matches!(schema, None | Some("public"));
         let table = self.env.catalog.table(last).filter(|_| is_public);
-        table.cloned().ok_or_else(|| {
-            match self.env.catalog.relation(last).filter(|_| is_public) {
+        table
+            .cloned()
+            .ok_or_else(|| match self.env.catalog.relation(last).filter(|_| is_public) {
                 Some(Stored::Sequence(_)) => SqlError::new(
                     SqlState::WRONG_OBJECT_TYPE,
                     format!("cannot change sequence \"{last}\""),
@@ -110,8 +111,7 @@ impl Binder<'_> {
                     self.at(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message), span)
                 }
                 None => self.at(undefined_table(&parts.join(".")), span),
-            }
-        })
+            })
     }
 
     fn target_column(&self, name: &ObjectName, table: &TableDef) -> Result<usize, SqlError> {

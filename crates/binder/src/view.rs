@@ -241,7 +241,9 @@ impl<'a> Binder<'a> {
         // Merged columns are not hidden from their own tables.
         let columns = found.map(|item| {
             let columns = item.columns.iter();
-            columns.map(|column| (item.name.clone(), column.name.clone())).collect()
+            columns
+                .map(|column| (item.name.clone(), column.name.clone()))
+                .collect()
         });
         self.push_star(Star {
             start,

@@ -489,26 +489,24 @@ fn sequence_view(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
 
 /// A sequence depends on the column that uses it.
 fn dependencies(catalog: &Catalog) -> Vec<Row> {
-    let owned = catalog
-        .sequences()
-        .filter_map(|sequence| {
-            let (table, column) = sequence.owned_by?;
-            let identity = catalog
-                .table_by_id(table)?
-                .columns
-                .get(column as usize)?
-                .identity
-                .is_some();
-            Some(vec![
-                ("classid", oid(1259)),
-                ("objid", oid(sequence.id.0)),
-                ("objsubid", int4(0)),
-                ("refclassid", oid(1259)),
-                ("refobjid", oid(table.0)),
-                ("refobjsubid", int4(i32::try_from(column).unwrap_or(0) + 1)),
-                ("deptype", text(if identity { "i" } else { "a" })),
-            ])
-        });
+    let owned = catalog.sequences().filter_map(|sequence| {
+        let (table, column) = sequence.owned_by?;
+        let identity = catalog
+            .table_by_id(table)?
+            .columns
+            .get(column as usize)?
+            .identity
+            .is_some();
+        Some(vec![
+            ("classid", oid(1259)),
+            ("objid", oid(sequence.id.0)),
+            ("objsubid", int4(0)),
+            ("refclassid", oid(1259)),
+            ("refobjid", oid(table.0)),
+            ("refobjsubid", int4(i32::try_from(column).unwrap_or(0) + 1)),
+            ("deptype", text(if identity { "i" } else { "a" })),
+        ])
+    });
     owned.chain(views::dependencies(catalog)).collect()
 }
 

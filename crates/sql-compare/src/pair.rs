@@ -41,6 +41,11 @@ pub enum Way {
     Repeated,
     /// As the query of a cursor, from which rows are fetched twice.
     Cursor,
+    /// As the query of a view, which is read.
+    View {
+        /// How many columns it has; they are given names.
+        columns: usize,
+    },
 }
 
 impl Way {
@@ -70,7 +75,13 @@ impl Way {
             Self::Lifted { .. } => "parameters without types",
             Self::Repeated => "executed again",
             Self::Cursor => "cursor",
+            Self::View { .. } => "view",
         }
+    }
+
+    /// Whether its message is a transaction, which an error leaves open.
+    fn begins(self) -> bool {
+        matches!(self, Self::Cursor | Self::View { .. })
     }
 
     /// The text and the protocol for a statement.
@@ -83,6 +94,13 @@ impl Way {
                 let text = format!(
                     "BEGIN; DECLARE held CURSOR FOR {sql}; FETCH 2 FROM held; FETCH ALL FROM held; COMMIT"
                 );
+                (text, Protocol::Simple)
+            }
+            Self::View { columns } => {
+                let names: Vec<String> = (1..=columns).map(|number| format!("c{number}")).collect();
+                let (sql, names) = (tree.sql(), names.join(", "));
+                let text =
+                    format!("BEGIN; CREATE VIEW made ({names}) AS {sql}; SELECT * FROM made; ROLLBACK");
                 (text, Protocol::Simple)
             }
             Self::Prepared { binary } => {
@@ -265,7 +283,9 @@ impl Pair {
                 .iter_mut()
                 .for_each(|parameter| self.make_binary(parameter));
         }
-        let ordered = statement.freedom.ordered && sql.contains("ORDER BY");
+        // The order of a view's query is not that of what reads it.
+        let ordered =
+            statement.freedom.ordered && sql.contains("ORDER BY") && !matches!(way, Way::View { .. });
         let freedom = Freedom {
             ordered,
             ..statement.freedom
@@ -273,7 +293,7 @@ impl Pair {
         let oracle = self.postgres.run(&sql, &protocol);
         if matches!(oracle, Answer::Broken(_)) {
             self.reopen_postgres()?;
-        } else if way == Way::Cursor && oracle.code().is_some() {
+        } else if way.begins() && oracle.code().is_some() {
             self.postgres.execute("ROLLBACK")?;
         }
         // A statement that PostgreSQL gives up on tells nothing.
@@ -294,7 +314,7 @@ impl Pair {
         if let Answer::Broken(why) = &weft {
             let hangs = why.contains("in time");
             self.reopen_weft(hangs)?;
-        } else if way == Way::Cursor && weft.code().is_some() {
+        } else if way.begins() && weft.code().is_some() {
             // What comes of it is seen by the next statement.
             let _ = self.weft.execute("ROLLBACK");
         }

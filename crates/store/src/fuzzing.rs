@@ -12,7 +12,7 @@ use weft_types::{SqlType, Value};
 use crate::catalog::{
     Catalog, CatalogOp, ColumnDef, DefaultExpr, Distribution, FIRST_OBJECT_ID, Identity, IndexDef,
     IndexMethod, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam, SequenceDef,
-    SequenceId, SequenceState, TableDef,
+    SequenceId, SequenceState, SourceColumn, TableDef, ViewDef, ViewId, ViewSource,
 };
 use crate::checkpoint::format::Header;
 use crate::checkpoint::image::{Footer, chunks};
@@ -244,6 +244,19 @@ fn history() -> Vec<CatalogOp> {
         body: "select 1".into(),
     };
     let (column, fill) = (ColumnDef::new("d", SqlType::Text), Value::Text("fill".into()));
+    let view = ViewDef {
+        id: ViewId(A + 7),
+        name: "y".into(),
+        columns: vec![ColumnDef::new("a", SqlType::Int4)],
+        query: "SELECT a FROM w".into(),
+        sources: vec![ViewSource {
+            relation: A,
+            columns: vec![SourceColumn {
+                name: "a".into(),
+                used: true,
+            }],
+        }],
+    };
     vec![
         CatalogOp::CreateTable(TableDef::new(table, "t", columns).with_index(index(
             A + 1,
@@ -301,6 +314,12 @@ fn history() -> Vec<CatalogOp> {
         CatalogOp::DropProcedure(ProcedureId(A + 5)),
         CatalogOp::CreateSequence(SequenceDef::new(SequenceId(A + 6), "free")),
         CatalogOp::DropSequence(SequenceId(A + 6)),
+        CatalogOp::PutView(view.clone()),
+        CatalogOp::PutView(ViewDef {
+            name: "z".into(),
+            ..view
+        }),
+        CatalogOp::DropView(ViewId(A + 7)),
         CatalogOp::DropTable(table),
     ]
 }

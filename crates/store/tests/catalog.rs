@@ -7,7 +7,7 @@ use weft_base::{BatchId, ByteReader, IndexId, TableId};
 use weft_store::{
     Catalog, CatalogOp, ColumnDef, DefaultExpr, Distribution, FIRST_OBJECT_ID, Identity, IndexDef,
     IndexMethod, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam, Relation,
-    SequenceDef, SequenceId, SequenceState, TableDef,
+    SequenceDef, SequenceId, SequenceState, SourceColumn, TableDef, ViewDef, ViewId, ViewSource,
 };
 use weft_types::{NumericSpec, SqlType, Value};
 
@@ -309,7 +309,99 @@ fn ops() -> Vec<CatalogOp> {
             table: ITEMS,
             distribution: Distribution::Replicated,
         },
+        CatalogOp::PutView(view(next + 7, "seen", ITEMS.0, &[("id", true), ("name", false)])),
+        CatalogOp::PutView(view(next + 8, "seen_too", next + 7, &[("c0", true)])),
+        CatalogOp::PutView(view(next + 8, "renamed", next + 7, &[("c0", true)])),
+        CatalogOp::DropView(ViewId(next + 8)),
     ]
+}
+
+/// A view with one column `c0`, which reads columns of a relation and names some of them.
+fn view(id: u32, name: &str, relation: u32, columns: &[(&str, bool)]) -> ViewDef {
+    let column = |(name, used): &(&str, bool)| SourceColumn {
+        name: (*name).into(),
+        used: *used,
+    };
+    ViewDef {
+        id: ViewId(id),
+        name: name.into(),
+        columns: vec![ColumnDef::new("c0", SqlType::Int4)],
+        query: "SELECT 1 AS c0".into(),
+        sources: vec![ViewSource {
+            relation,
+            columns: columns.iter().map(column).collect(),
+        }],
+    }
+}
+
+#[test]
+fn views_hold_what_they_use_and_forget_what_they_do_not() {
+    let catalog = catalog();
+    let next = catalog.next_object_id();
+    let first = view(next, "one", ITEMS.0, &[("id", true), ("name", false)]);
+    let second = view(next + 1, "two", next, &[("c0", true)]);
+    let with = catalog.apply(&CatalogOp::PutView(first.clone())).unwrap();
+    let with = with.apply(&CatalogOp::PutView(second.clone())).unwrap();
+    assert_eq!(with.view("two").unwrap().id, ViewId(next + 1));
+    let column = |name: &str| {
+        let column = with.table_by_id(ITEMS).unwrap().column_index(name).unwrap();
+        u32::try_from(column).unwrap()
+    };
+    for op in [
+        CatalogOp::DropTable(ITEMS),
+        CatalogOp::DropView(ViewId(next)),
+        CatalogOp::DropColumn {
+            table: ITEMS,
+            column: column("id"),
+        },
+    ] {
+        assert_eq!(refused(&with, op).0, "2BP01");
+    }
+    for op in [
+        CatalogOp::RenameTable {
+            table: ITEMS,
+            name: "things".into(),
+        },
+        CatalogOp::RenameColumn {
+            table: ITEMS,
+            column: column("id"),
+            name: "key".into(),
+        },
+        CatalogOp::PutView(ViewDef {
+            name: "other".into(),
+            ..first.clone()
+        }),
+    ] {
+        assert_eq!(refused(&with, op).0, "0A000");
+    }
+    let renamed = CatalogOp::RenameColumn {
+        table: ITEMS,
+        column: column("name"),
+        name: "title".into(),
+    };
+    let after = with.apply(&renamed).unwrap();
+    let left = &after.view("one").unwrap().sources[0].columns;
+    assert_eq!(
+        left.iter().map(|column| column.name.as_str()).collect::<Vec<_>>(),
+        ["id"]
+    );
+
+    // Names, circles, columns, sources.
+    let put = |view: ViewDef| refused(&with, CatalogOp::PutView(view)).0;
+    assert_eq!(put(view(next + 2, "items", ITEMS.0, &[])), "42P07");
+    assert_eq!(put(view(next, "one", next + 1, &[])), "42P17");
+    assert_eq!(put(view(next, "one", next, &[])), "42P17");
+    assert_eq!(put(view(next + 2, "three", next + 9, &[])), "42P01");
+    assert_eq!(put(view(next + 2, "three", next, &[("nothing", true)])), "42703");
+    let mut other = first;
+    other.columns[0].ty = SqlType::Int8;
+    assert_eq!(put(other.clone()), "42P16");
+    other.columns.clear();
+    assert_eq!(put(other), "42P16");
+    let gone = with.apply(&CatalogOp::DropView(ViewId(next + 1))).unwrap();
+    let gone = gone.apply(&CatalogOp::DropView(ViewId(next))).unwrap();
+    assert!(gone.views().next().is_none() && gone.relation("one").is_none());
+    assert_eq!(refused(&gone, CatalogOp::DropView(ViewId(next))).0, "42P01");
 }
 
 #[test]
@@ -433,6 +525,7 @@ fn operations_and_catalogs_round_trip() {
                         catalog.procedures().next().is_some(),
                         catalog.tables().any(is_placed),
                         catalog.tables().any(has_earlier),
+                        catalog.views().next().is_some(),
                     ]
                 };
                 let (all, left) = (sections(&catalog), sections(&cut));

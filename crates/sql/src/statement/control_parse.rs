@@ -65,9 +65,7 @@ pub(crate) fn recognise(sql: &str) -> Result<Option<ControlStatement>, SqlError>
                 None => return Ok(None),
             }
         }
-        "CREATE" | "DROP" | "ALTER"
-            if let Some(statement) = view::parse_view(&mut reader, &word)? =>
-        {
+        "CREATE" | "DROP" | "ALTER" if let Some(statement) = view::parse_view(&mut reader, &word)? => {
             ControlStatement::View(statement)
         }
         "CREATE" | "ALTER" => match sequence::parse_sequence(&mut reader, word == "CREATE")? {

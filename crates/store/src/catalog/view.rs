@@ -68,7 +68,12 @@ impl ViewDef {
     /// Whether its text may name a column of a relation.
     pub fn uses_column(&self, relation: u32, column: &str) -> bool {
         let source = self.source(relation);
-        source.is_some_and(|source| source.columns.iter().any(|known| known.used && known.name == column))
+        source.is_some_and(|source| {
+            source
+                .columns
+                .iter()
+                .any(|known| known.used && known.name == column)
+        })
     }
 
     /// Types of the columns, in order.
@@ -135,13 +140,11 @@ impl Catalog {
     }
 
     /// A column goes: refused if a view uses it; views that do not forget it.
-    pub(super) fn column_leaves_views(
-        &mut self,
-        table: (u32, &str),
-        column: &str,
-    ) -> Result<(), SqlError> {
+    pub(super) fn column_leaves_views(&mut self, table: (u32, &str), column: &str) -> Result<(), SqlError> {
         let what = format!("column {column} of table {}", table.1);
-        let users = self.views_of(table.0).filter(|view| view.uses_column(table.0, column));
+        let users = self
+            .views_of(table.0)
+            .filter(|view| view.uses_column(table.0, column));
         let lines: Vec<String> = users
             .map(|view| format!("view {} depends on {what}", view.name))
             .collect();
@@ -157,7 +160,11 @@ impl Catalog {
         let readers: Vec<Arc<ViewDef>> = self.views_of(relation).cloned().collect();
         for reader in readers {
             let mut view = ViewDef::clone(&reader);
-            for source in view.sources.iter_mut().filter(|source| source.relation == relation) {
+            for source in view
+                .sources
+                .iter_mut()
+                .filter(|source| source.relation == relation)
+            {
                 source.columns.retain(|known| known.name != column);
             }
             self.definitions_mut().views.insert(view.id, Arc::new(view));
@@ -178,7 +185,10 @@ impl Catalog {
 
     /// A column gets another name: refused if a view uses it; views that do not forget it.
     pub(super) fn column_renamed_under_views(&mut self, relation: u32, column: &str) -> Result<(), SqlError> {
-        if let Some(view) = self.views_of(relation).find(|view| view.uses_column(relation, column)) {
+        if let Some(view) = self
+            .views_of(relation)
+            .find(|view| view.uses_column(relation, column))
+        {
             return Err(SqlError::unsupported(format!(
                 "cannot rename column \"{column}\", which view \"{}\" uses",
                 view.name
@@ -191,15 +201,19 @@ impl Catalog {
 
     /// Refuses another type for a column that views use.
     pub(super) fn refuse_retype_under_views(&self, relation: u32, column: &str) -> Result<(), SqlError> {
-        match self.views_of(relation).find(|view| view.uses_column(relation, column)) {
+        match self
+            .views_of(relation)
+            .find(|view| view.uses_column(relation, column))
+        {
             None => Ok(()),
-            Some(view) => Err(SqlError::unsupported(
-                "cannot alter type of a column used by a view or rule",
-            )
-            .detail(format!(
-                "rule _RETURN on view {} depends on column \"{column}\"",
-                view.name
-            ))),
+            Some(view) => Err(
+                SqlError::unsupported("cannot alter type of a column used by a view or rule").detail(
+                    format!(
+                        "rule _RETURN on view {} depends on column \"{column}\"",
+                        view.name
+                    ),
+                ),
+            ),
         }
     }
 
@@ -222,7 +236,9 @@ impl Catalog {
                 }
             }
         }
-        self.definitions_mut().views.insert(view.id, Arc::new(view.clone()));
+        self.definitions_mut()
+            .views
+            .insert(view.id, Arc::new(view.clone()));
         Ok(())
     }
 
@@ -234,7 +250,10 @@ impl Catalog {
                     format!("relation with OID {} does not exist", source.relation),
                 )
             })?;
-            let missing = source.columns.iter().find(|column| !names.contains(&column.name.as_str()));
+            let missing = source
+                .columns
+                .iter()
+                .find(|column| !names.contains(&column.name.as_str()));
             if let Some(missing) = missing {
                 return Err(SqlError::new(
                     SqlState::UNDEFINED_COLUMN,
@@ -246,7 +265,10 @@ impl Catalog {
             false => Ok(()),
             true => Err(SqlError::new(
                 SqlState::INVALID_OBJECT_DEFINITION,
-                format!("infinite recursion detected in rules for relation \"{}\"", view.name),
+                format!(
+                    "infinite recursion detected in rules for relation \"{}\"",
+                    view.name
+                ),
             )),
         }
     }

@@ -39,3 +39,4 @@ mod small_ranges;
 mod tpch;
 mod transactions;
 mod two_phase_commit;
+mod views;

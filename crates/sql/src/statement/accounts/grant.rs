@@ -408,26 +408,28 @@ impl Work<'_> {
         owner: &RoleName,
     ) -> Result<(), SqlError> {
         let object = match kind {
-            ObjectKind::Table | ObjectKind::View | ObjectKind::Sequence => match relation(&self.catalog, name) {
-                Ok((id, _)) if kind == ObjectKind::View => match self.catalog.object_kind(id) {
-                    Some(ObjectKind::View) => id,
-                    _ => {
-                        let message = format!("\"{}\" is not a view", name.join("."));
+            ObjectKind::Table | ObjectKind::View | ObjectKind::Sequence => {
+                match relation(&self.catalog, name) {
+                    Ok((id, _)) if kind == ObjectKind::View => match self.catalog.object_kind(id) {
+                        Some(ObjectKind::View) => id,
+                        _ => {
+                            let message = format!("\"{}\" is not a view", name.join("."));
+                            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+                        }
+                    },
+                    Ok((id, is_sequence)) if is_sequence || kind == ObjectKind::Table => id,
+                    Ok(_) => {
+                        let message = format!("\"{}\" is not a sequence", name.join("."));
                         return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
                     }
-                },
-                Ok((id, is_sequence)) if is_sequence || kind == ObjectKind::Table => id,
-                Ok(_) => {
-                    let message = format!("\"{}\" is not a sequence", name.join("."));
-                    return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message));
+                    Err(error) if if_exists && error.state == SqlState::UNDEFINED_TABLE => {
+                        let notice = format!("relation \"{}\" does not exist, skipping", name.join("."));
+                        self.notice(NoticeLevel::Notice, SqlState::SUCCESSFUL_COMPLETION, notice);
+                        return Ok(());
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) if if_exists && error.state == SqlState::UNDEFINED_TABLE => {
-                    let notice = format!("relation \"{}\" does not exist, skipping", name.join("."));
-                    self.notice(NoticeLevel::Notice, SqlState::SUCCESSFUL_COMPLETION, notice);
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            },
+            }
             ObjectKind::Procedure => procedure(&self.catalog, name)?,
             ObjectKind::Schema => {
                 check_schema(name.last().map_or("", String::as_str))?;

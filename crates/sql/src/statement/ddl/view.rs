@@ -147,11 +147,7 @@ fn alter(reader: &mut TokenReader<'_>) -> Result<ViewStatement, SqlError> {
         ));
     }
     let to = reader.identifier()?;
-    Ok(ViewStatement::Rename {
-        name,
-        if_exists,
-        to,
-    })
+    Ok(ViewStatement::Rename { name, if_exists, to })
 }
 
 /// Plans a statement about views.
@@ -187,11 +183,7 @@ pub(crate) fn plan_view(statement: &ViewStatement, ctx: &PlanContext<'_>) -> Res
             drop_views(&mut changes, names, *if_exists, *cascade)?;
             Ok(changes.finish("DROP VIEW"))
         }
-        ViewStatement::Rename {
-            name,
-            if_exists,
-            to,
-        } => {
+        ViewStatement::Rename { name, if_exists, to } => {
             match find(&changes.catalog, name) {
                 Ok(view) => {
                     let renamed = ViewDef {
@@ -201,7 +193,10 @@ pub(crate) fn plan_view(statement: &ViewStatement, ctx: &PlanContext<'_>) -> Res
                     changes.push(CatalogOp::PutView(renamed))?;
                 }
                 Err(error) if *if_exists && error.state == SqlState::UNDEFINED_TABLE => {
-                    changes.notice(format!("relation \"{}\" does not exist, skipping", name.join(".")));
+                    changes.notice(format!(
+                        "relation \"{}\" does not exist, skipping",
+                        name.join(".")
+                    ));
                 }
                 Err(error) => return Err(error),
             }
@@ -311,8 +306,9 @@ impl NewView<'_> {
         let again = bind(catalog, &query);
         let is_same = |again: &BoundView| again.columns == bound.columns && again.stars.is_empty();
         if !again.as_ref().is_ok_and(is_same) {
-            return Err(error::unsupported("this use of * in a view is not supported")
-                .hint("Name the columns."));
+            return Err(
+                error::unsupported("this use of * in a view is not supported").hint("Name the columns.")
+            );
         }
         let columns = self.columns_of(&bound)?;
         Ok(ViewDef {
@@ -390,14 +386,19 @@ fn written_out(query: &str, stars: &[Star]) -> Result<String, SqlError> {
     let refused = || error::unsupported("TABLE in a view is not supported").hint("Use SELECT.");
     let places: Vec<usize> = query.char_indices().map(|(at, _)| at).collect();
     let byte = |position: u64| {
-        let place = usize::try_from(position).ok().and_then(|position| position.checked_sub(1));
+        let place = usize::try_from(position)
+            .ok()
+            .and_then(|position| position.checked_sub(1));
         place.and_then(|place| places.get(place)).copied()
     };
     let (mut text, mut done) = (String::with_capacity(query.len()), 0);
     for star in stars {
         let start = byte(star.start).ok_or_else(refused)?;
         let behind = match star.star {
-            0 => query.get(start..).and_then(|rest| rest.find('*')).map(|at| start + at),
+            0 => query
+                .get(start..)
+                .and_then(|rest| rest.find('*'))
+                .map(|at| start + at),
             position => byte(position),
         };
         let behind = behind.ok_or_else(refused)?;
