@@ -12,10 +12,11 @@ use weft_types::SqlType;
 use super::accounts::AccountStatement;
 use super::copy::CopyStatement;
 use super::ddl::sequence::SequenceStatement;
+use super::ddl::table_as::TableAsStatement;
 use super::ddl::view::ViewStatement;
 use super::parse::ParsedAst;
 use super::plan::{OutputColumn, Plan};
-pub use super::procedure::ProcedureStatement;
+pub use super::procedure::{DoStatement, ProcedureStatement};
 use super::scalar::Scalar;
 
 /// A statement of this module, with unresolved names.
@@ -100,6 +101,10 @@ pub enum ControlStatement {
     Account(Arc<AccountStatement>),
     /// CREATE PROCEDURE or DROP PROCEDURE.
     Procedure(ProcedureStatement),
+    /// DO
+    Do(DoStatement),
+    /// CREATE TABLE ... AS
+    TableAs(TableAsStatement),
     /// CREATE VIEW, ALTER VIEW or DROP VIEW.
     View(ViewStatement),
     /// Accepted and ignored; the command tag.

@@ -13,10 +13,11 @@ use super::control::{
     TransactionPlan,
 };
 use super::copy;
-use super::ddl::{sequence, view};
+use super::ddl::{sequence, table_as, view};
 use super::parse::{self, ParsedAst};
 use super::plan::OutputColumn;
 use super::procedure;
+use super::refused;
 use crate::error;
 use weft_syntax::reader::{LIST_MAX, TokenReader, list_too_long};
 
@@ -65,14 +66,18 @@ pub(crate) fn recognise(sql: &str) -> Result<Option<ControlStatement>, SqlError>
                 None => return Ok(None),
             }
         }
+        "DO" => ControlStatement::Do(procedure::parse_do(&mut reader)?),
+        "CREATE" if let Some(statement) = table_as::parse_table_as(&mut reader)? => {
+            ControlStatement::TableAs(statement)
+        }
         "CREATE" | "DROP" | "ALTER" if let Some(statement) = view::parse_view(&mut reader, &word)? => {
             ControlStatement::View(statement)
         }
         "CREATE" | "ALTER" => match sequence::parse_sequence(&mut reader, word == "CREATE")? {
             Some(statement) => ControlStatement::Sequence(statement),
-            None => return Ok(None),
+            None => return refused::refuse(&word, &mut reader).map(|()| None),
         },
-        _ => return Ok(None),
+        _ => return refused::refuse(&word, &mut reader).map(|()| None),
     };
     reader.finish()?;
     Ok(Some(statement))

@@ -37,6 +37,7 @@ mod params;
 pub mod parse;
 pub mod plan;
 pub(crate) mod procedure;
+mod refused;
 pub mod rights;
 pub mod scalar;
 mod show;
@@ -458,6 +459,8 @@ fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Pla
         }),
         ControlStatement::Sequence(statement) => ddl::plan_sequence(statement, ctx)?,
         ControlStatement::Procedure(statement) => procedure::plan_statement(statement, ctx)?,
+        ControlStatement::Do(statement) => procedure::plan_do(statement, ctx)?,
+        ControlStatement::TableAs(statement) => ddl::table_as::plan_table_as(statement, ctx)?,
         ControlStatement::View(statement) => ddl::view::plan_view(statement, ctx)?,
         ControlStatement::Ignored(tag) => Plan::Maintenance(MaintenancePlan::Ignored(tag)),
     })

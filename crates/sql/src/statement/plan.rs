@@ -191,6 +191,8 @@ pub enum Tag {
     Delete,
     /// `CALL`, without a count.
     Call,
+    /// `DO`, without a count.
+    Do,
 }
 
 impl Tag {
@@ -202,6 +204,7 @@ impl Tag {
             Tag::Update => "UPDATE",
             Tag::Delete => "DELETE",
             Tag::Call => "CALL",
+            Tag::Do => "DO",
         }
     }
 }
@@ -439,6 +442,8 @@ pub struct DdlPlan {
     pub ops: Vec<CatalogOp>,
     /// The words of a statement that is refused inside a transaction block (25001).
     pub outside_block: Option<&'static str>,
+    /// The INSERT that fills the new table in the same transaction; the command tag then counts its rows.
+    pub fill: Option<String>,
     /// Notices for the client, e.g. `relation "t" already exists, skipping` (SQLSTATE 42P07 or 00000).
     pub notices: Vec<weft_types::SqlError>,
 }

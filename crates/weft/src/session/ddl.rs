@@ -4,6 +4,7 @@
 //! from the catalog stay its own; it also locks the tables that it changes in X, so nobody is using them. An
 //! index is built, and rows are searched for NULLs, before that ([`weft_txn::Transaction::prepare_change`]).
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use weft_base::CatalogVersion;
@@ -15,7 +16,7 @@ use weft_types::{SqlError, SqlState};
 use super::Session;
 use super::control::ACTIVE_SQL_TRANSACTION;
 use super::rights::ownership_of;
-use crate::sink::{CommandTag, NoticeLevel, PipelinePosition, ResultSink};
+use crate::sink::{CommandTag, NoticeLevel, OutputColumn, PipelinePosition, ResultSink, RowRef};
 
 /// The existing tables that an operation changes: one, and the parent of a foreign key.
 fn tables_of(op: &CatalogOp, catalog: &Catalog) -> impl Iterator<Item = weft_base::TableId> {
@@ -91,6 +92,24 @@ fn check_same_owner(op: &CatalogOp, catalog: &Catalog) -> Result<(), SqlError> {
     }
 }
 
+/// Takes the count of an INSERT.
+#[derive(Default)]
+struct Filled {
+    rows: u64,
+}
+
+impl ResultSink for Filled {
+    fn columns(&mut self, _: &[OutputColumn]) {}
+
+    fn row(&mut self, _: RowRef<'_>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn complete(&mut self, tag: &CommandTag) {
+        self.rows = tag.rows.unwrap_or(0);
+    }
+}
+
 impl Session {
     /// Applies a definition statement to the open transaction (an implicit one, if none is open).
     /// `planned_for` is the catalog version that the plan was made for.
@@ -117,13 +136,24 @@ impl Session {
             self.gate.raise(observed);
             changed?;
         }
+        let tag = match &plan.fill {
+            Some(insert) => CommandTag::counted("SELECT", self.fill(insert)?),
+            None => CommandTag::plain(plan.tag),
+        };
         if position == PipelinePosition::Alone && self.open.as_ref().is_some_and(|open| !open.explicit) {
             // Whether rows violate a definition is found at the end of the transaction: before success is
             // reported.
             self.sync()?;
         }
-        sink.complete(&CommandTag::plain(plan.tag));
+        sink.complete(&tag);
         Ok(())
+    }
+
+    /// Fills a new table in the transaction that made it; returns the number of rows.
+    fn fill(&mut self, insert: &str) -> Result<u64, SqlError> {
+        let mut filled = Filled::default();
+        self.run_text(insert, &[], PipelinePosition::Pipelined, &mut filled)?;
+        Ok(filled.rows)
     }
 
     /// Applies the operations, with the locks that they need.

@@ -239,7 +239,7 @@ impl Session {
                 Tag::Insert => Some(Change::Insert),
                 Tag::Update => Some(Change::Update),
                 Tag::Delete => Some(Change::Delete),
-                Tag::Select | Tag::Call => None,
+                Tag::Select | Tag::Call | Tag::Do => None,
             },
             _ => None,
         };

@@ -233,7 +233,7 @@ fn push_statement(
         _ => outcome.affected(),
     };
     sink.complete(&match shape.tag {
-        statement::Tag::Call => CommandTag::plain(shape.tag.verb()),
+        statement::Tag::Call | statement::Tag::Do => CommandTag::plain(shape.tag.verb()),
         tag => CommandTag::counted(tag.verb(), rows),
     });
     Ok(())

@@ -10,6 +10,7 @@ mod constraint;
 mod index;
 pub(crate) mod sequence;
 mod table;
+pub(crate) mod table_as;
 pub(crate) mod types;
 pub(crate) mod view;
 
@@ -65,6 +66,7 @@ impl Changes {
             tag,
             ops: self.ops,
             outside_block: self.outside_block,
+            fill: None,
             notices: self.notices,
         }))
     }

@@ -34,6 +34,15 @@ pub enum ProcedureStatement {
     },
 }
 
+/// DO: a body that is run once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoStatement {
+    /// LANGUAGE
+    pub language: ProcedureLanguage,
+    /// The body.
+    pub body: String,
+}
+
 /// Parses what follows CREATE (`create`) or DROP, if it concerns a procedure; otherwise the reader
 /// is unchanged.
 pub(crate) fn parse_statement(
@@ -95,20 +104,7 @@ fn create_procedure(reader: &mut TokenReader<'_>, replace: bool) -> Result<Proce
     let (mut language, mut body) = (None, None);
     while !reader.at_end() {
         if reader.accept("LANGUAGE") {
-            let word = match reader.accept_string() {
-                Some(word) => word.to_lowercase(),
-                None => reader.identifier()?,
-            };
-            language = Some(match word.as_str() {
-                "sql" => ProcedureLanguage::Sql,
-                "plpgsql" => ProcedureLanguage::PlPgSql,
-                other => {
-                    return Err(SqlError::new(
-                        SqlState::UNDEFINED_OBJECT,
-                        format!("language \"{other}\" does not exist"),
-                    ));
-                }
-            });
+            language = Some(read_language(reader)?);
         } else if reader.accept("AS") {
             body = Some(reader.string()?);
         } else if reader.accept_all(&["SECURITY", "INVOKER"]) {
@@ -133,6 +129,42 @@ fn create_procedure(reader: &mut TokenReader<'_>, replace: bool) -> Result<Proce
         params,
         language,
         body,
+    })
+}
+
+/// A language's name, as a word or a string.
+fn read_language(reader: &mut TokenReader<'_>) -> Result<ProcedureLanguage, SqlError> {
+    let word = match reader.accept_string() {
+        Some(word) => word.to_lowercase(),
+        None => reader.identifier()?,
+    };
+    match word.as_str() {
+        "sql" => Ok(ProcedureLanguage::Sql),
+        "plpgsql" => Ok(ProcedureLanguage::PlPgSql),
+        other => Err(SqlError::new(
+            SqlState::UNDEFINED_OBJECT,
+            format!("language \"{other}\" does not exist"),
+        )),
+    }
+}
+
+/// Parses what follows DO.
+pub(crate) fn parse_do(reader: &mut TokenReader<'_>) -> Result<DoStatement, SqlError> {
+    let (mut language, mut body) = (None, None);
+    while !reader.at_end() {
+        let twice = || SqlError::new(SqlState::SYNTAX_ERROR, "conflicting or redundant options");
+        if reader.accept("LANGUAGE") {
+            if language.replace(read_language(reader)?).is_some() {
+                return Err(twice());
+            }
+        } else if body.replace(reader.string()?).is_some() {
+            return Err(twice());
+        }
+    }
+    let no_body = || SqlError::new(SqlState::SYNTAX_ERROR, "no inline code specified");
+    Ok(DoStatement {
+        language: language.unwrap_or(ProcedureLanguage::PlPgSql),
+        body: body.ok_or_else(no_body)?,
     })
 }
 

@@ -1,4 +1,4 @@
-//! Procedures: CREATE PROCEDURE, DROP PROCEDURE, CALL.
+//! Procedures: CREATE PROCEDURE, DROP PROCEDURE, CALL, and DO.
 //!
 //! ```text
 //!   CREATE PROCEDURE --header--> ProcedureDef --> catalog (as text)
@@ -28,7 +28,7 @@ mod tree;
 use std::sync::Arc;
 
 use sqlparser::ast;
-use weft_store::{Catalog, CatalogOp, ColumnDef, ProcedureDef, ProcedureId};
+use weft_store::{Catalog, CatalogOp, ColumnDef, ProcedureDef, ProcedureId, ProcedureLanguage};
 use weft_types::{SqlError, SqlState, SqlType};
 
 use super::bind::{Errors, Refusal, Scope, with_binder};
@@ -39,8 +39,8 @@ use super::scalar::Scalar;
 use super::{PlanContext, names as object_names};
 use crate::error;
 
-pub use self::header::ProcedureStatement;
-pub(crate) use self::header::parse_statement;
+pub use self::header::{DoStatement, ProcedureStatement};
+pub(crate) use self::header::{parse_do, parse_statement};
 
 /// The procedure that a name refers to, or PostgreSQL's error.
 pub(crate) fn find<'c>(catalog: &'c Catalog, parts: &[String]) -> Result<&'c Arc<ProcedureDef>, SqlError> {
@@ -164,6 +164,7 @@ fn ddl(tag: &'static str, ops: Vec<CatalogOp>, ctx: &PlanContext<'_>) -> Result<
         tag,
         ops,
         outside_block: None,
+        fill: None,
         notices: Vec::new(),
     })))
 }
@@ -208,19 +209,30 @@ pub(crate) fn plan_call(function: &ast::Function, ctx: &PlanContext<'_>) -> Resu
         }
     }
     let params = params.types.finish()?;
+    Ok(program_of(&procedure.name, compiled, Tag::Call, params, values))
+}
+
+/// The plan of a compiled body, with the values of its inputs.
+fn program_of(
+    name: &str,
+    compiled: compile::CompiledProcedure,
+    tag: Tag,
+    params: Vec<SqlType>,
+    values: Vec<Scalar>,
+) -> Plan {
     let inputs: Vec<SqlType> = compiled.inputs.iter().map(|(_, ty)| *ty).collect();
     let as_they_are = params == inputs
         && values
             .iter()
             .enumerate()
             .all(|(number, value)| *value == Scalar::Input(number as u16));
-    Ok(Plan::Program(Arc::new(ProgramPlan {
+    Plan::Program(Arc::new(ProgramPlan {
         input_layout: Arc::new(compiled.program.input_layout().clone()),
         program: Arc::new(compiled.program),
         params,
         hidden_inputs: compiled.hidden_inputs,
         statements: vec![StatementShape {
-            tag: Tag::Call,
+            tag,
             columns: compiled.columns,
             finish: None,
         }],
@@ -229,13 +241,33 @@ pub(crate) fn plan_call(function: &ast::Function, ctx: &PlanContext<'_>) -> Resu
         once: Vec::new(),
         needs: compiled.needs,
         procedure: Some(Arc::new(CallPlan {
-            name: procedure.name.clone(),
+            name: name.to_owned(),
             inputs,
             input_names: compiled.inputs.into_iter().map(|(name, _)| name).collect(),
             arguments: (!as_they_are).then_some(values),
             listing: compiled.listing,
         })),
-    })))
+    }))
+}
+
+/// Plans DO: a body that is called once, under PostgreSQL's name for it.
+pub(crate) fn plan_do(statement: &DoStatement, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
+    if statement.language == ProcedureLanguage::Sql {
+        return Err(error::unsupported(
+            "language \"sql\" does not support inline code execution",
+        ));
+    }
+    let block = ProcedureDef {
+        id: ProcedureId(0),
+        name: "inline_code_block".to_owned(),
+        params: Vec::new(),
+        language: statement.language,
+        body: statement.body.clone(),
+    };
+    raise::count_states(&compile::read_body(&block)?)
+        .map_err(|error| compile::in_procedure(error, &block.name))?;
+    let compiled = compile::compile(ctx.catalog, &block)?;
+    Ok(program_of(&block.name, compiled, Tag::Do, Vec::new(), Vec::new()))
 }
 
 fn arguments(function: &ast::Function) -> Result<Vec<&ast::Expr>, SqlError> {
