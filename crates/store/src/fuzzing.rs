@@ -320,6 +320,11 @@ fn history() -> Vec<CatalogOp> {
             ..view
         }),
         CatalogOp::DropView(ViewId(A + 7)),
+        CatalogOp::RetypeColumn {
+            table,
+            column: 1,
+            ty: SqlType::Date,
+        },
         CatalogOp::DropTable(table),
     ]
 }

@@ -313,6 +313,11 @@ fn ops() -> Vec<CatalogOp> {
         CatalogOp::PutView(view(next + 8, "seen_too", next + 7, &[("c0", true)])),
         CatalogOp::PutView(view(next + 8, "renamed", next + 7, &[("c0", true)])),
         CatalogOp::DropView(ViewId(next + 8)),
+        CatalogOp::RetypeColumn {
+            table: NOTES,
+            column: 0,
+            ty: SqlType::Bytea,
+        },
     ]
 }
 

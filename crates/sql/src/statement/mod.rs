@@ -71,7 +71,7 @@ pub use self::parse::{
 };
 pub use self::plan::{
     CallPlan, ConstantPlan, DdlPlan, ExplainPlan, HiddenInput, MaintenancePlan, ModifyPlan, OutputColumn,
-    Plan, ProgramPlan, QueryPlan, RowLockStrength, RowLockWait, RowLocks, StatementShape, Tag,
+    Plan, ProgramPlan, QueryPlan, Rewrite, RowLockStrength, RowLockWait, RowLocks, StatementShape, Tag,
 };
 pub use self::scalar::{InputSource, NoSource, Scalar, SessionValue};
 /// PostgreSQL's name for an expression's output column (`?column?`, `count`, `case` ...).

@@ -442,10 +442,21 @@ pub struct DdlPlan {
     pub ops: Vec<CatalogOp>,
     /// The words of a statement that is refused inside a transaction block (25001).
     pub outside_block: Option<&'static str>,
+    /// The rows of a table that the operations empty, as they are to be afterwards.
+    pub rewrite: Option<Arc<Rewrite>>,
     /// The INSERT that fills the new table in the same transaction; the command tag then counts its rows.
     pub fill: Option<String>,
     /// Notices for the client, e.g. `relation "t" already exists, skipping` (SQLSTATE 42P07 or 00000).
     pub notices: Vec<weft_types::SqlError>,
+}
+
+/// Rows that are written again because their table is laid out anew.
+#[derive(Clone, Debug)]
+pub struct Rewrite {
+    /// The table.
+    pub table: TableId,
+    /// What would insert them into a table of the new form.
+    pub rows: ModifyPlan,
 }
 
 /// EXPLAIN.

@@ -54,7 +54,10 @@ pub(crate) fn refuse(word: &str, reader: &mut TokenReader<'_>) -> Result<(), Sql
     match known {
         Some(words) => {
             let words: Vec<&str> = std::iter::once(word).chain(words.iter().copied()).collect();
-            Err(error::unsupported(format!("{} is not supported", words.join(" "))))
+            Err(error::unsupported(format!(
+                "{} is not supported",
+                words.join(" ")
+            )))
         }
         None => Ok(()),
     }

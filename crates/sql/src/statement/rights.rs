@@ -234,6 +234,7 @@ fn of_ddl(plan: &DdlPlan, catalog: &Catalog, needs: &mut Vec<Need>) {
             | CatalogOp::RenameTable { table, .. }
             | CatalogOp::RenameColumn { table, .. }
             | CatalogOp::SetColumnType { table, .. }
+            | CatalogOp::RetypeColumn { table, .. }
             | CatalogOp::DropConstraint { table, .. }
             | CatalogOp::SetDistribution { table, .. } => owner(table.0, needs),
             CatalogOp::PutConstraint(constraint) => {

@@ -154,6 +154,15 @@ pub enum CatalogOp {
     PutView(ViewDef),
     /// The view goes.
     DropView(ViewId),
+    /// All rows go, and a column has another type: the transaction writes the rows again.
+    RetypeColumn {
+        /// Which table.
+        table: TableId,
+        /// Column position.
+        column: u32,
+        /// The new type.
+        ty: SqlType,
+    },
 }
 
 impl CatalogOp {
@@ -301,6 +310,7 @@ impl Catalog {
             CatalogOp::Account(op) => self.apply_account_op(op),
             CatalogOp::PutView(view) => self.put_view(view),
             CatalogOp::DropView(view) => self.drop_view(*view),
+            CatalogOp::RetypeColumn { table, column, ty } => self.retype_column(*table, *column, *ty),
             CatalogOp::AdvanceSequence { .. } | CatalogOp::SetSequence { .. } => Ok(()),
         }
     }
@@ -669,6 +679,30 @@ impl Catalog {
         let column = place.name.clone();
         place.ty = ty;
         self.refuse_retype_under_views(table.0, &column)?;
+        def.renew_layout();
+        def.renew_checks()?;
+        self.put_table(def);
+        Ok(())
+    }
+
+    fn retype_column(&mut self, table: TableId, column: u32, ty: SqlType) -> Result<(), SqlError> {
+        let mut def = TableDef::clone(self.table_def(table)?.as_ref());
+        let (name, position) = (def.name.clone(), column as usize);
+        let in_keys = def.foreign_keys().any(|(_, key)| key.columns.contains(&position))
+            || def
+                .references_to_it()
+                .any(|(_, key)| key.parent_columns.contains(&position));
+        let place = def.columns.get_mut(position);
+        let place = place.ok_or_else(|| missing_column(&name, column))?;
+        if in_keys || def.distribution != Distribution::Single {
+            let message = format!("changing the type of column \"{}\" is not supported", place.name);
+            return Err(SqlError::unsupported(message)
+                .detail("It is part of a foreign key, or its table is spread over ranks."));
+        }
+        let column = place.name.clone();
+        place.ty = ty;
+        self.refuse_retype_under_views(table.0, &column)?;
+        def.forget_layouts();
         def.renew_layout();
         def.renew_checks()?;
         self.put_table(def);

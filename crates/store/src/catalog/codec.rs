@@ -351,6 +351,11 @@ impl CatalogOp {
                 put_view(out, def);
             }
             CatalogOp::DropView(id) => put_tagged(out, 27, id.0),
+            CatalogOp::RetypeColumn { table, column, ty } => {
+                put_tagged(out, 28, table.0);
+                out.put_u32(*column);
+                put_type(out, ty);
+            }
         }
     }
 
@@ -430,6 +435,11 @@ impl CatalogOp {
             25 => CatalogOp::Account(AccountOp::decode(reader)?),
             26 => CatalogOp::PutView(view(reader)?),
             27 => CatalogOp::DropView(ViewId(reader.u32()?)),
+            28 => CatalogOp::RetypeColumn {
+                table: table_id(reader)?,
+                column: reader.u32()?,
+                ty: sql_type(reader)?,
+            },
             _ => return Err(invalid("catalog operation tag")),
         })
     }

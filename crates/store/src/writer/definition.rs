@@ -66,6 +66,7 @@ impl BatchWriter<'_> {
         let (table, data) = match op {
             CatalogOp::CreateTable(def) => (def.id, empty(def.id)?),
             CatalogOp::Truncate(id) => (*id, empty(*id)?),
+            CatalogOp::RetypeColumn { table, .. } => (*table, empty(*table)?),
             CatalogOp::DropTable(id) => return Ok(Some((*id, None))),
             CatalogOp::CreateIndex(index) | CatalogOp::AddPrimaryKey(index) => {
                 (index.table, self.with_index(catalog, index.table, index.id)?)

@@ -87,7 +87,9 @@ impl Transaction {
         }
         self.check_added(&op, &next)?;
         match &op {
-            CatalogOp::Truncate(table) | CatalogOp::DropTable(table) => {
+            CatalogOp::Truncate(table)
+            | CatalogOp::DropTable(table)
+            | CatalogOp::RetypeColumn { table, .. } => {
                 let indexes = next.table_by_id(*table).map_or(&[][..], |def| &def.indexes);
                 self.overlay_mut().hide_base(*table, indexes);
             }

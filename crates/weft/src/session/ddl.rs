@@ -9,14 +9,19 @@ use std::sync::Arc;
 
 use weft_base::CatalogVersion;
 use weft_lock::LockMode;
-use weft_sql::statement::DdlPlan;
+use weft_sql::statement::{DdlPlan, Rewrite};
 use weft_store::{Catalog, CatalogOp, ConstraintRule};
+use weft_txn::Isolation;
 use weft_types::{SqlError, SqlState};
 
 use super::Session;
 use super::control::ACTIVE_SQL_TRANSACTION;
+use super::modify::{CHUNK_ROWS, ModifyContext};
 use super::rights::ownership_of;
 use crate::sink::{CommandTag, NoticeLevel, OutputColumn, PipelinePosition, ResultSink, RowRef};
+
+/// The most bytes of rows that are written again: as many as one transaction may write.
+const REWRITTEN_BYTES_MAX: usize = 960 << 20;
 
 /// The existing tables that an operation changes: one, and the parent of a foreign key.
 fn tables_of(op: &CatalogOp, catalog: &Catalog) -> impl Iterator<Item = weft_base::TableId> {
@@ -56,6 +61,7 @@ fn table_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
         | CatalogOp::SetDistribution { table, .. }
         | CatalogOp::DropConstraint { table, .. }
         | CatalogOp::SetColumnType { table, .. }
+        | CatalogOp::RetypeColumn { table, .. }
         | CatalogOp::RenameColumn { table, .. } => Some(*table),
         CatalogOp::PutConstraint(constraint) => Some(constraint.table),
         CatalogOp::CreateTable(_)
@@ -180,6 +186,12 @@ impl Session {
             }
         }
         let first_new = newest.next_object_id();
+        // The rows as they are, before the table is emptied.
+        let rewritten = match &plan.rewrite {
+            Some(rewrite) => Some(self.rows_to_rewrite(rewrite)?),
+            None => None,
+        };
+        let open = self.transaction();
         for op in &plan.ops {
             for table in tables_of(op, &open.txn.catalog()) {
                 open.txn.lock_table(table, LockMode::X)?;
@@ -200,6 +212,63 @@ impl Session {
                 open.sequences_set.push(*id);
             }
         }
-        Ok(())
+        match (&plan.rewrite, rewritten) {
+            (Some(rewrite), Some(rows)) => self.write_again(rewrite, &rows),
+            _ => Ok(()),
+        }
+    }
+
+    /// The rows of a table as they are to be, in its new layout. The table is locked until the transaction
+    /// ends.
+    fn rows_to_rewrite(&mut self, rewrite: &Rewrite) -> Result<Vec<Vec<u8>>, SqlError> {
+        let open = self.transaction();
+        if open.txn.isolation() != Isolation::ReadCommitted {
+            return Err(SqlError::unsupported(
+                "a table's rows are rewritten under READ COMMITTED only",
+            ));
+        }
+        open.txn.lock_table(rewrite.table, LockMode::X)?;
+        let modify = &rewrite.rows.modify;
+        let session = self.statement_session();
+        let settings = self.query_settings(&session).locking();
+        let bound = ModifyContext {
+            params: &[],
+            environment: self.environment(&settings),
+            settings,
+            steps: Default::default(),
+        };
+        let source = self.read_source(&modify.rows.tables)?;
+        let queries = Arc::clone(&self.shared);
+        let mut rows = Vec::new();
+        let mut bytes = 0;
+        let read = queries
+            .queries
+            .new_rows(modify, source, &bound.evaluation(), |row| {
+                bytes += row.row.len();
+                if bytes > REWRITTEN_BYTES_MAX {
+                    return Err(SqlError::new(
+                        SqlState::PROGRAM_LIMIT_EXCEEDED,
+                        "the table is too large to be rewritten",
+                    ));
+                }
+                rows.push(row.row);
+                Ok(())
+            });
+        self.end_statement_session(&session)?;
+        read?;
+        Ok(rows)
+    }
+
+    /// Writes a table's rows again after it was emptied.
+    fn write_again(&mut self, rewrite: &Rewrite, rows: &[Vec<u8>]) -> Result<(), SqlError> {
+        let catalog = self.transaction().txn.catalog();
+        let Some(table) = catalog.table_by_id(rewrite.table) else {
+            return Err(weft_txn::stale_program());
+        };
+        for chunk in rows.chunks(CHUNK_ROWS) {
+            self.transaction().txn.insert(table, chunk)?;
+            self.check_cancelled()?;
+        }
+        self.transaction().txn.end_statement()
     }
 }

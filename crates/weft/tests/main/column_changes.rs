@@ -335,3 +335,49 @@ fn constraints_of_added_columns_are_tested_on_rows_of_earlier_layouts() {
     c.fails("delete from p", "23503");
     c.ok("delete from t; delete from p");
 }
+
+#[test]
+fn rows_of_a_retyped_column_come_back() {
+    let disk = SimDisk::new(21);
+    let db = open_on(&disk);
+    let mut c = Client::new(&db);
+    c.ok("create table p (id int primary key); insert into p values (1), (2)");
+    c.ok("create table t (id int primary key, p int references p, v text unique, w int default 4)");
+    c.ok("insert into t select g, 1 + g % 2, 'v' || g, g * 10 from generate_series(1, 3000) g");
+    c.ok("checkpoint; update t set w = 5 where id = 7; create index t_w on t (w)");
+    let mut reader = Client::new(&db);
+    reader.ok("begin isolation level repeatable read");
+    assert_eq!(reader.rows("select w from t where id = 7"), "5");
+    c.ok("alter table t alter column w type numeric(10,1) using w / 4.0, alter v type varchar(8)");
+    assert_eq!(reader.rows("select w from t where id = 7"), "5");
+    assert_eq!(reader.rows("select sum(w) from t"), "45014935");
+    reader.ok("commit");
+    let sum = c.rows("select sum(w), count(distinct v), max(v) from t");
+    assert_eq!(c.rows("select id from t where w = 1.3"), "7");
+    c.fails("insert into t values (3001, 1, 'v9', 1)", "23505");
+    c.fails("insert into t values (3001, 3, 'w', 1)", "23503");
+    c.fails("alter table t alter column p type bigint", "0A000");
+    c.fails("alter table p alter column id type bigint", "0A000");
+    // Whoever waits for the table's lock goes on with the new definition.
+    c.ok("begin; alter table t alter column w type text using w::text || '!'");
+    let update = in_thread(Client::new(&db), "update t set v = 'seven' where id = 7");
+    moment();
+    assert!(!update.is_finished());
+    c.ok("commit");
+    update.join().unwrap().2.unwrap();
+    assert_eq!(c.rows("select w, v from t where id = 7"), "1.3!,seven");
+    c.fails(
+        "begin isolation level repeatable read; alter table t alter column v type text using v || 'x'",
+        "0A000",
+    );
+    c.ok("rollback");
+    drop((c, reader, db));
+    disk.crash();
+    let mut c = Client(open_on(&disk).session());
+    assert_eq!(c.rows("select w, v from t where id = 7"), "1.3!,seven");
+    assert_eq!(c.rows("select id from t where w = '1.3!'"), "7");
+    assert_eq!(
+        c.rows("select sum(replace(w, '!', '')::numeric(10,1)), count(distinct v), max(v) from t"),
+        sum
+    );
+}

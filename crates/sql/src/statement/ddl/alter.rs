@@ -10,14 +10,18 @@ use weft_store::{CatalogOp, ForeignKey, TableDef, ViewDef};
 use weft_types::{SqlError, SqlState, Value};
 
 use super::super::scalar::{NoSource, Scalar};
-use super::super::{defaults, names};
+use super::super::{PlanContext, defaults, names};
 use super::constraint::{self, NewConstraint};
 use super::index::{IndexKind, check_key};
-use super::{Changes, table, view};
+use super::{Changes, retype, table, view};
 use crate::error;
 
 /// ALTER TABLE.
-pub(super) fn alter_table(changes: &mut Changes, alter: &ast::AlterTable) -> Result<(), SqlError> {
+pub(super) fn alter_table(
+    changes: &mut Changes,
+    alter: &ast::AlterTable,
+    ctx: &PlanContext<'_>,
+) -> Result<(), SqlError> {
     let parts = names::parts(&alter.name);
     for operation in &alter.operations {
         let found = names::table(&changes.catalog, &parts).cloned();
@@ -31,7 +35,7 @@ pub(super) fn alter_table(changes: &mut Changes, alter: &ast::AlterTable) -> Res
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    retype::write_again(changes, ctx)
 }
 
 fn column(table: &TableDef, name: &ast::Ident) -> Result<u32, SqlError> {
@@ -331,38 +335,12 @@ fn alter_column(
             })
         }
         AlterColumnOperation::SetDataType { data_type, using, .. } => {
-            let new = super::types::column_type(data_type)?.ty;
-            if !using.as_ref().is_none_or(|using| is_plain_cast(using, name)) {
-                return Err(error::unsupported(
-                    "ALTER COLUMN TYPE ... USING an expression is not supported",
-                ));
-            }
-            if table
-                .columns
-                .get(column as usize)
-                .is_some_and(|old| old.ty == new)
-            {
-                return Ok(());
-            }
-            changes.push(CatalogOp::SetColumnType {
-                table: table.id,
-                column,
-                ty: new,
-            })
+            let ty = super::types::column_type(data_type)?.ty;
+            retype::set_type(changes, table, column, ty, using.as_ref())
         }
         other => Err(error::unsupported(format!(
             "ALTER COLUMN {other} is not supported"
         ))),
-    }
-}
-
-/// Whether USING says what would happen without it: the column, converted.
-fn is_plain_cast(using: &ast::Expr, column: &ast::Ident) -> bool {
-    match using {
-        ast::Expr::Cast { expr, .. } => is_plain_cast(expr, column),
-        ast::Expr::Nested(inner) => is_plain_cast(inner, column),
-        ast::Expr::Identifier(name) => names::ident(name) == names::ident(column),
-        _ => false,
     }
 }
 

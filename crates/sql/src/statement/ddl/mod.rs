@@ -8,6 +8,7 @@
 mod alter;
 mod constraint;
 mod index;
+mod retype;
 pub(crate) mod sequence;
 mod table;
 pub(crate) mod table_as;
@@ -20,7 +21,7 @@ use sqlparser::ast::{self, ObjectType, Statement};
 use weft_store::{Catalog, CatalogOp, TableDef};
 use weft_types::{SqlError, SqlState};
 
-use super::plan::{DdlPlan, MaintenancePlan, Plan};
+use super::plan::{DdlPlan, MaintenancePlan, Plan, Rewrite};
 use super::{PlanContext, names};
 use crate::error;
 
@@ -31,6 +32,9 @@ pub(super) struct Changes {
     ops: Vec<CatalogOp>,
     outside_block: Option<&'static str>,
     notices: Vec<SqlError>,
+    /// Of ALTER TABLE: the columns that get another type, and the rows that are written again for it.
+    retyped: Vec<retype::Retyped>,
+    rewrite: Option<Rewrite>,
 }
 
 impl Changes {
@@ -42,6 +46,8 @@ impl Changes {
             ops: Vec::new(),
             outside_block: None,
             notices: Vec::new(),
+            retyped: Vec::new(),
+            rewrite: None,
         }
     }
 
@@ -67,6 +73,7 @@ impl Changes {
             ops: self.ops,
             outside_block: self.outside_block,
             fill: None,
+            rewrite: self.rewrite.map(Arc::new),
             notices: self.notices,
         }))
     }
@@ -85,7 +92,7 @@ pub(crate) fn plan_ddl(statement: &Statement, ctx: &PlanContext<'_>) -> Result<P
             "CREATE INDEX"
         }
         Statement::AlterTable(alter) => {
-            alter::alter_table(&mut changes, alter)?;
+            alter::alter_table(&mut changes, alter, ctx)?;
             "ALTER TABLE"
         }
         Statement::AlterIndex { name, operation } => {

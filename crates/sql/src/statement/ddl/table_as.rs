@@ -113,7 +113,11 @@ pub(crate) fn plan_table_as(statement: &TableAsStatement, ctx: &PlanContext<'_>)
         None => error,
     })?;
     let table = TableId(changes.catalog.next_object_id());
-    changes.push(CatalogOp::CreateTable(TableDef::new(table, name.clone(), columns)))?;
+    changes.push(CatalogOp::CreateTable(TableDef::new(
+        table,
+        name.clone(),
+        columns,
+    )))?;
     let fill = statement
         .with_data
         .then(|| format!("INSERT INTO {} {}", quote_ident(&name), statement.query));
@@ -135,10 +139,15 @@ fn columns(statement: &TableAsStatement, ctx: &PlanContext<'_>) -> Result<Vec<Co
         _ => Err(SqlError::new(SqlState::SYNTAX_ERROR, "not a query")),
     })?;
     if !bound.parameters.is_empty() {
-        return Err(error::unsupported("parameters in CREATE TABLE AS are not supported"));
+        return Err(error::unsupported(
+            "parameters in CREATE TABLE AS are not supported",
+        ));
     }
     if statement.columns.len() > bound.output.len() {
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "too many column names were specified"));
+        return Err(SqlError::new(
+            SqlState::SYNTAX_ERROR,
+            "too many column names were specified",
+        ));
     }
     let columns = bound.output.iter().enumerate().map(|(place, column)| {
         let name = statement.columns.get(place).unwrap_or(&column.name);

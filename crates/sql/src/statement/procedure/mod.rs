@@ -165,6 +165,7 @@ fn ddl(tag: &'static str, ops: Vec<CatalogOp>, ctx: &PlanContext<'_>) -> Result<
         ops,
         outside_block: None,
         fill: None,
+        rewrite: None,
         notices: Vec::new(),
     })))
 }
