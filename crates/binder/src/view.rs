@@ -1,8 +1,8 @@
 //! Views: the query of a view is bound in the place of its name.
 //!
-//! It is bound by itself: it sees nothing of the statement around it, neither columns nor WITH queries, and its
-//! names mean what they meant when the view was made ([`ViewDef::sources`]). Errors in it have no position,
-//! because its text is not the statement's.
+//! It is bound by itself: it sees nothing of the statement around it, neither columns nor WITH queries, and
+//! its names mean what they meant when the view was made ([`ViewDef::sources`]). Errors in it have no
+//! position, because its text is not the statement's.
 
 use std::sync::Arc;
 
@@ -172,7 +172,7 @@ impl<'a> Binder<'a> {
 
     /// Binds a view's query with nothing of the statement around it in sight.
     fn rows_of_view(&mut self, view: &Arc<ViewDef>) -> Result<Rows, SqlError> {
-        let text = std::mem::replace(&mut self.env.text, "");
+        let text = std::mem::take(&mut self.env.text);
         let around = self.view.replace(Arc::clone(view));
         let lowest = std::mem::replace(&mut self.lowest, usize::MAX);
         let saved = aside!(

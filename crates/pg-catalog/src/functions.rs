@@ -425,7 +425,7 @@ fn view_text(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
 fn named_view_text(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
     let catalog = SessionView::catalog_of(context)?;
     let name = text_at(arguments, 0);
-    match relation_oid(catalog, &name) {
+    match relation_oid(catalog, name) {
         Some(oid) => Ok(views::definition_by_oid(catalog, oid)),
         None => Err(SqlError::new(
             SqlState::UNDEFINED_TABLE,

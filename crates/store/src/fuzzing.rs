@@ -212,6 +212,22 @@ fn index(id: u32, name: &str, table: u32, columns: &[usize], method: IndexMethod
     }
 }
 
+fn view(id: u32, table: u32) -> ViewDef {
+    ViewDef {
+        id: ViewId(id),
+        name: "y".into(),
+        columns: vec![ColumnDef::new("a", SqlType::Int4)],
+        query: "SELECT a FROM w".into(),
+        sources: vec![ViewSource {
+            relation: table,
+            columns: vec![SourceColumn {
+                name: "a".into(),
+                used: true,
+            }],
+        }],
+    }
+}
+
 /// A history that has every operation in it.
 fn history() -> Vec<CatalogOp> {
     const A: u32 = FIRST_OBJECT_ID;
@@ -244,19 +260,6 @@ fn history() -> Vec<CatalogOp> {
         body: "select 1".into(),
     };
     let (column, fill) = (ColumnDef::new("d", SqlType::Text), Value::Text("fill".into()));
-    let view = ViewDef {
-        id: ViewId(A + 7),
-        name: "y".into(),
-        columns: vec![ColumnDef::new("a", SqlType::Int4)],
-        query: "SELECT a FROM w".into(),
-        sources: vec![ViewSource {
-            relation: A,
-            columns: vec![SourceColumn {
-                name: "a".into(),
-                used: true,
-            }],
-        }],
-    };
     vec![
         CatalogOp::CreateTable(TableDef::new(table, "t", columns).with_index(index(
             A + 1,
@@ -314,10 +317,17 @@ fn history() -> Vec<CatalogOp> {
         CatalogOp::DropProcedure(ProcedureId(A + 5)),
         CatalogOp::CreateSequence(SequenceDef::new(SequenceId(A + 6), "free")),
         CatalogOp::DropSequence(SequenceId(A + 6)),
-        CatalogOp::PutView(view.clone()),
+    ]
+}
+
+fn later_history() -> Vec<CatalogOp> {
+    const A: u32 = FIRST_OBJECT_ID;
+    let table = TableId(A);
+    vec![
+        CatalogOp::PutView(view(A + 7, A)),
         CatalogOp::PutView(ViewDef {
             name: "z".into(),
-            ..view
+            ..view(A + 7, A)
         }),
         CatalogOp::DropView(ViewId(A + 7)),
         CatalogOp::RetypeColumn {
@@ -330,7 +340,8 @@ fn history() -> Vec<CatalogOp> {
 }
 
 fn seeds() -> Vec<Vec<u8>> {
-    let history = history();
+    let mut history = history();
+    history.extend(later_history());
     let mut seeds = Vec::new();
     let mut written = vec![OPERATIONS];
     let mut catalog = Catalog::new();

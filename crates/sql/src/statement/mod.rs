@@ -439,13 +439,12 @@ fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Pla
         })),
         ControlStatement::CloseCursor(name) => Plan::Cursor(Arc::new(CursorPlan::Close(name.clone()))),
         ControlStatement::Maintain {
-            vacuum: true,
+            vacuum,
             tables: names,
-        } => Plan::Maintenance(MaintenancePlan::Vacuum(tables(names)?)),
-        ControlStatement::Maintain {
-            vacuum: false,
-            tables: names,
-        } => Plan::Maintenance(MaintenancePlan::Analyze(tables(names)?)),
+        } => Plan::Maintenance(match vacuum {
+            true => MaintenancePlan::Vacuum(tables(names)?),
+            false => MaintenancePlan::Analyze(tables(names)?),
+        }),
         ControlStatement::Checkpoint => Plan::Maintenance(MaintenancePlan::Checkpoint),
         ControlStatement::Account(statement) => Plan::Account(Arc::clone(statement)),
         ControlStatement::LockTable {
@@ -459,7 +458,7 @@ fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Pla
         }),
         ControlStatement::Sequence(statement) => ddl::plan_sequence(statement, ctx)?,
         ControlStatement::Procedure(statement) => procedure::plan_statement(statement, ctx)?,
-        ControlStatement::Do(statement) => procedure::plan_do(statement, ctx)?,
+        ControlStatement::Do(block) => procedure::plan_do(block, ctx)?,
         ControlStatement::TableAs(statement) => ddl::table_as::plan_table_as(statement, ctx)?,
         ControlStatement::View(statement) => ddl::view::plan_view(statement, ctx)?,
         ControlStatement::Ignored(tag) => Plan::Maintenance(MaintenancePlan::Ignored(tag)),

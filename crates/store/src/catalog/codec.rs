@@ -251,27 +251,17 @@ impl CatalogOp {
     /// Appends the operation.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            CatalogOp::CreateTable(def) => {
-                out.put_u8(1);
-                put_table(out, def);
-            }
+            CatalogOp::CreateTable(def) => put_with(out, 1, def, put_table),
             CatalogOp::DropTable(id) => put_tagged(out, 2, id.0),
-            CatalogOp::CreateIndex(def) => {
-                out.put_u8(3);
-                put_index(out, def);
-            }
+            CatalogOp::CreateIndex(def) => put_with(out, 3, def, put_index),
             CatalogOp::DropIndex(id) => put_tagged(out, 4, id.0),
-            CatalogOp::AddPrimaryKey(def) => {
-                out.put_u8(5);
-                put_index(out, def);
-            }
+            CatalogOp::AddPrimaryKey(def) => put_with(out, 5, def, put_index),
             CatalogOp::SetNotNull {
                 table,
                 column,
                 not_null,
             } => {
-                put_tagged(out, 6, table.0);
-                out.put_u32(*column);
+                put_of_column(out, 6, *table, *column);
                 out.put_u8(u8::from(*not_null));
             }
             CatalogOp::SetDefault {
@@ -279,8 +269,7 @@ impl CatalogOp {
                 column,
                 default,
             } => {
-                put_tagged(out, 7, table.0);
-                out.put_u32(*column);
+                put_of_column(out, 7, *table, *column);
                 put_default(out, default.as_ref());
             }
             CatalogOp::AddColumn { table, column, fill } => {
@@ -288,17 +277,13 @@ impl CatalogOp {
                 put_column(out, column);
                 put_fill(out, &column.ty, fill);
             }
-            CatalogOp::DropColumn { table, column } => {
-                put_tagged(out, 9, table.0);
-                out.put_u32(*column);
-            }
+            CatalogOp::DropColumn { table, column } => put_of_column(out, 9, *table, *column),
             CatalogOp::RenameTable { table, name } => {
                 put_tagged(out, 10, table.0);
                 put_text(out, name);
             }
             CatalogOp::RenameColumn { table, column, name } => {
-                put_tagged(out, 11, table.0);
-                out.put_u32(*column);
+                put_of_column(out, 11, *table, *column);
                 put_text(out, name);
             }
             CatalogOp::RenameIndex { index, name } => {
@@ -306,10 +291,7 @@ impl CatalogOp {
                 put_text(out, name);
             }
             CatalogOp::Truncate(id) => put_tagged(out, 13, id.0),
-            CatalogOp::CreateSequence(def) => {
-                out.put_u8(14);
-                put_sequence(out, def);
-            }
+            CatalogOp::CreateSequence(def) => put_with(out, 14, def, put_sequence),
             CatalogOp::DropSequence(id) => put_tagged(out, 15, id.0),
             CatalogOp::AdvanceSequence { id, to } => {
                 put_tagged(out, 16, id.0);
@@ -319,26 +301,19 @@ impl CatalogOp {
                 put_tagged(out, 17, id.0);
                 put_state(out, *state);
             }
-            CatalogOp::PutProcedure(def) => {
-                out.put_u8(18);
-                put_procedure(out, def);
-            }
+            CatalogOp::PutProcedure(def) => put_with(out, 18, def, put_procedure),
             CatalogOp::DropProcedure(id) => put_tagged(out, 19, id.0),
             CatalogOp::SetDistribution { table, distribution } => {
                 out.put_u8(20);
                 distribution::put(out, *table, *distribution);
             }
-            CatalogOp::PutConstraint(def) => {
-                out.put_u8(21);
-                constraint::put(out, def);
-            }
+            CatalogOp::PutConstraint(def) => put_with(out, 21, def, constraint::put),
             CatalogOp::SetSequenceOwner { id, owner } => {
                 put_tagged(out, 23, id.0);
                 put_owner(out, *owner);
             }
             CatalogOp::SetColumnType { table, column, ty } => {
-                put_tagged(out, 24, table.0);
-                out.put_u32(*column);
+                put_of_column(out, 24, *table, *column);
                 put_type(out, ty);
             }
             CatalogOp::DropConstraint { table, constraint } => {
@@ -346,14 +321,10 @@ impl CatalogOp {
                 out.put_u32(constraint.0);
             }
             CatalogOp::Account(op) => op.encode(25, out),
-            CatalogOp::PutView(def) => {
-                out.put_u8(26);
-                put_view(out, def);
-            }
+            CatalogOp::PutView(def) => put_with(out, 26, def, put_view),
             CatalogOp::DropView(id) => put_tagged(out, 27, id.0),
             CatalogOp::RetypeColumn { table, column, ty } => {
-                put_tagged(out, 28, table.0);
-                out.put_u32(*column);
+                put_of_column(out, 28, *table, *column);
                 put_type(out, ty);
             }
         }
@@ -448,6 +419,16 @@ impl CatalogOp {
 fn put_tagged(out: &mut Vec<u8>, tag: u8, id: u32) {
     out.put_u8(tag);
     out.put_u32(id);
+}
+
+fn put_with<T>(out: &mut Vec<u8>, tag: u8, what: &T, put: impl FnOnce(&mut Vec<u8>, &T)) {
+    out.put_u8(tag);
+    put(out, what);
+}
+
+fn put_of_column(out: &mut Vec<u8>, tag: u8, table: TableId, column: u32) {
+    put_tagged(out, tag, table.0);
+    out.put_u32(column);
 }
 
 fn put_definitions(out: &mut Vec<u8>, catalog: &Catalog) {

@@ -6,7 +6,8 @@
 //! one (before its commit) and replay.
 //!
 //! Invariants:
-//! 1. Tables, indexes, sequences and views share one name space and one id counter; an id is never used twice.
+//! 1. Tables, indexes, sequences and views share one name space and one id counter; an id is never used
+//!    twice.
 //! 2. A table's `layout` follows from its columns; every index column exists; at most one index is primary.
 //!    Layouts that its rows had before are known as long as there may be such rows (`earlier.rs`).
 //! 3. Equal histories of operations give equal catalogs, byte for byte when encoded, and so equal digests.

@@ -1,9 +1,9 @@
 //! Views: a name for a query.
 //!
 //! The catalog keeps the query's text, `binder` binds it wherever the view is named. The text was bound once,
-//! when the view was made, and what it read then is kept with it: which relation each of its names stands for,
-//! and which columns that relation had ([`ViewSource`]). So a column that a table gets later is not visible in
-//! the view's text, where it could make a name ambiguous.
+//! when the view was made, and what it read then is kept with it: which relation each of its names stands
+//! for, and which columns that relation had ([`ViewSource`]). So a column that a table gets later is not
+//! visible in the view's text, where it could make a name ambiguous.
 //!
 //! Invariants:
 //! 1. Every source exists, with every column that the text uses: dropping or renaming one is refused.

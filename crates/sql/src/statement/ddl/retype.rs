@@ -1,8 +1,8 @@
 //! ALTER COLUMN ... TYPE.
 //!
 //! Where every value is the same bytes under both types, only the definition changes. Otherwise all rows are
-//! written again: the operation empties the table, and the plan has what would insert the converted rows into a
-//! table of the new form ([`Rewrite`]), so that conversion is that of an assignment.
+//! written again: the operation empties the table, and the plan has what would insert the converted rows into
+//! a table of the new form ([`Rewrite`]), so that conversion is that of an assignment.
 
 use sqlparser::ast;
 use weft_base::TableId;
