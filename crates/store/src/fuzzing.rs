@@ -306,6 +306,11 @@ fn history() -> Vec<CatalogOp> {
             name: "w".into(),
         },
         CatalogOp::Truncate(table),
+        CatalogOp::RetypeColumn {
+            table,
+            column: 1,
+            ty: SqlType::Date,
+        },
         CatalogOp::AddPrimaryKey(index(A + 4, "k", A, &[0], IndexMethod::Both)),
         CatalogOp::PutProcedure(procedure),
         CatalogOp::SetDistribution {
@@ -330,11 +335,6 @@ fn later_history() -> Vec<CatalogOp> {
             ..view(A + 7, A)
         }),
         CatalogOp::DropView(ViewId(A + 7)),
-        CatalogOp::RetypeColumn {
-            table,
-            column: 1,
-            ty: SqlType::Date,
-        },
         CatalogOp::DropTable(table),
     ]
 }
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn the_history_applies_as_a_whole() {
         let mut catalog = Catalog::new();
-        for op in history() {
+        for op in history().into_iter().chain(later_history()) {
             catalog = catalog
                 .apply(&op)
                 .unwrap_or_else(|error| panic!("{op:?}: {error:?}"));

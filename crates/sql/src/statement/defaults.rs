@@ -3,6 +3,7 @@
 //! A default is stored in the catalog as text and bound again for each plan. It may contain anything that
 //! the binder supports except columns; CREATE TABLE rejects others, so that an INSERT never encounters one.
 
+use weft_expression::{Volatility, volatility_of};
 use weft_store::{Catalog, ColumnDef, TableDef};
 use weft_types::{SqlError, Value};
 
@@ -29,6 +30,12 @@ pub(crate) fn column_default(catalog: &Catalog, column: &ColumnDef) -> Result<Sc
             .hint("Defaults may use literals, casts, arithmetic, now(), nextval() and gen_random_uuid().")
         }
     })
+}
+
+/// Whether each evaluation of a column's default may give another value.
+pub(crate) fn is_volatile(catalog: &Catalog, column: &ColumnDef) -> Result<bool, SqlError> {
+    let bound = weft_binder::bind_default(column, environment(catalog, &[], ""))?;
+    Ok(volatility_of(&bound) == Volatility::Volatile)
 }
 
 /// Defaults of all columns except the given ones; columns whose default is NULL are omitted.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use sqlparser::ast::NonBlock;
 use weft_base::TableId;
 use weft_program::Program;
-use weft_store::{CatalogOp, Privileges};
+use weft_store::{CatalogOp, Privileges, SequenceId};
 use weft_types::{RowLayout, SqlType};
 
 use super::accounts::AccountStatement;
@@ -457,6 +457,8 @@ pub struct Rewrite {
     pub table: TableId,
     /// What would insert them into a table of the new form.
     pub rows: ModifyPlan,
+    /// The sequences from which each row has the next value.
+    pub numbered: Vec<SequenceId>,
 }
 
 /// EXPLAIN.

@@ -220,9 +220,9 @@ fn what_is_refused_is_refused_clearly() {
             "MATCH FULL and MATCH PARTIAL are not supported",
         ),
         (
-            "CREATE TABLE x AS SELECT 1",
+            "CREATE TEMP TABLE x AS SELECT 1",
             "0A000",
-            "CREATE TABLE AS is not supported",
+            "temporary tables are not supported",
         ),
         ("CREATE TABLE x (a xml)", "0A000", "type xml is not supported"),
         ("CREATE TABLE x (a nope)", "42704", "type \"nope\" does not exist"),

@@ -128,9 +128,15 @@ fn codes_words_and_positions() {
         ),
         ("SELECT 1 +", "42601", "syntax error at end of input", Some(11)),
         (
-            "CREATE VIEW v AS SELECT 1",
+            "CREATE VIEW v AS SELECT 1 AS a, nope FROM t",
+            "42703",
+            "column \"nope\" does not exist",
+            Some(33),
+        ),
+        (
+            "CREATE RULE r AS ON INSERT TO t DO NOTHING",
             "0A000",
-            "CREATE VIEW is not supported",
+            "CREATE RULE is not supported",
             None,
         ),
         (

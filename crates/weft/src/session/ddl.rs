@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weft_base::CatalogVersion;
 use weft_lock::LockMode;
 use weft_sql::statement::{DdlPlan, Rewrite};
-use weft_store::{Catalog, CatalogOp, ConstraintRule};
+use weft_store::{Catalog, CatalogOp, ConstraintRule, SequenceState};
 use weft_txn::Isolation;
 use weft_types::{SqlError, SqlState};
 
@@ -269,6 +269,23 @@ impl Session {
             self.transaction().txn.insert(table, chunk)?;
             self.check_cancelled()?;
         }
-        self.transaction().txn.end_statement()
+        self.transaction().txn.end_statement()?;
+        for id in &rewrite.numbered {
+            let (Some(sequence), Some(last)) = (catalog.sequence_by_id(*id), rows.len().checked_sub(1))
+            else {
+                continue;
+            };
+            let steps = i64::try_from(last).unwrap_or(i64::MAX);
+            let state = SequenceState {
+                last_value: sequence
+                    .start
+                    .saturating_add(steps.saturating_mul(sequence.increment)),
+                is_called: true,
+            };
+            let open = self.transaction();
+            open.txn.catalog_op(CatalogOp::SetSequence { id: *id, state })?;
+            open.sequences_set.push(*id);
+        }
+        Ok(())
     }
 }

@@ -6,14 +6,15 @@ use sqlparser::ast::{
     self, AlterColumnOperation, AlterIndexOperation, AlterTableOperation, ObjectName, RenameTableNameKind,
 };
 use weft_base::IndexId;
-use weft_store::{CatalogOp, ForeignKey, TableDef, ViewDef};
+use weft_store::{CatalogOp, ColumnDef, ForeignKey, SequenceId, TableDef, ViewDef};
 use weft_types::{SqlError, SqlState, Value};
 
 use super::super::scalar::{NoSource, Scalar};
 use super::super::{PlanContext, defaults, names};
 use super::constraint::{self, NewConstraint};
 use super::index::{IndexKind, check_key};
-use super::{Changes, retype, table, view};
+use super::rewrite::{self, NewValue};
+use super::{Changes, table, view};
 use crate::error;
 
 /// ALTER TABLE.
@@ -35,7 +36,7 @@ pub(super) fn alter_table(
             Err(error) => return Err(error),
         }
     }
-    retype::write_again(changes, ctx)
+    rewrite::write_again(changes, ctx)
 }
 
 fn column(table: &TableDef, name: &ast::Ident) -> Result<u32, SqlError> {
@@ -253,28 +254,30 @@ fn add_column(
         ));
         return Ok(());
     }
-    if new.sequence.is_some() {
-        return Err(error::unsupported(
-            "adding a SERIAL or IDENTITY column to a table is not supported",
-        ));
-    }
-    table::settle_default(&changes.catalog, &mut new)?;
-    // Existing rows get one value, so it must not be volatile.
-    let fill = match defaults::column_default(&changes.catalog, &new.def)? {
-        Scalar::Constant(value) => value,
-        other => other.evaluate(&[], &[], &mut NoSource).map_err(|_| {
-            error::unsupported("adding a column whose default is not constant is not supported")
-                .hint("Add the column without default, UPDATE it, then SET DEFAULT.")
-        })?,
-    };
-    let constant = new.def.default.is_none() || !matches!(fill, Value::Null);
-    let fill = if constant { fill } else { Value::Null };
     let column_name = new.def.name.clone();
-    changes.push(CatalogOp::AddColumn {
-        table: table.id,
-        column: new.def,
-        fill,
-    })?;
+    if new.sequence.is_some() {
+        let position = table.columns.len() as u32;
+        let sequence = SequenceId(changes.catalog.next_object_id());
+        table::tie_sequence(changes, &table.name, (table.id, position), &mut new)?;
+        rewrite::add_column(changes, table.id, new.def.clone(), NewValue::Sequence(sequence))?;
+    } else {
+        table::settle_default(&changes.catalog, &mut new)?;
+        match one_value(changes, &new.def)? {
+            Some(fill) => {
+                changes.added.push(new.def.clone());
+                changes.push(CatalogOp::AddColumn {
+                    table: table.id,
+                    column: new.def.clone(),
+                    fill,
+                })?;
+            }
+            None => {
+                let default = new.def.default.as_ref().map_or("NULL", |default| &default.sql);
+                let value = NewValue::Expression(default.to_owned());
+                rewrite::add_column(changes, table.id, new.def.clone(), value)?;
+            }
+        }
+    }
     let indexes = new
         .primary
         .into_iter()
@@ -291,6 +294,21 @@ fn add_column(
     new.constraints
         .into_iter()
         .try_for_each(|constraint| constraint.add(changes, table.id, true))
+}
+
+/// The value that all rows get, if the default is not one of its own for each.
+fn one_value(changes: &Changes, column: &ColumnDef) -> Result<Option<Value>, SqlError> {
+    if column.default.is_none() {
+        return Ok(Some(Value::Null));
+    }
+    if defaults::is_volatile(&changes.catalog, column)? {
+        return Ok(None);
+    }
+    let value = match defaults::column_default(&changes.catalog, column)? {
+        Scalar::Constant(value) => Ok(value),
+        other => other.evaluate(&[], &[], &mut NoSource),
+    };
+    Ok(value.ok())
 }
 
 fn alter_column(
@@ -336,7 +354,7 @@ fn alter_column(
         }
         AlterColumnOperation::SetDataType { data_type, using, .. } => {
             let ty = super::types::column_type(data_type)?.ty;
-            retype::set_type(changes, table, column, ty, using.as_ref())
+            rewrite::set_type(changes, table, column, ty, using.as_ref())
         }
         other => Err(error::unsupported(format!(
             "ALTER COLUMN {other} is not supported"

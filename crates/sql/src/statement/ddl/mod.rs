@@ -8,7 +8,7 @@
 mod alter;
 mod constraint;
 mod index;
-mod retype;
+mod rewrite;
 pub(crate) mod sequence;
 mod table;
 pub(crate) mod table_as;
@@ -32,8 +32,10 @@ pub(super) struct Changes {
     ops: Vec<CatalogOp>,
     outside_block: Option<&'static str>,
     notices: Vec<SqlError>,
-    /// Of ALTER TABLE: the columns that get another type, and the rows that are written again for it.
-    retyped: Vec<retype::Retyped>,
+    /// Of ALTER TABLE: columns with new values, and the rows that are written again for them.
+    new_values: Vec<rewrite::NewValues>,
+    /// Of ALTER TABLE: columns that all rows get with the same value.
+    added: Vec<weft_store::ColumnDef>,
     rewrite: Option<Rewrite>,
 }
 
@@ -46,7 +48,8 @@ impl Changes {
             ops: Vec::new(),
             outside_block: None,
             notices: Vec::new(),
-            retyped: Vec::new(),
+            new_values: Vec::new(),
+            added: Vec::new(),
             rewrite: None,
         }
     }
