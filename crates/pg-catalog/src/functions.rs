@@ -17,8 +17,8 @@ use crate::look_up::{
     relation_oid, rule_definition,
 };
 use crate::{
-    INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, SessionView, accounts, flag, int4, int8,
-    list, oid, privileges, procedures, sequences, text, types,
+    INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, SessionView, accounts, comments, flag,
+    int4, int8, list, oid, privileges, procedures, sequences, text, types,
 };
 
 pub(crate) type Answer = Result<Value, SqlError>;
@@ -54,6 +54,7 @@ static BY_NAME: LazyLock<HashMap<&'static str, Vec<&'static Entry>>> = LazyLock:
         privileges::ENTRIES,
         privileges::MEMBERSHIP,
         sequences::ENTRIES,
+        comments::ENTRIES,
     ]
     .into_iter()
     .flatten()
@@ -280,10 +281,6 @@ static DEFINITIONS: &[Entry] = &[
     strict("pg_get_partkeydef", &[OID], SqlType::Text, null),
     strict("pg_get_partition_constraintdef", &[OID], SqlType::Text, null),
     strict("pg_get_statisticsobjdef_columns", &[OID], SqlType::Text, null),
-    strict("obj_description", &[OID, NAME], SqlType::Text, null),
-    strict("obj_description", &[OID], SqlType::Text, null),
-    strict("shobj_description", &[OID, NAME], SqlType::Text, null),
-    strict("col_description", &[OID, INT4], SqlType::Text, null),
 ];
 
 /// Visibility: whether an object is found without its schema's name.

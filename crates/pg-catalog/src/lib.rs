@@ -14,6 +14,7 @@
 //! ```
 
 mod accounts;
+mod comments;
 mod functions;
 mod information_schema;
 mod layout;

@@ -278,9 +278,3 @@ pub fn constraint_by_oid(catalog: &Catalog, oid: u32) -> Option<&ConstraintDef> 
     all.find(|constraint| constraint.id.0 == oid)
         .map(|found| found.as_ref())
 }
-
-/// Whether a unique index implements a constraint. One made by CREATE UNIQUE INDEX has no hash
-/// structure.
-pub fn is_constraint(index: &IndexDef) -> bool {
-    index.primary || (index.unique && index.method == IndexMethod::Both)
-}

@@ -7,10 +7,10 @@ use weft_store::{
 };
 use weft_types::{Element, SqlType, Value};
 
-use crate::look_up::{constraint_oid, default_oid, index_definition, is_constraint, method_name};
+use crate::look_up::{constraint_oid, default_oid, index_definition, method_name};
 use crate::{
     DATABASE_OID, INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, Row, SessionView, accounts,
-    flag, int2, int2_list, int4, int8, list, oid, oid_list, procedures, text, types, vector,
+    comments, flag, int2, int2_list, int4, int8, list, oid, oid_list, procedures, text, types, vector,
 };
 
 /// The rows of a table; none for tables that are always empty.
@@ -28,6 +28,9 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
         "pg_depend" => dependencies(catalog),
         "pg_database" => databases(catalog, session),
         "pg_roles" | "pg_authid" | "pg_user" | "pg_shadow" => roles(name, catalog, session),
+        "pg_description" => comments::rows(catalog, false),
+        "pg_shdescription" => comments::rows(catalog, true),
+        "pg_extension" => comments::extensions(),
         "pg_auth_members" => accounts::memberships(catalog),
         "pg_group" => accounts::groups(catalog),
         "pg_default_acl" => accounts::default_acls(catalog),
@@ -400,7 +403,7 @@ fn action_letter(action: ReferentialAction) -> &'static str {
 
 fn index_constraints(catalog: &Catalog) -> Vec<Row> {
     all_indexes(catalog)
-        .filter(|(_, index)| is_constraint(index))
+        .filter(|(_, index)| index.is_constraint())
         .map(|(table, index)| {
             vec![
                 ("oid", oid(constraint_oid(index.id))),

@@ -10,9 +10,9 @@ use weft_base::{BatchId, ByteReader, ByteWriter, CodecError, IndexId, RowId, Tab
 use weft_types::{SqlType, Value};
 
 use crate::catalog::{
-    Catalog, CatalogOp, ColumnDef, DefaultExpr, Distribution, FIRST_OBJECT_ID, Identity, IndexDef,
-    IndexMethod, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam, SequenceDef,
-    SequenceId, SequenceState, TableDef,
+    Catalog, CatalogOp, ColumnDef, CommentClass, Commented, DefaultExpr, Distribution, FIRST_OBJECT_ID,
+    Identity, IndexDef, IndexMethod, PUBLIC_SCHEMA_OID, ParamMode, ProcedureDef, ProcedureId,
+    ProcedureLanguage, ProcedureParam, SequenceDef, SequenceId, SequenceState, TableDef,
 };
 use crate::checkpoint::format::Header;
 use crate::checkpoint::image::{Footer, chunks};
@@ -295,6 +295,14 @@ fn history() -> Vec<CatalogOp> {
         CatalogOp::SetDistribution {
             table,
             distribution: Distribution::Replicated,
+        },
+        CatalogOp::Comment {
+            on: Commented::column(table, 3),
+            text: Some("last".into()),
+        },
+        CatalogOp::Comment {
+            on: Commented::object(CommentClass::Schema, PUBLIC_SCHEMA_OID),
+            text: None,
         },
         CatalogOp::DropColumn { table, column: 2 },
         CatalogOp::DropIndex(IndexId(A + 3)),

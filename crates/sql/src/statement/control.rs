@@ -11,6 +11,8 @@ use weft_types::SqlType;
 
 use super::accounts::AccountStatement;
 use super::copy::CopyStatement;
+use super::ddl::comment::CommentStatement;
+use super::ddl::extension::ExtensionStatement;
 use super::ddl::sequence::SequenceStatement;
 use super::parse::ParsedAst;
 use super::plan::{OutputColumn, Plan};
@@ -95,6 +97,10 @@ pub enum ControlStatement {
     },
     /// CREATE SEQUENCE or ALTER SEQUENCE.
     Sequence(SequenceStatement),
+    /// COMMENT ON.
+    Comment(CommentStatement),
+    /// CREATE EXTENSION or DROP EXTENSION.
+    Extension(ExtensionStatement),
     /// Roles, privileges, owners.
     Account(Arc<AccountStatement>),
     /// CREATE PROCEDURE or DROP PROCEDURE.

@@ -13,7 +13,7 @@ use super::control::{
     TransactionPlan,
 };
 use super::copy;
-use super::ddl::sequence;
+use super::ddl::{comment, extension, sequence};
 use super::parse::{self, ParsedAst};
 use super::plan::OutputColumn;
 use super::procedure;
@@ -58,6 +58,10 @@ pub(crate) fn recognise(sql: &str) -> Result<Option<ControlStatement>, SqlError>
             if let Some(statement) = accounts::parse::recognise(&word, &mut reader)? =>
         {
             ControlStatement::Account(Arc::new(statement))
+        }
+        "COMMENT" => ControlStatement::Comment(comment::parse(&mut reader)?),
+        "CREATE" | "DROP" if let Some(statement) = extension::parse(&mut reader, word == "CREATE")? => {
+            ControlStatement::Extension(statement)
         }
         "CREATE" | "DROP" if is_procedure(&reader) => {
             match procedure::parse_statement(&mut reader, word == "CREATE")? {

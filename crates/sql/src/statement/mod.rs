@@ -457,6 +457,8 @@ fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Pla
             privileges: *privileges,
         }),
         ControlStatement::Sequence(statement) => ddl::plan_sequence(statement, ctx)?,
+        ControlStatement::Comment(statement) => ddl::comment::plan(statement, ctx)?,
+        ControlStatement::Extension(statement) => ddl::extension::plan(statement, ctx)?,
         ControlStatement::Procedure(statement) => procedure::plan_statement(statement, ctx)?,
         ControlStatement::Ignored(tag) => Plan::Maintenance(MaintenancePlan::Ignored(tag)),
     })

@@ -467,7 +467,7 @@ pub enum MaintenancePlan {
     Analyze(Vec<TableId>),
     /// `CHECKPOINT`
     Checkpoint,
-    /// Accepted and ignored, e.g. `COMMENT ON`; the command tag.
+    /// Nothing to do: UNLISTEN, where nobody listens; the command tag.
     Ignored(&'static str),
     /// `LOCK TABLE`: exclusive (`true`) or shared.
     LockTable {

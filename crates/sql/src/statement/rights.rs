@@ -14,13 +14,15 @@ use std::ops::ControlFlow;
 use sqlparser::ast::{self, Visit, Visitor};
 use weft_base::{IndexId, TableId};
 use weft_store::{
-    BOOTSTRAP_ROLE, Catalog, CatalogOp, ConstraintRule, ObjectKind, PUBLIC_SCHEMA_OID, Privileges, RoleId,
+    BOOTSTRAP_ROLE, Catalog, CatalogOp, Commented, ConstraintRule, ObjectKind, PUBLIC_SCHEMA_OID, Privileges,
+    RoleId,
 };
 use weft_types::{SqlError, SqlState};
 
 use super::compile::point::PointStatement;
 use super::control::CursorPlan;
 use super::copy::CopyPlan;
+use super::ddl::comment;
 use super::plan::{DdlPlan, MaintenancePlan, ModifyPlan, Plan, ProgramPlan, QueryPlan, RowLocks};
 use weft_binder::relation::{ModifyKind, Query};
 
@@ -37,6 +39,8 @@ pub enum Need {
     Owner(u32),
     /// What only the owner of an index's table may do.
     IndexOwner(IndexId),
+    /// What only who may comment on an object may do.
+    Comment(Commented),
     /// CHECKPOINT.
     Checkpoint,
 }
@@ -248,6 +252,7 @@ fn of_ddl(plan: &DdlPlan, catalog: &Catalog, needs: &mut Vec<Need>) {
             | CatalogOp::AdvanceSequence { id, .. }
             | CatalogOp::SetSequence { id, .. } => owner(id.0, needs),
             CatalogOp::DropProcedure(id) => owner(id.0, needs),
+            CatalogOp::Comment { on, .. } => add(needs, Need::Comment(*on)),
             // Made by statements on accounts, which check for themselves.
             CatalogOp::Account(_) => {}
         }
@@ -305,6 +310,7 @@ fn check_one(need: Need, catalog: &Catalog, role: RoleId) -> Result<(), SqlError
                 _ => Ok(()),
             };
         }
+        Need::Comment(on) => return comment::check_owner(on, catalog, role),
         Need::Checkpoint => {
             let message = "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT";
             return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));

@@ -9,6 +9,7 @@ use weft_base::{BatchId, CatalogVersion, IndexId, TableId};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::accounts::AccountOp;
+use super::comment::Commented;
 use super::constraint::{ConstraintDef, ConstraintId};
 use super::definition::{
     COLUMNS_MAX, ColumnDef, DefaultExpr, INDEX_COLUMNS_MAX, IndexDef, SequenceDef, SequenceId, SequenceState,
@@ -149,6 +150,13 @@ pub enum CatalogOp {
     },
     /// Roles, memberships, owners and privileges.
     Account(AccountOp),
+    /// A comment on an object.
+    Comment {
+        /// Which object.
+        on: Commented,
+        /// What it says; `None` removes it.
+        text: Option<String>,
+    },
 }
 
 impl CatalogOp {
@@ -174,6 +182,7 @@ impl CatalogOp {
                     | CatalogOp::SetSequenceOwner { .. }
                     | CatalogOp::PutConstraint(_)
                     | CatalogOp::Account(_)
+                    | CatalogOp::Comment { .. }
             )
         };
         ops.len() - ops.iter().rev().take_while(is_after).count()
@@ -214,6 +223,7 @@ impl Catalog {
         let mut next = self.clone();
         next.apply_definition(op, batch)?;
         next.forget_dropped_objects(op);
+        next.renew_comments(op);
         next.version = CatalogVersion(self.version.0 + 1);
         next.renew_digests();
         Ok(next)
@@ -292,6 +302,7 @@ impl Catalog {
             CatalogOp::PutConstraint(constraint) => self.put_constraint(constraint),
             CatalogOp::DropConstraint { table, constraint } => self.drop_constraint(*table, *constraint),
             CatalogOp::Account(op) => self.apply_account_op(op),
+            CatalogOp::Comment { on, text } => self.set_comment(*on, text.as_deref()),
             CatalogOp::AdvanceSequence { .. } | CatalogOp::SetSequence { .. } => Ok(()),
         }
     }
@@ -660,7 +671,7 @@ impl Catalog {
     }
 
     fn create_sequence(&mut self, sequence: &SequenceDef) -> Result<(), SqlError> {
-        check_sequence(sequence)?;
+        sequence.check()?;
         self.take_id(sequence.id.0)?;
         self.take_name(&sequence.name, Relation::Sequence(sequence.id))?;
         self.definitions_mut()
@@ -746,51 +757,4 @@ fn check_columns(columns: &[ColumnDef]) -> Result<(), SqlError> {
         )),
         None => Ok(()),
     }
-}
-
-fn check_sequence(sequence: &SequenceDef) -> Result<(), SqlError> {
-    let refuse = |message: String| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
-    let (type_min, type_max) = match sequence.ty {
-        SqlType::Int2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
-        SqlType::Int4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
-        SqlType::Int8 => (i64::MIN, i64::MAX),
-        _ => return refuse("sequence type must be smallint, integer, or bigint".to_owned()),
-    };
-    let SequenceDef {
-        start,
-        min_value,
-        max_value,
-        ..
-    } = *sequence;
-    if sequence.increment == 0 {
-        return refuse("INCREMENT must not be zero".to_owned());
-    }
-    if max_value > type_max || max_value < type_min {
-        return refuse(format!(
-            "MAXVALUE ({max_value}) is out of range for sequence data type {}",
-            sequence.ty.name()
-        ));
-    }
-    if min_value > type_max || min_value < type_min {
-        return refuse(format!(
-            "MINVALUE ({min_value}) is out of range for sequence data type {}",
-            sequence.ty.name()
-        ));
-    }
-    if min_value >= max_value {
-        return refuse(format!(
-            "MINVALUE ({min_value}) must be less than MAXVALUE ({max_value})"
-        ));
-    }
-    if start < min_value {
-        return refuse(format!(
-            "START value ({start}) cannot be less than MINVALUE ({min_value})"
-        ));
-    }
-    if start > max_value {
-        return refuse(format!(
-            "START value ({start}) cannot be greater than MAXVALUE ({max_value})"
-        ));
-    }
-    Ok(())
 }

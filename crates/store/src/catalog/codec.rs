@@ -20,7 +20,7 @@ use super::definition::{
 };
 use super::procedure::{ProcedureId, procedure, put_procedure};
 use super::{Catalog, Relation};
-use super::{constraint, distribution};
+use super::{comment, constraint, distribution};
 
 const DEFINITIONS_SEED: u64 = 0x7765_6674_6361_7461;
 const LAYOUTS_SEED: u64 = 0x7765_6674_6c61_796f;
@@ -32,6 +32,7 @@ pub(super) const SECTION_DISTRIBUTIONS: u8 = 2;
 pub(super) const SECTION_CONSTRAINTS: u8 = 3;
 const SECTION_EARLIER: u8 = 4;
 pub(super) const SECTION_ACCOUNTS: u8 = 5;
+pub(super) const SECTION_COMMENTS: u8 = 10;
 
 type Reader<'a> = ByteReader<'a>;
 type Decoded<T> = Result<T, CodecError>;
@@ -56,6 +57,7 @@ pub(super) fn definitions_digest(catalog: &Catalog) -> u64 {
     catalog.encode_distributions(&mut bytes);
     catalog.encode_constraints(&mut bytes);
     catalog.encode_accounts(&mut bytes);
+    catalog.encode_comments(&mut bytes);
     mix64(hash64_seeded(&bytes, DEFINITIONS_SEED))
 }
 
@@ -105,6 +107,7 @@ impl Catalog {
         self.encode_constraints(out);
         self.encode_earlier(out);
         self.encode_accounts(out);
+        self.encode_comments(out);
     }
 
     /// Reads what [`Catalog::encode`] wrote. Names and ids are checked as if the objects were created anew.
@@ -188,6 +191,7 @@ impl Catalog {
                 SECTION_CONSTRAINTS => self.decode_constraints(reader)?,
                 SECTION_EARLIER => self.decode_earlier(reader)?,
                 SECTION_ACCOUNTS => self.decode_accounts(reader)?,
+                SECTION_COMMENTS => self.decode_comments(reader)?,
                 _ => return Err(invalid("unknown section")),
             }
             before = tag;
@@ -341,6 +345,10 @@ impl CatalogOp {
                 out.put_u32(constraint.0);
             }
             CatalogOp::Account(op) => op.encode(25, out),
+            CatalogOp::Comment { on, text } => {
+                out.put_u8(30);
+                comment::put(out, *on, text.as_deref());
+            }
         }
     }
 
@@ -418,6 +426,7 @@ impl CatalogOp {
                 constraint: constraint::ConstraintId(reader.u32()?),
             },
             25 => CatalogOp::Account(AccountOp::decode(reader)?),
+            30 => comment::read(reader)?,
             _ => return Err(invalid("catalog operation tag")),
         })
     }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use weft_base::{IndexId, TableId};
-use weft_types::{RowLayout, SqlType};
+use weft_types::{RowLayout, SqlError, SqlState, SqlType};
 
 use super::constraint::{Check, ConstraintDef};
 use super::distribution::Distribution;
@@ -257,6 +257,13 @@ pub struct SequenceDef {
     pub owned_by: Option<(TableId, u32)>,
 }
 
+impl IndexDef {
+    /// Whether it serves a constraint. One made by CREATE UNIQUE INDEX has no hash structure.
+    pub fn is_constraint(&self) -> bool {
+        self.primary || (self.unique && self.method == IndexMethod::Both)
+    }
+}
+
 impl SequenceDef {
     /// An ascending bigint sequence from 1, as `CREATE SEQUENCE name` makes.
     pub fn new(id: SequenceId, name: impl Into<String>) -> Self {
@@ -271,6 +278,54 @@ impl SequenceDef {
             cycle: false,
             owned_by: None,
         }
+    }
+
+    /// Whether its numbers are possible.
+    pub(super) fn check(&self) -> Result<(), SqlError> {
+        let refuse = |message: String| Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        let (type_min, type_max) = match self.ty {
+            SqlType::Int2 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+            SqlType::Int4 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+            SqlType::Int8 => (i64::MIN, i64::MAX),
+            _ => return refuse("sequence type must be smallint, integer, or bigint".to_owned()),
+        };
+        let SequenceDef {
+            start,
+            min_value,
+            max_value,
+            ..
+        } = *self;
+        if self.increment == 0 {
+            return refuse("INCREMENT must not be zero".to_owned());
+        }
+        if max_value > type_max || max_value < type_min {
+            return refuse(format!(
+                "MAXVALUE ({max_value}) is out of range for sequence data type {}",
+                self.ty.name()
+            ));
+        }
+        if min_value > type_max || min_value < type_min {
+            return refuse(format!(
+                "MINVALUE ({min_value}) is out of range for sequence data type {}",
+                self.ty.name()
+            ));
+        }
+        if min_value >= max_value {
+            return refuse(format!(
+                "MINVALUE ({min_value}) must be less than MAXVALUE ({max_value})"
+            ));
+        }
+        if start < min_value {
+            return refuse(format!(
+                "START value ({start}) cannot be less than MINVALUE ({min_value})"
+            ));
+        }
+        if start > max_value {
+            return refuse(format!(
+                "START value ({start}) cannot be greater than MAXVALUE ({max_value})"
+            ));
+        }
+        Ok(())
     }
 
     /// The state before the first value.

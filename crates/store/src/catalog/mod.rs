@@ -14,6 +14,7 @@
 mod accounts;
 mod change;
 mod codec;
+mod comment;
 mod constraint;
 mod definition;
 mod distribution;
@@ -32,6 +33,7 @@ pub use accounts::{
     Membership, ObjectKind, ObjectRights, PUBLIC_ROLE, PUBLIC_SCHEMA_OID, Privileges, RoleDef, RoleId,
 };
 pub use change::CatalogOp;
+pub use comment::{CommentClass, Commented, PLPGSQL_EXTENSION_OID};
 pub use constraint::{
     Check, CheckLanguage, CheckTime, CompiledCheck, ConstraintDef, ConstraintId, ConstraintRule, ForeignKey,
     ParentKey, ReferentialAction, RowTest, set_check_language,
@@ -67,6 +69,7 @@ struct Definitions {
     index_tables: BTreeMap<IndexId, TableId>,
     procedures: BTreeMap<String, Arc<ProcedureDef>>,
     accounts: Arc<Accounts>,
+    comments: Arc<comment::Comments>,
 }
 
 /// All definitions at one version, and the positions of all sequences. Cheap to clone.

@@ -129,7 +129,8 @@ impl BatchWriter<'_> {
             | CatalogOp::SetSequence { .. }
             | CatalogOp::PutProcedure(_)
             | CatalogOp::DropProcedure(_)
-            | CatalogOp::Account(_) => return Ok(None),
+            | CatalogOp::Account(_)
+            | CatalogOp::Comment { .. } => return Ok(None),
         };
         Ok(Some((table, Some(data))))
     }

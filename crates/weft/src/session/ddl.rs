@@ -65,7 +65,8 @@ fn table_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
         | CatalogOp::SetSequence { .. }
         | CatalogOp::PutProcedure(_)
         | CatalogOp::DropProcedure(_)
-        | CatalogOp::Account(_) => None,
+        | CatalogOp::Account(_)
+        | CatalogOp::Comment { .. } => None,
     }
 }
 
@@ -106,7 +107,11 @@ impl Session {
             return Err(SqlError::new(ACTIVE_SQL_TRANSACTION, message));
         }
         for notice in &plan.notices {
-            sink.notice(NoticeLevel::Notice, notice);
+            let level = match notice.state == SqlState::INVALID_CATALOG_NAME {
+                true => NoticeLevel::Warning,
+                false => NoticeLevel::Notice,
+            };
+            sink.notice(level, notice);
         }
         if !plan.ops.is_empty() {
             let changed = self.change_definitions(plan, planned_for);
