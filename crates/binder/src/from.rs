@@ -18,6 +18,13 @@ use crate::relation::{Apply, JoinKind, Relation, Scan};
 use crate::scope::{Clause, FromItem, Pending, ScopeColumn};
 use crate::select::{Rows, apply_all};
 
+/// The columns of a sequence, read as a relation of one row.
+const SEQUENCE_COLUMNS: &[(&str, SqlType)] = &[
+    ("last_value", SqlType::Int8),
+    ("log_cnt", SqlType::Int8),
+    ("is_called", SqlType::Bool),
+];
+
 /// A join's condition, with the subqueries in it.
 #[derive(Default)]
 struct Condition {
@@ -231,6 +238,7 @@ impl Binder<'_> {
             named: false,
             order: (start, usize::MAX - 1 - (end - start)),
             table: None,
+            table_oid: None,
             scalar: false,
         });
         self.show_items()?;
@@ -454,6 +462,9 @@ impl Binder<'_> {
         {
             return self.bind_system(schema, last, columns, alias);
         }
+        if matches!(schema, None | Some("public")) && self.env.catalog.sequence(last).is_some() {
+            return self.bind_system("public", last, SEQUENCE_COLUMNS, alias);
+        }
         match self.user_table(schema, last) {
             Some(table) => self.bind_table(table, alias, false),
             None => Err(self.at(self.no_relation(schema, last), span)),
@@ -470,9 +481,6 @@ impl Binder<'_> {
     fn no_relation(&self, schema: Option<&str>, name: &str) -> SqlError {
         let catalog = self.env.catalog;
         if matches!(schema, None | Some("public")) {
-            if catalog.sequence(name).is_some() {
-                return SqlError::unsupported("reading a sequence as a table is not supported");
-            }
             if catalog.index_by_name(name).is_some() {
                 return SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is an index"));
             }
@@ -504,6 +512,10 @@ impl Binder<'_> {
         }
         let mut item = FromItem::plain(Some(name.to_owned()), visible);
         item.schema = Some(schema.to_owned());
+        // Behind the columns of every row.
+        let table_oid = self.own_fresh()?;
+        columns.push((described.len(), table_oid, SqlType::Oid));
+        item.table_oid = Some(Expr::column(table_oid, SqlType::Oid));
         self.add_item(item, alias)?;
         Ok(Relation::System {
             schema,
@@ -599,6 +611,7 @@ impl FromItem {
             named: true,
             order: (0, 0),
             table: None,
+            table_oid: None,
             scalar: false,
         }
     }

@@ -10,7 +10,8 @@ use weft_types::{Element, SqlType, Value};
 use crate::look_up::{constraint_oid, default_oid, index_definition, method_name};
 use crate::{
     DATABASE_OID, INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, Row, SessionView, accounts,
-    comments, flag, int2, int2_list, int4, int8, list, oid, oid_list, procedures, text, types, vector,
+    comments, depend, flag, int2, int2_list, int4, int8, list, oid, oid_list, procedures, text, types,
+    vector,
 };
 
 /// The rows of a table; none for tables that are always empty.
@@ -25,7 +26,7 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
         "pg_constraint" => constraints(catalog),
         "pg_sequence" => sequences(catalog),
         "pg_sequences" => sequence_view(catalog, session),
-        "pg_depend" => dependencies(catalog),
+        "pg_depend" => depend::rows(catalog),
         "pg_database" => databases(catalog, session),
         "pg_roles" | "pg_authid" | "pg_user" | "pg_shadow" => roles(name, catalog, session),
         "pg_description" => comments::rows(catalog, false),
@@ -61,7 +62,7 @@ fn namespaces(catalog: &Catalog) -> Vec<Row> {
             ("oid", oid(id)),
             ("nspname", text(name)),
             ("nspowner", oid(catalog.owner_of(id).0)),
-            ("nspacl", accounts::shown_acl(catalog, id)),
+            ("nspacl", accounts::schema_acl(catalog, id)),
         ]
     })
     .collect()
@@ -450,9 +451,8 @@ fn sequence_view(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
     catalog
         .sequences()
         .map(|sequence| {
-            let state = catalog
-                .sequence_state(sequence.id)
-                .filter(|state| state.is_called);
+            let state =
+                crate::sequences::state(catalog, session, sequence.id).filter(|state| state.is_called);
             vec![
                 ("schemaname", text("public")),
                 ("sequencename", text(&sequence.name)),
@@ -472,31 +472,6 @@ fn sequence_view(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
                     state.map_or(Value::Null, |state| Value::Int8(state.last_value)),
                 ),
             ]
-        })
-        .collect()
-}
-
-/// A sequence depends on the column that uses it.
-fn dependencies(catalog: &Catalog) -> Vec<Row> {
-    catalog
-        .sequences()
-        .filter_map(|sequence| {
-            let (table, column) = sequence.owned_by?;
-            let identity = catalog
-                .table_by_id(table)?
-                .columns
-                .get(column as usize)?
-                .identity
-                .is_some();
-            Some(vec![
-                ("classid", oid(1259)),
-                ("objid", oid(sequence.id.0)),
-                ("objsubid", int4(0)),
-                ("refclassid", oid(1259)),
-                ("refobjid", oid(table.0)),
-                ("refobjsubid", int4(i32::try_from(column).unwrap_or(0) + 1)),
-                ("deptype", text(if identity { "i" } else { "a" })),
-            ])
         })
         .collect()
 }

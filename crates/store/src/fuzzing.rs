@@ -296,6 +296,11 @@ fn history() -> Vec<CatalogOp> {
             table,
             distribution: Distribution::Replicated,
         },
+        CatalogOp::SetIdentity {
+            table,
+            column: 0,
+            identity: None,
+        },
         CatalogOp::Comment {
             on: Commented::column(table, 3),
             text: Some("last".into()),

@@ -13,6 +13,7 @@ use super::accounts::AccountStatement;
 use super::copy::CopyStatement;
 use super::ddl::comment::CommentStatement;
 use super::ddl::extension::ExtensionStatement;
+use super::ddl::identity::IdentityStatement;
 use super::ddl::sequence::SequenceStatement;
 use super::parse::ParsedAst;
 use super::plan::{OutputColumn, Plan};
@@ -90,8 +91,8 @@ pub enum ControlStatement {
     LockTable {
         /// Qualified names.
         tables: Vec<Vec<String>>,
-        /// Whether the mode is not a shared one.
-        exclusive: bool,
+        /// Mode.
+        mode: TableLockMode,
         /// Privileges of which one is needed for the mode.
         privileges: Privileges,
     },
@@ -99,6 +100,8 @@ pub enum ControlStatement {
     Sequence(SequenceStatement),
     /// COMMENT ON.
     Comment(CommentStatement),
+    /// ALTER TABLE of a column's identity.
+    Identity(IdentityStatement),
     /// CREATE EXTENSION or DROP EXTENSION.
     Extension(ExtensionStatement),
     /// Roles, privileges, owners.
@@ -107,6 +110,19 @@ pub enum ControlStatement {
     Procedure(ProcedureStatement),
     /// Accepted and ignored; the command tag.
     Ignored(&'static str),
+}
+
+/// What a LOCK TABLE keeps others from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableLockMode {
+    /// ACCESS SHARE, ROW SHARE: from changing the definition.
+    Access,
+    /// ROW EXCLUSIVE: from locking the table in a mode that excludes writers.
+    Rows,
+    /// SHARE: from writing.
+    Share,
+    /// The others: from any use but a snapshot's.
+    Exclusive,
 }
 
 impl ControlStatement {

@@ -9,11 +9,11 @@ use weft_types::{SqlError, SqlState, SqlType};
 
 use super::accounts;
 use super::control::{
-    ControlStatement, DiscardScope, FetchDirection, IsolationLevel, SettingPlan, TransactionModes,
-    TransactionPlan,
+    ControlStatement, DiscardScope, FetchDirection, IsolationLevel, SettingPlan, TableLockMode,
+    TransactionModes, TransactionPlan,
 };
 use super::copy;
-use super::ddl::{comment, extension, sequence};
+use super::ddl::{comment, extension, identity, sequence};
 use super::parse::{self, ParsedAst};
 use super::plan::OutputColumn;
 use super::procedure;
@@ -68,6 +68,9 @@ pub(crate) fn recognise(sql: &str) -> Result<Option<ControlStatement>, SqlError>
                 Some(statement) => ControlStatement::Procedure(statement),
                 None => return Ok(None),
             }
+        }
+        "ALTER" if let Some(statement) = identity::parse(&mut reader)? => {
+            ControlStatement::Identity(statement)
         }
         "CREATE" | "ALTER" => match sequence::parse_sequence(&mut reader, word == "CREATE")? {
             Some(statement) => ControlStatement::Sequence(statement),
@@ -613,20 +616,22 @@ fn lock(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
         reader.accept("ONLY");
         reader.qualified_name()
     })?;
-    let mut exclusive = true;
+    let mut mode = TableLockMode::Exclusive;
     let mut privileges = Privileges::UPDATE
         .union(Privileges::DELETE)
         .union(Privileges::TRUNCATE);
     if reader.accept("IN") {
-        let reads = reader.accept_all(&["ACCESS", "SHARE", "MODE"]);
-        if reads {
+        if reader.accept_all(&["ACCESS", "SHARE", "MODE"]) {
             privileges = Privileges::SELECT;
-        } else if reader.clone().accept_all(&["ROW", "EXCLUSIVE", "MODE"]) {
+            mode = TableLockMode::Access;
+        } else if reader.accept_all(&["ROW", "EXCLUSIVE", "MODE"]) {
             privileges = privileges.union(Privileges::INSERT);
-        }
-        exclusive =
-            !(reads || reader.accept_all(&["ROW", "SHARE", "MODE"]) || reader.accept_all(&["SHARE", "MODE"]));
-        if exclusive {
+            mode = TableLockMode::Rows;
+        } else if reader.accept_all(&["ROW", "SHARE", "MODE"]) {
+            mode = TableLockMode::Access;
+        } else if reader.accept_all(&["SHARE", "MODE"]) {
+            mode = TableLockMode::Share;
+        } else {
             while reader.accept_any(&["ACCESS", "ROW", "SHARE", "UPDATE", "EXCLUSIVE"]) {}
             reader.expect("MODE")?;
         }
@@ -634,7 +639,7 @@ fn lock(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
     reader.accept("NOWAIT");
     Ok(ControlStatement::LockTable {
         tables,
-        exclusive,
+        mode,
         privileges,
     })
 }

@@ -231,6 +231,7 @@ fn of_ddl(plan: &DdlPlan, catalog: &Catalog, needs: &mut Vec<Need>) {
             | CatalogOp::RenameTable { table, .. }
             | CatalogOp::RenameColumn { table, .. }
             | CatalogOp::SetColumnType { table, .. }
+            | CatalogOp::SetIdentity { table, .. }
             | CatalogOp::DropConstraint { table, .. }
             | CatalogOp::SetDistribution { table, .. } => owner(table.0, needs),
             CatalogOp::PutConstraint(constraint) => {

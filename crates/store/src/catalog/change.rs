@@ -12,8 +12,8 @@ use super::accounts::AccountOp;
 use super::comment::Commented;
 use super::constraint::{ConstraintDef, ConstraintId};
 use super::definition::{
-    COLUMNS_MAX, ColumnDef, DefaultExpr, INDEX_COLUMNS_MAX, IndexDef, SequenceDef, SequenceId, SequenceState,
-    TableDef,
+    COLUMNS_MAX, ColumnDef, DefaultExpr, INDEX_COLUMNS_MAX, Identity, IndexDef, SequenceDef, SequenceId,
+    SequenceState, TableDef,
 };
 use super::distribution::Distribution;
 use super::earlier::NOT_YET;
@@ -150,6 +150,15 @@ pub enum CatalogOp {
     },
     /// Roles, memberships, owners and privileges.
     Account(AccountOp),
+    /// A column becomes an identity column, or is none any more.
+    SetIdentity {
+        /// Which table.
+        table: TableId,
+        /// Column position.
+        column: u32,
+        /// How it is one; its sequence exists.
+        identity: Option<Identity>,
+    },
     /// A comment on an object.
     Comment {
         /// Which object.
@@ -182,6 +191,7 @@ impl CatalogOp {
                     | CatalogOp::SetSequenceOwner { .. }
                     | CatalogOp::PutConstraint(_)
                     | CatalogOp::Account(_)
+                    | CatalogOp::SetIdentity { .. }
                     | CatalogOp::Comment { .. }
             )
         };
@@ -302,6 +312,11 @@ impl Catalog {
             CatalogOp::PutConstraint(constraint) => self.put_constraint(constraint),
             CatalogOp::DropConstraint { table, constraint } => self.drop_constraint(*table, *constraint),
             CatalogOp::Account(op) => self.apply_account_op(op),
+            CatalogOp::SetIdentity {
+                table,
+                column,
+                identity,
+            } => self.set_identity(*table, *column, *identity),
             CatalogOp::Comment { on, text } => self.set_comment(*on, text.as_deref()),
             CatalogOp::AdvanceSequence { .. } | CatalogOp::SetSequence { .. } => Ok(()),
         }
@@ -651,6 +666,20 @@ impl Catalog {
         }
         self.definitions_mut().sequences.insert(id, Arc::new(changed));
         Ok(())
+    }
+
+    fn set_identity(
+        &mut self,
+        table: TableId,
+        column: u32,
+        identity: Option<Identity>,
+    ) -> Result<(), SqlError> {
+        if let Some(Identity { sequence, .. }) = identity
+            && self.sequence_by_id(sequence).is_none()
+        {
+            return Err(missing("sequence", sequence.0));
+        }
+        self.edit_column(table, column, |column| column.identity = identity)
     }
 
     fn set_column_type(&mut self, table: TableId, column: u32, ty: SqlType) -> Result<(), SqlError> {

@@ -345,6 +345,15 @@ impl CatalogOp {
                 out.put_u32(constraint.0);
             }
             CatalogOp::Account(op) => op.encode(25, out),
+            CatalogOp::SetIdentity {
+                table,
+                column,
+                identity,
+            } => {
+                put_tagged(out, 31, table.0);
+                out.put_u32(*column);
+                put_identity(out, *identity);
+            }
             CatalogOp::Comment { on, text } => {
                 out.put_u8(30);
                 comment::put(out, *on, text.as_deref());
@@ -427,6 +436,11 @@ impl CatalogOp {
             },
             25 => CatalogOp::Account(AccountOp::decode(reader)?),
             30 => comment::read(reader)?,
+            31 => CatalogOp::SetIdentity {
+                table: table_id(reader)?,
+                column: reader.u32()?,
+                identity: identity(reader)?,
+            },
             _ => return Err(invalid("catalog operation tag")),
         })
     }
@@ -575,11 +589,26 @@ fn put_column(out: &mut Vec<u8>, column: &ColumnDef) {
     put_type(out, &column.ty);
     out.put_u8(u8::from(column.not_null));
     put_default(out, column.default.as_ref());
-    out.put_u8(u8::from(column.identity.is_some()));
-    if let Some(identity) = column.identity {
+    put_identity(out, column.identity);
+}
+
+fn put_identity(out: &mut Vec<u8>, identity: Option<Identity>) {
+    out.put_u8(u8::from(identity.is_some()));
+    if let Some(identity) = identity {
         out.put_u8(u8::from(identity.always));
         out.put_u32(identity.sequence.0);
     }
+}
+
+fn identity(reader: &mut Reader<'_>) -> Decoded<Option<Identity>> {
+    Ok(if flag(reader)? {
+        Some(Identity {
+            always: flag(reader)?,
+            sequence: SequenceId(reader.u32()?),
+        })
+    } else {
+        None
+    })
 }
 
 fn column(reader: &mut Reader<'_>) -> Decoded<ColumnDef> {
@@ -587,14 +616,7 @@ fn column(reader: &mut Reader<'_>) -> Decoded<ColumnDef> {
     let ty = sql_type(reader)?;
     let not_null = flag(reader)?;
     let default = default(reader)?;
-    let identity = if flag(reader)? {
-        Some(Identity {
-            always: flag(reader)?,
-            sequence: SequenceId(reader.u32()?),
-        })
-    } else {
-        None
-    };
+    let identity = identity(reader)?;
     Ok(ColumnDef {
         name,
         ty,

@@ -130,6 +130,7 @@ impl BatchWriter<'_> {
             | CatalogOp::PutProcedure(_)
             | CatalogOp::DropProcedure(_)
             | CatalogOp::Account(_)
+            | CatalogOp::SetIdentity { .. }
             | CatalogOp::Comment { .. } => return Ok(None),
         };
         Ok(Some((table, Some(data))))

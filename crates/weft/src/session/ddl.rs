@@ -55,6 +55,7 @@ fn table_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
         | CatalogOp::SetDistribution { table, .. }
         | CatalogOp::DropConstraint { table, .. }
         | CatalogOp::SetColumnType { table, .. }
+        | CatalogOp::SetIdentity { table, .. }
         | CatalogOp::RenameColumn { table, .. } => Some(*table),
         CatalogOp::PutConstraint(constraint) => Some(constraint.table),
         CatalogOp::CreateTable(_)

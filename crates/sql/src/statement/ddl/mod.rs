@@ -9,6 +9,7 @@ mod alter;
 pub(crate) mod comment;
 mod constraint;
 pub(crate) mod extension;
+pub(crate) mod identity;
 mod index;
 pub(crate) mod sequence;
 mod table;
