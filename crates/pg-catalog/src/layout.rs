@@ -80,6 +80,8 @@ pg_subscription_rel srsubid:o srrelid:o srsubstate:c srsublsn:t
 pg_amop oid:o amopfamily:o amoplefttype:o amoprighttype:o amopstrategy:s amoppurpose:c amopopr:o amopmethod:o amopsortfamily:o
 pg_conversion oid:o conname:n connamespace:o conowner:o conforencoding:i contoencoding:i conproc:t condefault:b
 pg_default_acl oid:o defaclrole:o defaclnamespace:o defaclobjtype:c defaclacl:T
+pg_shseclabel objoid:o classoid:o provider:t label:t
+pg_parameter_acl oid:o parname:t paracl:T
 pg_seclabel objoid:o classoid:o objsubid:i provider:t label:t
 pg_seclabels objoid:o classoid:o objsubid:i objtype:t objnamespace:o objname:t provider:t label:t
 pg_extension oid:o extname:n extowner:o extnamespace:o extrelocatable:b extversion:t extconfig:O extcondition:T

@@ -59,6 +59,9 @@ pub(crate) const SYSTEM_RELATIONS: &[(u32, &str)] = &[
     (6104, "pg_publication"),
     (6106, "pg_publication_rel"),
     (6237, "pg_publication_namespace"),
+    (3592, "pg_shseclabel"),
+    (6243, "pg_parameter_acl"),
+    (6102, "pg_subscription_rel"),
 ];
 
 /// The name of a system table.

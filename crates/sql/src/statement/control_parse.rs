@@ -746,7 +746,10 @@ mod tests {
         );
         assert!(matches!(
             read("lock table a, b in access share mode"),
-            ControlStatement::LockTable { exclusive: false, .. }
+            ControlStatement::LockTable {
+                mode: TableLockMode::Access,
+                ..
+            }
         ));
     }
 }
