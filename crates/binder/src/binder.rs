@@ -15,7 +15,7 @@ use crate::names::{self, Place};
 use crate::parameters::Parameters;
 use crate::relation::{Output, Query, Read, Relation, Shared};
 use crate::scope::{ColumnInfo, Level};
-use crate::view::Star;
+use crate::view::Loose;
 use crate::with::{SharedUse, WithItem};
 
 /// A system relation: its schema and its columns.
@@ -62,8 +62,8 @@ pub struct Binder<'a> {
     pub(crate) view: Option<Arc<ViewDef>>,
     /// How many views have been bound.
     pub(crate) views_bound: usize,
-    /// What every `*` stands for, if the statement becomes a view.
-    pub(crate) stars: Option<Vec<Star>>,
+    /// What the text leaves to its surroundings, if the statement becomes a view.
+    pub(crate) loose: Option<Loose>,
     pub(crate) session_bound: bool,
     pub(crate) moves_sequence: bool,
     /// The number of calls of volatile functions bound so far.
@@ -104,7 +104,7 @@ impl<'a> Binder<'a> {
             reads: Vec::new(),
             view: None,
             views_bound: 0,
-            stars: None,
+            loose: None,
             session_bound: false,
             moves_sequence: false,
             volatile_count: 0,

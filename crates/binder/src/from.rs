@@ -18,6 +18,13 @@ use crate::relation::{Apply, JoinKind, Relation, Scan};
 use crate::scope::{Clause, FromItem, Pending, ScopeColumn};
 use crate::select::{Rows, apply_all};
 
+/// The columns of a sequence, read as a relation of one row.
+const SEQUENCE_COLUMNS: &[(&str, SqlType)] = &[
+    ("last_value", SqlType::Int8),
+    ("log_cnt", SqlType::Int8),
+    ("is_called", SqlType::Bool),
+];
+
 /// A join's condition, with the subqueries in it.
 #[derive(Default)]
 struct Condition {
@@ -231,6 +238,7 @@ impl Binder<'_> {
             named: false,
             order: (start, usize::MAX - 1 - (end - start)),
             table: None,
+            table_oid: None,
             scalar: false,
         });
         self.show_items()?;
@@ -457,10 +465,19 @@ impl Binder<'_> {
         let catalog = self.env.catalog;
         let is_public = matches!(schema, None | Some("public"));
         let stored = self.stored(last).filter(|_| is_public);
+        if schema.is_none()
+            && matches!(
+                stored,
+                Some(Stored::Table(_) | Stored::View(_) | Stored::Sequence(_))
+            )
+        {
+            self.note_unqualified(span);
+        }
         let view = match stored {
             Some(Stored::Table(id)) if let Some(table) = catalog.table_by_id(id) => {
                 return self.bind_table(Arc::clone(table), alias, false);
             }
+            Some(Stored::Sequence(_)) => return self.bind_system("public", last, SEQUENCE_COLUMNS, alias),
             Some(Stored::View(id)) => catalog.view_by_id(id),
             _ => None,
         };
@@ -473,9 +490,6 @@ impl Binder<'_> {
     fn no_relation(&self, schema: Option<&str>, name: &str) -> SqlError {
         let catalog = self.env.catalog;
         if matches!(schema, None | Some("public")) {
-            if catalog.sequence(name).is_some() {
-                return SqlError::unsupported("reading a sequence as a table is not supported");
-            }
             if catalog.index_by_name(name).is_some() {
                 return SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is an index"));
             }
@@ -507,6 +521,10 @@ impl Binder<'_> {
         }
         let mut item = FromItem::plain(Some(name.to_owned()), visible);
         item.schema = Some(schema.to_owned());
+        // Behind the columns of every row.
+        let table_oid = self.own_fresh()?;
+        columns.push((described.len(), table_oid, SqlType::Oid));
+        item.table_oid = Some(Expr::column(table_oid, SqlType::Oid));
         self.add_item(item, alias)?;
         Ok(Relation::System {
             schema,
@@ -602,6 +620,7 @@ impl FromItem {
             named: true,
             order: (0, 0),
             table: None,
+            table_oid: None,
             scalar: false,
         }
     }

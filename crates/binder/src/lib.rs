@@ -47,6 +47,7 @@ mod with;
 
 pub use binder::{Binder, Environment, SystemRelation, bind_query};
 pub use display::expression_text;
+pub use expr::SYSTEM_COLUMNS;
 pub use expression::{ExpressionBinder, Names};
 pub use locking::{LockedRows, Locking, bind_locking};
 pub use modify::{bind_default, bind_modify};

@@ -24,6 +24,9 @@ use crate::relation::{AggregateCall, Apply, Relation, WindowCall};
 use crate::srf::PendingSet;
 use crate::window::Window;
 
+/// The system column of the oid of a row's table.
+const TABLE_OID: &str = "tableoid";
+
 /// Properties of a column id.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ColumnInfo {
@@ -103,6 +106,8 @@ pub(crate) struct FromItem {
     /// Order in `*`: a merged column precedes the tables of its join.
     pub order: (usize, usize),
     pub table: Option<Arc<TableDef>>,
+    /// `tableoid`, which `*` does not name.
+    pub table_oid: Option<Expr>,
     /// A function with one column: its bare name denotes the column.
     pub scalar: bool,
 }
@@ -345,8 +350,34 @@ impl Binder<'_> {
             if found.is_some() {
                 return Ok(found);
             }
+            if name == TABLE_OID
+                && let Some(found) = self.find_table_oid(depth)?
+            {
+                return Ok(Some(found));
+            }
         }
         Ok(None)
+    }
+
+    /// The `tableoid` of a level's items.
+    fn find_table_oid(&self, depth: usize) -> Result<Option<Found>, SqlError> {
+        let Some(level) = self.levels.get(depth) else {
+            return Ok(None);
+        };
+        let places = level.visible.clone().filter(|place| level.is_reachable(*place));
+        let mut found = places.filter_map(|place| {
+            let expr = level.items.get(place)?.table_oid.clone()?;
+            Some(Found {
+                level: depth,
+                item: place,
+                expr,
+                origin: None,
+            })
+        });
+        match (found.next(), found.next()) {
+            (Some(_), Some(_)) => Err(ambiguous(TABLE_OID)),
+            (found, _) => Ok(found),
+        }
     }
 
     /// Finds the item with a name: its level and position.
@@ -412,7 +443,13 @@ impl Binder<'_> {
         let Some(item) = item else { return Ok(None) };
         let mut named = item.columns.iter().filter(|column| column.name == name);
         let Some(column) = named.next() else {
-            return Ok(None);
+            let table_oid = item.table_oid.clone().filter(|_| name == TABLE_OID);
+            return Ok(table_oid.map(|expr| Found {
+                level: depth,
+                item: place,
+                expr,
+                origin: None,
+            }));
         };
         if named.next().is_some() {
             return Err(ambiguous(name));

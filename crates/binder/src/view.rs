@@ -30,6 +30,15 @@ pub struct BoundView {
     pub relations: Vec<u32>,
     /// Every `*` of its select lists, by position.
     pub stars: Vec<Star>,
+    /// Positions of the names of tables and views that have no schema.
+    pub unqualified: Vec<u64>,
+}
+
+/// What a view's text leaves to its surroundings.
+#[derive(Debug, Default)]
+pub(crate) struct Loose {
+    stars: Vec<Star>,
+    unqualified: Vec<u64>,
 }
 
 /// `*` or `name.*` in a select list, and the columns that it stands for.
@@ -61,11 +70,16 @@ pub fn bind_view(statement: &Statement, env: Environment<'_>) -> Result<BoundVie
         return Err(SqlError::unsupported("a view that locks rows is not supported"));
     }
     let mut binder = Binder::new(env);
-    binder.stars = Some(Vec::new());
+    binder.loose = Some(Loose::default());
     let (relation, output) = binder.rows_and_output(query)?;
-    let mut stars = binder.stars.take().unwrap_or_default();
+    let Loose {
+        mut stars,
+        mut unqualified,
+    } = binder.loose.take().unwrap_or_default();
     stars.sort_by_key(|star| star.start);
     stars.dedup();
+    unqualified.sort_unstable();
+    unqualified.dedup();
     let columns = output.iter().map(|column| (column.name.clone(), column.ty));
     let columns: Vec<(String, SqlType)> = columns.collect();
     let bound = binder.finish(relation, output)?;
@@ -80,6 +94,7 @@ pub fn bind_view(statement: &Statement, env: Environment<'_>) -> Result<BoundVie
         columns,
         relations: direct.map(|read| read.relation).collect(),
         stars,
+        unqualified,
     })
 }
 
@@ -182,7 +197,7 @@ impl<'a> Binder<'a> {
             locking,
             locks_allowed,
             steps_allowed,
-            stars,
+            loose,
             aggregate_arguments,
             aggregate_name
         );
@@ -196,7 +211,7 @@ impl<'a> Binder<'a> {
             self.locking,
             self.locks_allowed,
             self.steps_allowed,
-            self.stars,
+            self.loose,
             self.aggregate_arguments,
             self.aggregate_name,
         ) = saved;
@@ -209,7 +224,7 @@ impl<'a> Binder<'a> {
 
     /// Records what `*` stands for, where a new view wants to know.
     pub(crate) fn note_star(&mut self, span: Span) -> Result<(), SqlError> {
-        if self.stars.is_none() {
+        if self.loose.is_none() {
             return Ok(());
         }
         let level = self.level()?;
@@ -253,8 +268,15 @@ impl<'a> Binder<'a> {
     }
 
     fn push_star(&mut self, star: Star) {
-        if let Some(stars) = &mut self.stars {
-            stars.push(star);
+        if let Some(loose) = &mut self.loose {
+            loose.stars.push(star);
+        }
+    }
+
+    /// Records a table's or view's name without a schema, where a new view wants to know.
+    pub(crate) fn note_unqualified(&mut self, span: Span) {
+        if let Some(loose) = &mut self.loose {
+            loose.unqualified.push(span.start.column);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Roles, owners and privileges as the catalog's tables show them.
 
 use weft_expression::Session;
-use weft_store::{BOOTSTRAP_ROLE, Catalog, RoleId};
+use weft_store::{BOOTSTRAP_ROLE, Catalog, PUBLIC_SCHEMA_OID, RoleId};
 use weft_types::{Element, Value};
 
 use crate::rows::set;
@@ -32,6 +32,17 @@ pub(crate) fn shown_acl(catalog: &Catalog, object: u32) -> Value {
         return Value::Null;
     };
     let items = acl.shown(&|role| catalog.accounts().name(role));
+    list(Element::Text, items.into_iter().map(text).collect())
+}
+
+/// The privileges of a schema: PostgreSQL shows those of `public` also while they are the default ones.
+pub(crate) fn schema_acl(catalog: &Catalog, schema: u32) -> Value {
+    if schema != PUBLIC_SCHEMA_OID {
+        return shown_acl(catalog, schema);
+    }
+    let items = catalog
+        .acl_of(schema)
+        .shown(&|role| catalog.accounts().name(role));
     list(Element::Text, items.into_iter().map(text).collect())
 }
 

@@ -16,9 +16,11 @@ use crate::look_up::{
     constraint_by_oid, constraint_definition, constraint_index, index_definition, quote_ident, relation_name,
     relation_oid, rule_definition,
 };
+use crate::system::{SYSTEM_RELATIONS, system_oid, system_relation};
+use crate::visible::{is_public_searched, name_in, shown_expression, shown_name};
 use crate::{
-    INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, SessionView, accounts, flag, int4, int8,
-    list, oid, privileges, procedures, sequences, text, types, views,
+    INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, SessionView, accounts, comments, flag,
+    int4, int8, list, oid, privileges, procedures, sequences, text, types, views,
 };
 
 pub(crate) type Answer = Result<Value, SqlError>;
@@ -53,7 +55,9 @@ static BY_NAME: LazyLock<HashMap<&'static str, Vec<&'static Entry>>> = LazyLock:
         SYSTEM,
         privileges::ENTRIES,
         privileges::MEMBERSHIP,
+        privileges::DEFAULTS,
         sequences::ENTRIES,
+        comments::ENTRIES,
     ]
     .into_iter()
     .flatten()
@@ -122,7 +126,7 @@ static NAMES: &[Entry] = &[
     strict("regclassout", &[REGCLASS], SqlType::Text, |context, arguments| {
         let id = oid_at(arguments, 0);
         Ok(text(match relation_name(SessionView::catalog_of(context)?, id) {
-            Some(name) => quote_ident(&name),
+            Some(name) => shown_name(context.session, &name),
             None if id == 0 => "-".to_owned(),
             None => system_relation(id).map_or_else(|| id.to_string(), str::to_owned),
         }))
@@ -154,6 +158,9 @@ static NAMES: &[Entry] = &[
             return Ok(oid(id));
         }
         let catalog = SessionView::catalog_of(context)?;
+        if let Some((id, _)) = HANDLERS.iter().find(|(_, known)| *known == name) {
+            return Ok(oid(*id));
+        }
         let found = catalog.procedures().find(|procedure| procedure.name == name);
         found.map(|procedure| oid(procedure.id.0)).ok_or_else(|| {
             SqlError::new(
@@ -166,9 +173,12 @@ static NAMES: &[Entry] = &[
         let id = oid_at(arguments, 0);
         Ok(text(
             match procedures::by_oid(SessionView::catalog_of(context)?, id) {
-                Some(procedure) => quote_ident(&procedure.name),
+                Some(procedure) => shown_name(context.session, &procedure.name),
                 None if id == 0 => "-".to_owned(),
-                None => id.to_string(),
+                None => match HANDLERS.iter().find(|(known, _)| *known == id) {
+                    Some((_, name)) => (*name).to_owned(),
+                    None => id.to_string(),
+                },
             },
         ))
     }),
@@ -283,10 +293,6 @@ static DEFINITIONS: &[Entry] = &[
     strict("pg_get_partkeydef", &[OID], SqlType::Text, null),
     strict("pg_get_partition_constraintdef", &[OID], SqlType::Text, null),
     strict("pg_get_statisticsobjdef_columns", &[OID], SqlType::Text, null),
-    strict("obj_description", &[OID, NAME], SqlType::Text, null),
-    strict("obj_description", &[OID], SqlType::Text, null),
-    strict("shobj_description", &[OID, NAME], SqlType::Text, null),
-    strict("col_description", &[OID, INT4], SqlType::Text, null),
 ];
 
 /// Visibility: whether an object is found without its schema's name.
@@ -297,9 +303,12 @@ static VISIBLE: &[Entry] = &[
         SqlType::Bool,
         |context, arguments| {
             let id = oid_at(arguments, 0);
+            if system_relation(id).is_some() {
+                return Ok(flag(true));
+            }
             let known = relation_name(SessionView::catalog_of(context)?, id).is_some();
-            Ok(match known || system_relation(id).is_some() {
-                true => flag(true),
+            Ok(match known {
+                true => flag(is_public_searched(context.session)),
                 false => Value::Null,
             })
         },
@@ -363,13 +372,21 @@ static SYSTEM: &[Entry] = &[
             ")"
         )))
     }),
-    lenient("current_schema", &[], SqlType::Name, |_, _| Ok(text("public"))),
+    lenient("current_schema", &[], SqlType::Name, |context, _| {
+        Ok(match is_public_searched(context.session) {
+            true => text("public"),
+            false => Value::Null,
+        })
+    }),
     strict(
         "current_schemas",
         &[BOOL],
         SqlType::Array(Element::Name),
-        |_, arguments| {
-            let mut names = vec![text("public")];
+        |context, arguments| {
+            let mut names = Vec::new();
+            if is_public_searched(context.session) {
+                names.push(text("public"));
+            }
             if let Some(ValueRef::Bool(true)) = arguments.first() {
                 names.insert(0, text("pg_catalog"));
             }
@@ -413,8 +430,13 @@ fn of_procedure(
 }
 
 /// Expressions are stored as text.
-fn expression(_: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
-    Ok(text(text_at(arguments, 0)))
+fn expression(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
+    let catalog = SessionView::catalog_of(context)?;
+    Ok(text(shown_expression(
+        context.session,
+        catalog,
+        text_at(arguments, 0),
+    )))
 }
 
 fn view_text(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
@@ -460,7 +482,7 @@ fn index_text(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
 fn constraint_text(context: &Context<'_>, arguments: Arguments<'_, '_>) -> Answer {
     let (catalog, id) = (SessionView::catalog_of(context)?, oid_at(arguments, 0));
     if let Some(constraint) = constraint_by_oid(catalog, id) {
-        return Ok(text(rule_definition(catalog, constraint)));
+        return Ok(text(rule_definition(context.session, catalog, constraint)));
     }
     let found = constraint_index(catalog, id);
     Ok(found.map_or(Value::Null, |(table, index)| {
@@ -518,30 +540,9 @@ fn type_of(name: &str) -> Option<u32> {
     name.trim().parse().ok().or_else(|| types::oid_of(name))
 }
 
-/// Tables of the catalog that clients name by oid (`classoid::regclass`).
-const SYSTEM_RELATIONS: &[(u32, &str)] = &[
-    (1247, "pg_type"),
-    (1249, "pg_attribute"),
-    (1255, "pg_proc"),
-    (1259, "pg_class"),
-    (1262, "pg_database"),
-    (1260, "pg_authid"),
-    (2604, "pg_attrdef"),
-    (2606, "pg_constraint"),
-    (2608, "pg_depend"),
-    (2609, "pg_description"),
-    (2610, "pg_index"),
-    (2224, "pg_sequence"),
-    (2615, "pg_namespace"),
-    (2618, "pg_rewrite"),
-    (2620, "pg_trigger"),
-    (3079, "pg_extension"),
-    (3501, "pg_enum"),
-];
-
 /// The displayed names of the values of a type that refers to objects by oid; `None` for every other type.
 #[must_use]
-pub fn oid_names(ty: &SqlType, catalog: &Catalog) -> Option<BTreeMap<u32, String>> {
+pub fn oid_names(ty: &SqlType, catalog: &Catalog, search_path: &str) -> Option<BTreeMap<u32, String>> {
     let mut names: BTreeMap<u32, String> = match ty {
         SqlType::Regclass => {
             let system = SYSTEM_RELATIONS
@@ -551,18 +552,21 @@ pub fn oid_names(ty: &SqlType, catalog: &Catalog) -> Option<BTreeMap<u32, String
                 let indexes = table
                     .indexes
                     .iter()
-                    .map(|index| (index.id.0, quote_ident(&index.name)));
-                indexes.chain([(table.id.0, quote_ident(&table.name))])
+                    .map(|index| (index.id.0, name_in(search_path, &index.name)));
+                indexes.chain([(table.id.0, name_in(search_path, &table.name))])
             });
             let sequences = catalog
                 .sequences()
-                .map(|sequence| (sequence.id.0, quote_ident(&sequence.name)));
-            let views = catalog.views().map(|view| (view.id.0, quote_ident(&view.name)));
+                .map(|sequence| (sequence.id.0, name_in(search_path, &sequence.name)));
+            let views = catalog
+                .views()
+                .map(|view| (view.id.0, name_in(search_path, &view.name)));
             system.chain(indexes).chain(sequences).chain(views).collect()
         }
         SqlType::Regproc => catalog
             .procedures()
-            .map(|procedure| (procedure.id.0, quote_ident(&procedure.name)))
+            .map(|procedure| (procedure.id.0, name_in(search_path, &procedure.name)))
+            .chain(HANDLERS.iter().map(|(oid, name)| (*oid, (*name).to_owned())))
             .collect(),
         SqlType::Regnamespace => SCHEMAS
             .iter()
@@ -574,6 +578,13 @@ pub fn oid_names(ty: &SqlType, catalog: &Catalog) -> Option<BTreeMap<u32, String
     Some(names)
 }
 
+/// The functions behind access methods.
+const HANDLERS: [(u32, &str); 3] = [
+    (3, "heap_tableam_handler"),
+    (330, "bthandler"),
+    (331, "hashhandler"),
+];
+
 /// The schemas and their oids.
 const SCHEMAS: [(u32, &str); 3] = [
     (PUBLIC_OID, "public"),
@@ -581,20 +592,10 @@ const SCHEMAS: [(u32, &str); 3] = [
     (INFORMATION_SCHEMA_OID, "information_schema"),
 ];
 
-fn system_relation(id: u32) -> Option<&'static str> {
-    SYSTEM_RELATIONS
-        .iter()
-        .find(|(oid, _)| *oid == id)
-        .map(|(_, name)| *name)
-}
-
 pub(crate) fn relation_or_system(catalog: &Catalog, name: &str) -> Option<u32> {
     relation_oid(catalog, name).or_else(|| {
         let plain = name.trim().trim_start_matches("pg_catalog.");
-        SYSTEM_RELATIONS
-            .iter()
-            .find(|(_, known)| *known == plain)
-            .map(|(oid, _)| *oid)
+        system_oid(plain)
     })
 }
 

@@ -4,7 +4,7 @@ use weft_expression::Session;
 use weft_store::{Catalog, CheckTime, ColumnDef, ConstraintRule, ForeignKey, TableDef, ViewDef};
 use weft_types::{SqlType, Value};
 
-use crate::look_up::{action_words, is_constraint};
+use crate::look_up::action_words;
 use crate::{Row, int4, text, views};
 
 /// The rows of a table; none for tables that are always empty.
@@ -313,7 +313,7 @@ fn constraint_rows(name: &str, catalog: &Catalog, database: &Value) -> Vec<Row> 
         for (constraint, key) in table.foreign_keys() {
             foreign_key_rows(name, catalog, (table, key), named(&constraint.name), &mut rows);
         }
-        for index in table.indexes.iter().filter(|index| is_constraint(index)) {
+        for index in table.indexes.iter().filter(|index| index.is_constraint()) {
             let mut row = named(&index.name);
             if name == "table_constraints" {
                 row.push((

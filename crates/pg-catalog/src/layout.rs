@@ -75,9 +75,14 @@ pg_cast oid:o castsource:o casttarget:o castfunc:o castcontext:c castmethod:c
 pg_operator oid:o oprname:n oprnamespace:o oprowner:o oprkind:c oprcanmerge:b oprcanhash:b oprleft:o oprright:o oprresult:o oprcom:o oprnegate:o oprcode:t oprrest:t oprjoin:t
 pg_opclass oid:o opcmethod:o opcname:n opcnamespace:o opcowner:o opcfamily:o opcintype:o opcdefault:b opckeytype:o
 pg_opfamily oid:o opfmethod:o opfname:n opfnamespace:o opfowner:o
+pg_amproc oid:o amprocfamily:o amproclefttype:o amprocrighttype:o amprocnum:s amproc:t
+pg_largeobject loid:o pageno:i data:B
+pg_subscription_rel srsubid:o srrelid:o srsubstate:c srsublsn:t
 pg_amop oid:o amopfamily:o amoplefttype:o amoprighttype:o amopstrategy:s amoppurpose:c amopopr:o amopmethod:o amopsortfamily:o
 pg_conversion oid:o conname:n connamespace:o conowner:o conforencoding:i contoencoding:i conproc:t condefault:b
 pg_default_acl oid:o defaclrole:o defaclnamespace:o defaclobjtype:c defaclacl:T
+pg_shseclabel objoid:o classoid:o provider:t label:t
+pg_parameter_acl oid:o parname:t paracl:T
 pg_seclabel objoid:o classoid:o objsubid:i provider:t label:t
 pg_seclabels objoid:o classoid:o objsubid:i objtype:t objnamespace:o objname:t provider:t label:t
 pg_extension oid:o extname:n extowner:o extnamespace:o extrelocatable:b extversion:t extconfig:O extcondition:T
@@ -89,7 +94,7 @@ pg_ts_config oid:o cfgname:n cfgnamespace:o cfgowner:o cfgparser:o
 pg_ts_dict oid:o dictname:n dictnamespace:o dictowner:o dicttemplate:o dictinitoption:t
 pg_ts_parser oid:o prsname:n prsnamespace:o prsstart:t prstoken:t prsend:t prsheadline:t prslextype:t
 pg_ts_template oid:o tmplname:n tmplnamespace:o tmplinit:t tmpllexize:t
-pg_transform oid:o trftype:o trflang:o trffromsql:t trftosql:t
+pg_transform oid:o trftype:o trflang:o trffromsql:o trftosql:o
 pg_matviews schemaname:n matviewname:n matviewowner:n tablespace:n hasindexes:b ispopulated:b definition:t
 pg_group groname:n grosysid:o grolist:O
 pg_locks locktype:t database:o relation:o page:i tuple:s virtualxid:t transactionid:o classid:o objid:o objsubid:s virtualtransaction:t pid:i mode:t granted:b fastpath:b waitstart:z

@@ -14,6 +14,8 @@
 //! ```
 
 mod accounts;
+mod comments;
+mod depend;
 mod functions;
 mod information_schema;
 mod layout;
@@ -22,9 +24,11 @@ mod privileges;
 mod procedures;
 mod rows;
 mod sequences;
+mod system;
 mod types;
 mod view;
 mod views;
+mod visible;
 
 use weft_expression::Session;
 use weft_store::{Catalog, RoleId};
@@ -61,9 +65,13 @@ pub fn relation_columns(schema: Option<&str>, name: &str) -> Option<(&'static st
     layout::columns(schema, name).map(|columns| (schema, columns))
 }
 
-/// The rows of a catalog table, values in the order of its columns; none if there is no such table.
+/// The rows of a catalog table, values in the order of its columns and `tableoid` behind them; none if there is
+/// no such table. The schema `public` has the sequences, each a relation of one row.
 #[must_use]
 pub fn relation_rows(schema: &str, name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Vec<Value>> {
+    if schema == "public" {
+        return sequences::row(name, catalog, session).into_iter().collect();
+    }
     let Some((schema, columns)) = relation_columns(Some(schema), name) else {
         return Vec::new();
     };
@@ -71,12 +79,25 @@ pub fn relation_rows(schema: &str, name: &str, catalog: &Catalog, session: &dyn 
         "information_schema" => information_schema::rows(name, catalog, session),
         _ => rows::rows(name, catalog, session),
     };
-    named.into_iter().map(|row| in_order(row, columns)).collect()
+    let table_oid = oid(system::system_oid(name).unwrap_or(0));
+    let in_order = |row| {
+        let mut row = in_order(row, columns);
+        row.push(table_oid.clone());
+        row
+    };
+    named.into_iter().map(in_order).collect()
 }
 
-/// Whether a role may read a catalog table: passwords are for superusers only.
+/// Whether a role may read a catalog table: passwords are for superusers only, a sequence needs SELECT.
 #[must_use]
-pub fn may_read(name: &str, catalog: &Catalog, role: RoleId) -> bool {
+pub fn may_read(schema: &str, name: &str, catalog: &Catalog, role: RoleId) -> bool {
+    if schema == "public" {
+        let sequence = catalog.sequence(name);
+        return sequence.is_none_or(|sequence| {
+            let privileges = catalog.privileges_of(role, sequence.id.0);
+            privileges.contains(weft_store::Privileges::SELECT)
+        });
+    }
     !matches!(name, "pg_authid" | "pg_shadow") || catalog.accounts().is_superuser(role)
 }
 

@@ -1,10 +1,13 @@
 //! Looking up definitions by oid and by name, and formatting them as SQL.
 
 use weft_base::{IndexId, TableId};
+use weft_expression::Session;
 use weft_store::{
     Catalog, CheckTime, ConstraintDef, ConstraintRule, ForeignKey, IndexDef, IndexMethod, ReferentialAction,
     Relation, SequenceId, TableDef, ViewId,
 };
+
+use crate::visible::shown_name;
 
 /// Offset of the oids of constraints from their index's.
 const CONSTRAINT_BASE: u32 = 0x4000_0000;
@@ -226,9 +229,9 @@ pub fn constraint_definition(table: &TableDef, index: &IndexDef) -> String {
 }
 
 /// `pg_get_constraintdef` of a constraint that is not an index.
-pub fn rule_definition(catalog: &Catalog, constraint: &ConstraintDef) -> String {
+pub fn rule_definition(session: &dyn Session, catalog: &Catalog, constraint: &ConstraintDef) -> String {
     let rule = match &constraint.rule {
-        ConstraintRule::ForeignKey(key) => foreign_key_definition(catalog, constraint, key),
+        ConstraintRule::ForeignKey(key) => foreign_key_definition(session, catalog, constraint, key),
         ConstraintRule::Check { sql } => format!("CHECK (({sql}))"),
     };
     match constraint.is_valid {
@@ -237,7 +240,12 @@ pub fn rule_definition(catalog: &Catalog, constraint: &ConstraintDef) -> String 
     }
 }
 
-fn foreign_key_definition(catalog: &Catalog, constraint: &ConstraintDef, key: &ForeignKey) -> String {
+fn foreign_key_definition(
+    session: &dyn Session,
+    catalog: &Catalog,
+    constraint: &ConstraintDef,
+    key: &ForeignKey,
+) -> String {
     let columns = |table: Option<&std::sync::Arc<TableDef>>, columns: &[usize]| {
         let defs = columns.iter().filter_map(|column| table?.columns.get(*column));
         let names: Vec<String> = defs.map(|column| quote_ident(&column.name)).collect();
@@ -250,7 +258,7 @@ fn foreign_key_definition(catalog: &Catalog, constraint: &ConstraintDef, key: &F
     let mut text = format!(
         "FOREIGN KEY ({}) REFERENCES {}({})",
         columns(table, &key.columns),
-        parent.map_or_else(String::new, |parent| quote_ident(&parent.name)),
+        parent.map_or_else(String::new, |parent| shown_name(session, &parent.name)),
         columns(parent, &key.parent_columns)
     );
     for (when, action) in [("UPDATE", key.on_update), ("DELETE", key.on_delete)] {
@@ -282,10 +290,4 @@ pub fn constraint_by_oid(catalog: &Catalog, oid: u32) -> Option<&ConstraintDef> 
     let mut all = catalog.tables().flat_map(|table| &table.constraints);
     all.find(|constraint| constraint.id.0 == oid)
         .map(|found| found.as_ref())
-}
-
-/// Whether a unique index implements a constraint. One made by CREATE UNIQUE INDEX has no hash
-/// structure.
-pub fn is_constraint(index: &IndexDef) -> bool {
-    index.primary || (index.unique && index.method == IndexMethod::Both)
 }

@@ -5,11 +5,11 @@
 //! be able to grant. Columns have the privileges of their tables.
 
 use weft_expression::{Arg, Context, Entry};
-use weft_store::{Catalog, DATABASE_OBJECT_OID, PUBLIC_ROLE, PUBLIC_SCHEMA_OID, Privileges, RoleId};
-use weft_types::{SqlError, SqlState, SqlType, ValueRef};
+use weft_store::{Acl, Catalog, DATABASE_OBJECT_OID, PUBLIC_ROLE, PUBLIC_SCHEMA_OID, Privileges, RoleId};
+use weft_types::{Element, SqlError, SqlState, SqlType, ValueRef};
 
 use crate::functions::{Answer, Arguments, oid_at, relation_or_system, strict, text_at, undefined_table};
-use crate::{DATABASE_OID, PUBLIC_OID, SessionView, flag};
+use crate::{DATABASE_OID, PUBLIC_OID, SessionView, accounts, flag, list, text};
 
 const INT2: Arg = Arg::Is(SqlType::Int2);
 const NAME: Arg = Arg::Is(SqlType::Name);
@@ -77,6 +77,45 @@ static OBJECTS: &[Entry] = entries! {
     "has_language_privilege": FREE, 0;
     "has_tablespace_privilege": FREE, 0;
 };
+
+/// `acldefault`: the privileges that an object of a kind has at first.
+pub(crate) static DEFAULTS: &[Entry] = &[strict(
+    "acldefault",
+    &[Arg::Is(SqlType::InternalChar), OID],
+    SqlType::Array(Element::Text),
+    |context, arguments| {
+        let catalog = SessionView::catalog_of(context)?;
+        let kind = text_at(arguments, 0);
+        let (public, owner) = match kind {
+            "c" => ("", ""),
+            "r" => ("", "arwdDxt"),
+            "s" => ("", "rwU"),
+            "d" => ("Tc", "CTc"),
+            "f" => ("X", "X"),
+            "l" | "T" => ("U", "U"),
+            "L" => ("", "rw"),
+            "n" => ("", "UC"),
+            "p" => ("", "sA"),
+            "t" => ("", "C"),
+            "F" | "S" => ("", "U"),
+            _ => {
+                let message = format!("unrecognized object type abbreviation: {kind}");
+                return Err(SqlError::internal(message));
+            }
+        };
+        let id = oid_at(arguments, 1);
+        let name = accounts::name_by_oid(catalog, context.session, id).unwrap_or_else(|| id.to_string());
+        let name = Acl::shown_role(&name);
+        let mut items = Vec::new();
+        if !public.is_empty() {
+            items.push(text(format!("={public}/{name}")));
+        }
+        if !owner.is_empty() {
+            items.push(text(format!("{name}={owner}/{name}")));
+        }
+        Ok(list(Element::Text, items))
+    },
+)];
 
 /// The functions on membership.
 pub(crate) static MEMBERSHIP: &[Entry] = &[

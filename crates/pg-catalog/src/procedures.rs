@@ -6,9 +6,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use weft_store::{Catalog, ParamMode, ProcedureDef, ProcedureLanguage, ProcedureParam};
+use weft_types::Value;
 
 use crate::look_up::quote_ident;
-use crate::{PUBLIC_OID, Row, accounts, flag, int2, oid, oid_list, text, types, vector};
+use crate::{PUBLIC_OID, ROLE_OID, Row, accounts, flag, int2, oid, oid_list, text, types, vector};
 
 /// The languages of procedures: rows of `pg_language`.
 pub fn languages() -> Vec<Row> {
@@ -16,7 +17,12 @@ pub fn languages() -> Vec<Row> {
         vec![
             ("oid", oid(language_oid(language))),
             ("lanname", text(language.name())),
+            ("lanowner", oid(ROLE_OID)),
+            ("lanispl", flag(language == ProcedureLanguage::PlPgSql)),
             ("lanpltrusted", flag(true)),
+            ("lanplcallfoid", oid(0)),
+            ("laninline", oid(0)),
+            ("lanvalidator", oid(0)),
         ]
     };
     [ProcedureLanguage::Sql, ProcedureLanguage::PlPgSql]
@@ -37,6 +43,7 @@ pub fn rows(catalog: &Catalog) -> Vec<Row> {
     let row = |procedure: &Arc<ProcedureDef>| {
         let inputs = procedure.params.iter().filter(|param| param.mode.is_input());
         let types: Vec<u32> = inputs.map(|param| param.ty.oid()).collect();
+        let has_output = procedure.params.iter().any(|param| param.mode.is_output());
         vec![
             ("oid", oid(procedure.id.0)),
             ("proname", text(&procedure.name)),
@@ -45,6 +52,18 @@ pub fn rows(catalog: &Catalog) -> Vec<Row> {
             ("proacl", accounts::shown_acl(catalog, procedure.id.0)),
             ("prolang", oid(language_oid(procedure.language))),
             ("prokind", text("p")),
+            ("procost", Value::Float4(100.0)),
+            ("prorows", Value::Float4(0.0)),
+            ("provariadic", oid(0)),
+            ("prosupport", text("-")),
+            ("prosecdef", flag(false)),
+            ("proleakproof", flag(false)),
+            ("proisstrict", flag(false)),
+            ("proretset", flag(false)),
+            ("provolatile", text("v")),
+            ("proparallel", text("u")),
+            ("pronargdefaults", int2(0)),
+            ("prorettype", oid(if has_output { 2249 } else { 2278 })),
             ("pronargs", int2(types.len())),
             ("proargtypes", vector(oid_list(types.into_iter()))),
             ("prosrc", text(&procedure.body)),

@@ -7,10 +7,11 @@ use weft_store::{
 };
 use weft_types::{Element, SqlType, Value};
 
-use crate::look_up::{constraint_oid, default_oid, index_definition, is_constraint, method_name};
+use crate::look_up::{constraint_oid, default_oid, index_definition, method_name};
 use crate::{
     DATABASE_OID, INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, ROLE_OID, Row, SessionView, accounts,
-    flag, int2, int2_list, int4, int8, list, oid, oid_list, procedures, text, types, vector, views,
+    comments, depend, flag, int2, int2_list, int4, int8, list, oid, oid_list, procedures, text, types,
+    vector, views,
 };
 
 /// The rows of a table; none for tables that are always empty.
@@ -25,9 +26,12 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
         "pg_constraint" => constraints(catalog),
         "pg_sequence" => sequences(catalog),
         "pg_sequences" => sequence_view(catalog, session),
-        "pg_depend" => dependencies(catalog),
+        "pg_depend" => depend::rows(catalog),
         "pg_database" => databases(catalog, session),
         "pg_roles" | "pg_authid" | "pg_user" | "pg_shadow" => roles(name, catalog, session),
+        "pg_description" => comments::rows(catalog, false),
+        "pg_shdescription" => comments::rows(catalog, true),
+        "pg_extension" => comments::extensions(),
         "pg_auth_members" => accounts::memberships(catalog),
         "pg_group" => accounts::groups(catalog),
         "pg_default_acl" => accounts::default_acls(catalog),
@@ -60,7 +64,7 @@ fn namespaces(catalog: &Catalog) -> Vec<Row> {
             ("oid", oid(id)),
             ("nspname", text(name)),
             ("nspowner", oid(catalog.owner_of(id).0)),
-            ("nspacl", accounts::shown_acl(catalog, id)),
+            ("nspacl", accounts::schema_acl(catalog, id)),
         ]
     })
     .collect()
@@ -414,7 +418,7 @@ fn action_letter(action: ReferentialAction) -> &'static str {
 
 fn index_constraints(catalog: &Catalog) -> Vec<Row> {
     all_indexes(catalog)
-        .filter(|(_, index)| is_constraint(index))
+        .filter(|(_, index)| index.is_constraint())
         .map(|(table, index)| {
             vec![
                 ("oid", oid(constraint_oid(index.id))),
@@ -461,9 +465,8 @@ fn sequence_view(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
     catalog
         .sequences()
         .map(|sequence| {
-            let state = catalog
-                .sequence_state(sequence.id)
-                .filter(|state| state.is_called);
+            let state =
+                crate::sequences::state(catalog, session, sequence.id).filter(|state| state.is_called);
             vec![
                 ("schemaname", text("public")),
                 ("sequencename", text(&sequence.name)),
@@ -485,29 +488,6 @@ fn sequence_view(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
             ]
         })
         .collect()
-}
-
-/// A sequence depends on the column that uses it.
-fn dependencies(catalog: &Catalog) -> Vec<Row> {
-    let owned = catalog.sequences().filter_map(|sequence| {
-        let (table, column) = sequence.owned_by?;
-        let identity = catalog
-            .table_by_id(table)?
-            .columns
-            .get(column as usize)?
-            .identity
-            .is_some();
-        Some(vec![
-            ("classid", oid(1259)),
-            ("objid", oid(sequence.id.0)),
-            ("objsubid", int4(0)),
-            ("refclassid", oid(1259)),
-            ("refobjid", oid(table.0)),
-            ("refobjsubid", int4(i32::try_from(column).unwrap_or(0) + 1)),
-            ("deptype", text(if identity { "i" } else { "a" })),
-        ])
-    });
-    owned.chain(views::dependencies(catalog)).collect()
 }
 
 fn databases(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {

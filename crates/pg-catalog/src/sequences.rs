@@ -2,12 +2,12 @@
 //! by name.
 
 use weft_expression::{Arg, Context, Entry, Volatility};
-use weft_store::SequenceId;
+use weft_store::{Catalog, SequenceId, SequenceState};
 use weft_types::{SqlError, SqlState, SqlType, Value, ValueRef};
 
 use crate::functions::strict;
 use crate::look_up::{quote_ident, relation_name};
-use crate::{SessionView, int8};
+use crate::{SessionView, flag, int8, oid};
 
 const REGCLASS: Arg = Arg::Is(SqlType::Regclass);
 const INT8: Arg = Arg::Is(SqlType::Int8);
@@ -36,6 +36,33 @@ const fn volatile(
         volatility: Volatility::Volatile,
         ..strict(name, arguments, SqlType::Int8, compute)
     }
+}
+
+/// How far a sequence has come.
+pub(crate) fn state(
+    catalog: &Catalog,
+    session: &dyn weft_expression::Session,
+    id: SequenceId,
+) -> Option<SequenceState> {
+    let ahead = SessionView::of(session).and_then(|view| (view.sequence_state)(id));
+    ahead.or_else(|| catalog.sequence_state(id))
+}
+
+/// The row of a sequence read as a relation, and `tableoid`.
+pub(crate) fn row(
+    name: &str,
+    catalog: &Catalog,
+    session: &dyn weft_expression::Session,
+) -> Option<Vec<Value>> {
+    let id = catalog.sequence(name)?.id;
+    let state = state(catalog, session, id)?;
+    // Nothing is logged ahead of what is shown.
+    Some(vec![
+        int8(state.last_value),
+        int8(0),
+        flag(state.is_called),
+        oid(id.0),
+    ])
 }
 
 fn set_value(context: &Context<'_>, arguments: &[ValueRef<'_>]) -> Result<Value, SqlError> {

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use weft_expression::{Context, Session};
-use weft_store::{Catalog, RoleId};
+use weft_store::{Catalog, RoleId, SequenceId, SequenceState};
 use weft_types::SqlError;
 
 /// A session together with the catalog that its statement reads. Callers that evaluate expressions
@@ -21,6 +21,8 @@ pub struct SessionView {
     pub role: RoleId,
     /// Lists the prepared transactions, for `pg_prepared_xacts`.
     pub prepared: Box<dyn Fn() -> Vec<PreparedTransaction> + Send + Sync>,
+    /// How far a sequence has come of which values were reserved ahead; otherwise the catalog tells.
+    pub sequence_state: Box<dyn Fn(SequenceId) -> Option<SequenceState> + Send + Sync>,
     /// Lists the clients' connections, for `pg_stat_ssl`.
     pub clients: Box<dyn Fn() -> Vec<ClientConnection> + Send + Sync>,
 }

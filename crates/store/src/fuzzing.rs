@@ -10,9 +10,10 @@ use weft_base::{BatchId, ByteReader, ByteWriter, CodecError, IndexId, RowId, Tab
 use weft_types::{SqlType, Value};
 
 use crate::catalog::{
-    Catalog, CatalogOp, ColumnDef, DefaultExpr, Distribution, FIRST_OBJECT_ID, Identity, IndexDef,
-    IndexMethod, ParamMode, ProcedureDef, ProcedureId, ProcedureLanguage, ProcedureParam, SequenceDef,
-    SequenceId, SequenceState, SourceColumn, TableDef, ViewDef, ViewId, ViewSource,
+    Catalog, CatalogOp, ColumnDef, CommentClass, Commented, DefaultExpr, Distribution, FIRST_OBJECT_ID,
+    Identity, IndexDef, IndexMethod, PUBLIC_SCHEMA_OID, ParamMode, ProcedureDef, ProcedureId,
+    ProcedureLanguage, ProcedureParam, SequenceDef, SequenceId, SequenceState, SourceColumn, TableDef,
+    ViewDef, ViewId, ViewSource,
 };
 use crate::checkpoint::format::Header;
 use crate::checkpoint::image::{Footer, chunks};
@@ -316,6 +317,19 @@ fn history() -> Vec<CatalogOp> {
         CatalogOp::SetDistribution {
             table,
             distribution: Distribution::Replicated,
+        },
+        CatalogOp::SetIdentity {
+            table,
+            column: 0,
+            identity: None,
+        },
+        CatalogOp::Comment {
+            on: Commented::column(table, 3),
+            text: Some("last".into()),
+        },
+        CatalogOp::Comment {
+            on: Commented::object(CommentClass::Schema, PUBLIC_SCHEMA_OID),
+            text: None,
         },
         CatalogOp::DropColumn { table, column: 2 },
         CatalogOp::DropIndex(IndexId(A + 3)),

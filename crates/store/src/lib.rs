@@ -60,13 +60,14 @@ mod writer;
 
 pub use catalog::{
     AccountOp, Accounts, Acl, AclItem, BOOTSTRAP_ROLE, COLUMNS_MAX, Catalog, CatalogOp, Check, CheckLanguage,
-    CheckTime, ColumnDef, CompiledCheck, ConstraintDef, ConstraintId, ConstraintRule, DATABASE_OBJECT_OID,
-    DefaultExpr, DefaultScope, Dependents, Distribution, EARLIER_LAYOUTS_MAX, FIRST_OBJECT_ID, ForeignKey,
-    INDEX_COLUMNS_MAX, Identity, IndexDef, IndexMethod, Membership, ObjectKind, ObjectRights,
-    PROCEDURE_PARAMS_MAX, PUBLIC_ROLE, PUBLIC_SCHEMA_OID, ParamMode, ParentKey, Privileges, ProcedureDef,
-    ProcedureId, ProcedureLanguage, ProcedureParam, ReferentialAction, Relation, RoleDef, RoleId, RowTest,
-    SequenceDef, SequenceId, SequenceState, SourceColumn, TableDef, ViewDef, ViewId, ViewSource,
-    refuse_many_params, set_check_language,
+    CheckTime, ColumnDef, CommentClass, Commented, CompiledCheck, ConstraintDef, ConstraintId,
+    ConstraintRule, DATABASE_OBJECT_OID, DefaultExpr, DefaultScope, Dependents, Distribution,
+    EARLIER_LAYOUTS_MAX, FIRST_OBJECT_ID, ForeignKey, INDEX_COLUMNS_MAX, Identity, IndexDef, IndexMethod,
+    Membership, ObjectKind, ObjectRights, PLPGSQL_EXTENSION_OID, PROCEDURE_PARAMS_MAX, PUBLIC_ROLE,
+    PUBLIC_SCHEMA_OID, ParamMode, ParentKey, Privileges, ProcedureDef, ProcedureId, ProcedureLanguage,
+    ProcedureParam, ReferentialAction, Relation, RoleDef, RoleId, RowTest, SequenceDef, SequenceId,
+    SequenceState, SourceColumn, TableDef, ViewDef, ViewId, ViewSource, refuse_many_params,
+    set_check_language,
 };
 pub use evict::{Evicted, Evictor};
 pub use index::prepare::{CheckedNotNull, Prepared, PreparedIndex};

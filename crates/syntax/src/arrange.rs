@@ -9,6 +9,7 @@
 //!   ROLLUP ((a)::text, b)              ROLLUP (((a)::text), b)          a parenthesis begins an element
 //!   (ORDER BY a ROWS 1 PRECEDING       (ORDER BY a, "exclude ties"      the tree has no place for it
 //!     EXCLUDE TIES)                      ROWS 1 PRECEDING)
+//!   FROM ONLY a                        FROM a                           no table has children
 //! ```
 
 use sqlparser::keywords::Keyword;
@@ -250,6 +251,14 @@ impl Pass<'_> {
                     self.level.on = false;
                 }
             }
+            Keyword::ONLY => {
+                let table = matches!(self.word(before), Keyword::FROM | Keyword::JOIN | Keyword::UPDATE)
+                    || self.level.from && self.is(before, &Token::Comma);
+                let name = self.tokens.get(at + 1).map(|token| &token.token);
+                if table && matches!(name, Some(Token::Word(_))) {
+                    self.left_out.push((at, 1));
+                }
+            }
             Keyword::UPDATE | Keyword::INTO => self.level.from = true,
             Keyword::SELECT => {
                 self.end_clause(at);
@@ -447,6 +456,26 @@ mod tests {
                 answer.starts_with("42601") && answer.ends_with(near),
                 "{text}: {answer}"
             );
+        }
+    }
+
+    #[test]
+    fn only_before_a_table_is_left_out() {
+        for (text, expected) in [
+            ("SELECT 1 FROM ONLY a.b", "SELECT 1 FROM a.b"),
+            ("SELECT 1 FROM ONLY a x, ONLY b", "SELECT 1 FROM a x, b"),
+            (
+                "SELECT 1 FROM a JOIN ONLY b ON true",
+                "SELECT 1 FROM a JOIN b ON true",
+            ),
+            ("UPDATE ONLY a SET b = 1", "UPDATE a SET b = 1"),
+            ("DELETE FROM ONLY a", "DELETE FROM a"),
+            (
+                "SELECT 1 FROM a FETCH FIRST 1 ROWS ONLY",
+                "SELECT 1 FROM a FETCH FIRST 1 ROWS ONLY",
+            ),
+        ] {
+            assert_eq!(shown(text), shown(expected), "{text}");
         }
     }
 

@@ -8,7 +8,9 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Expr, Ident, ObjectName, ObjectNamePart, Value, ValueWithSpan, VisitMut, VisitorMut};
+use sqlparser::ast::{
+    DataType, Expr, Ident, ObjectName, ObjectNamePart, Value, ValueWithSpan, VisitMut, VisitorMut,
+};
 
 /// The text of an expression. Its caller's stack must suffice to clone the tree.
 #[must_use]
@@ -32,6 +34,7 @@ impl VisitorMut for MakePrintable {
             Expr::CompoundIdentifier(names) => names.iter_mut().for_each(double_quotes),
             Expr::Function(function) => double_quotes_of_all(&mut function.name),
             Expr::Collate { collation, .. } => double_quotes_of_all(collation),
+            Expr::Cast { data_type, .. } => name_as_postgresql(data_type),
             _ => {}
         }
         if let Expr::UnaryOp { expr, .. } = expression
@@ -53,6 +56,37 @@ impl VisitorMut for MakePrintable {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// PostgreSQL's names of types that have several.
+const TYPE_NAMES: [(&str, &str); 13] = [
+    ("bool", "boolean"),
+    ("char", "character"),
+    ("dec", "numeric"),
+    ("decimal", "numeric"),
+    ("float4", "real"),
+    ("float8", "double precision"),
+    ("int", "integer"),
+    ("int2", "smallint"),
+    ("int4", "integer"),
+    ("int8", "bigint"),
+    ("timestamptz", "timestamp with time zone"),
+    ("timetz", "time with time zone"),
+    ("varchar", "character varying"),
+];
+
+/// Gives a type the name that PostgreSQL shows.
+fn name_as_postgresql(ty: &mut DataType) {
+    let text = ty.to_string();
+    if text.contains('"') {
+        return;
+    }
+    let text = text.to_lowercase();
+    let end = text.find(['(', '[']).unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    let known = TYPE_NAMES.iter().find(|(other, _)| *other == name.trim_end());
+    let name = Ident::new(format!("{}{rest}", known.map_or(name, |(_, shown)| shown)));
+    *ty = DataType::Custom(ObjectName(vec![ObjectNamePart::Identifier(name)]), Vec::new());
 }
 
 /// Makes a quoted name that has quotes one that is printed as it stands.
@@ -109,6 +143,23 @@ mod tests {
             let text = print_expression(&tree);
             let again = parse_expression(&text).unwrap_or_else(|error| panic!("{sql}: {text}: {error:?}"));
             assert_eq!(again, tree, "{sql}: {text}");
+        }
+    }
+
+    #[test]
+    fn types_have_the_names_that_postgresql_shows() {
+        for (sql, printed) in [
+            ("'a'::TEXT", "'a'::text"),
+            ("cast(1 AS int8)", "CAST(1 AS bigint)"),
+            ("'{}'::varchar(3)[]", "'{}'::character varying(3)[]"),
+            ("nextval('s'::regclass)", "nextval('s'::regclass)"),
+            ("now()::timestamptz", "now()::timestamp with time zone"),
+            ("x::\"Mine\"", "x::\"Mine\""),
+        ] {
+            let text = print_expression(&parse_expression(sql).unwrap());
+            assert_eq!(text, printed, "{sql}");
+            let again = print_expression(&parse_expression(&text).unwrap());
+            assert_eq!(again, printed, "{sql}");
         }
     }
 

@@ -74,6 +74,11 @@ impl Sequences {
         })
     }
 
+    /// The last value that was handed out of a reserved block; `None` without one.
+    pub(crate) fn state(&self, id: SequenceId) -> Option<SequenceState> {
+        self.blocks.lock().get(&id).map(|block| block.state)
+    }
+
     /// Runs the commit of a transaction that set or dropped these sequences and forgets the rest of their
     /// blocks. No block is reserved in the meantime: one that began before the commit would end after it and
     /// overwrite its position.

@@ -4,7 +4,7 @@ use sqlparser::ast::{AccessExpr, BinaryOperator, Expr as AstExpr, Ident, Subscri
 use weft_expression::category::{array_of, element_of, is_implicit, same_type};
 use weft_expression::resolve::{Operator, resolve_operator, verified_common_type};
 use weft_expression::{CompareOp, Expr, Op};
-use weft_types::{CastContext, SqlError, SqlState, SqlType};
+use weft_types::{CastContext, SqlError, SqlState, SqlType, Value};
 
 use super::{symbol, unnested};
 use crate::binder::Binder;
@@ -289,6 +289,11 @@ impl Binder<'_> {
         if operand.ty == Some(SqlType::Jsonb) {
             return self.jsonb_access(operand, rest, root);
         }
+        if operand.ty == Some(SqlType::Name)
+            && let [AccessExpr::Subscript(Subscript::Index { index })] = rest
+        {
+            return self.name_access(operand, index, root);
+        }
         let Some(element) = operand.ty.as_ref().and_then(element_of) else {
             let error = match rest.first() {
                 Some(AccessExpr::Subscript(_)) => SqlError::new(
@@ -326,6 +331,33 @@ impl Binder<'_> {
             arguments.push(value);
         }
         Ok(Operand::typed(Expr::new(Op::Subscript, element, arguments)))
+    }
+
+    /// A character of a `name`, counted from 0.
+    fn name_access(
+        &mut self,
+        operand: Operand,
+        index: &AstExpr,
+        root: &AstExpr,
+    ) -> Result<Operand, SqlError> {
+        let number = |number| Operand::typed(Expr::constant(Value::Int4(number), SqlType::Int4));
+        let index = self.expr(index)?;
+        let index = self
+            .parameters
+            .coerce(index, SqlType::Int4, CastContext::Assignment)?;
+        let place = self.infix("+", Operand::typed(index), number(1), Place::Expr(root))?;
+        let text = self
+            .parameters
+            .coerce(operand, SqlType::Text, CastContext::Implicit)?;
+        let letter = self.call(
+            "substr",
+            vec![Operand::typed(text), place, number(1)],
+            Place::Expr(root),
+        )?;
+        let letter = self
+            .parameters
+            .coerce(letter, SqlType::InternalChar, CastContext::Explicit)?;
+        Ok(Operand::typed(letter))
     }
 
     /// Subscripts of a `jsonb`: the steps of a path, as texts.

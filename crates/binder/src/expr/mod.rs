@@ -266,7 +266,7 @@ impl Binder<'_> {
 }
 
 /// Columns that every PostgreSQL table has.
-const SYSTEM_COLUMNS: &[&str] = &["ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"];
+pub const SYSTEM_COLUMNS: &[&str] = &["ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"];
 
 /// A binary operator as written.
 pub(crate) fn symbol(op: &BinaryOperator) -> Cow<'_, str> {

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use weft_types::{Numeric, SqlError, SqlState, SqlType, Value, ValueRef};
+use weft_types::{Element, Numeric, SqlError, SqlState, SqlType, Value, ValueRef};
 
 use super::arguments::{self, Arguments, mismatch};
 use crate::context::Context;
@@ -57,6 +57,15 @@ pub static SETS: &[SetEntry] = &[
         &[Is(NUMERIC), Is(NUMERIC), Is(NUMERIC)],
         OF_NUMERIC,
         numeric_series,
+    ),
+    entry(
+        "pg_options_to_table",
+        &[Is(SqlType::Array(Element::Text))],
+        &[
+            ("option_name", Returns::Is(SqlType::Text)),
+            ("option_value", Returns::Is(SqlType::Text)),
+        ],
+        options,
     ),
     entry(
         "unnest",
@@ -165,6 +174,23 @@ fn unnest(_: &Context<'_>, arguments: Arguments<'_, '_>, emit: Emit<'_>) -> Resu
         return Err(mismatch());
     };
     array.items.iter().try_for_each(|item| emit(vec![item.clone()]))
+}
+
+/// `{a=1,b}` as rows of a name and a value.
+fn options(_: &Context<'_>, arguments: Arguments<'_, '_>, emit: Emit<'_>) -> Result<(), SqlError> {
+    let [ValueRef::Array(array)] = arguments else {
+        return Err(mismatch());
+    };
+    array.items.iter().try_for_each(|item| {
+        let Value::Text(option) = item else {
+            return Err(mismatch());
+        };
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Value::Text(value.to_owned())),
+            None => (option.as_str(), Value::Null),
+        };
+        emit(vec![Value::Text(name.to_owned()), value])
+    })
 }
 
 fn subscripts(_: &Context<'_>, arguments: Arguments<'_, '_>, emit: Emit<'_>) -> Result<(), SqlError> {

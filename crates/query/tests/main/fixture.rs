@@ -223,6 +223,7 @@ impl Db {
                     .collect(),
                 role: weft_store::BOOTSTRAP_ROLE,
                 clients: Box::new(Vec::new),
+                sequence_state: Box::new(|_| None),
                 prepared: Box::new(Vec::new),
             }),
             ..settings.clone()

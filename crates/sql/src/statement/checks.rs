@@ -121,7 +121,12 @@ pub(crate) fn condition(
     let mut columns: Vec<usize> = bound.columns().filter_map(position).collect();
     columns.sort_unstable();
     columns.dedup();
-    let mut plain = condition.clone();
+    // It is shown in parentheses.
+    let mut inner = condition;
+    while let AstExpr::Nested(within) = inner {
+        inner = within;
+    }
+    let mut plain = inner.clone();
     let _ = plain.visit(&mut Unqualifying);
     Ok((weft_syntax::print_expression(&plain), columns))
 }

@@ -11,6 +11,9 @@ use weft_types::SqlType;
 
 use super::accounts::AccountStatement;
 use super::copy::CopyStatement;
+use super::ddl::comment::CommentStatement;
+use super::ddl::extension::ExtensionStatement;
+use super::ddl::identity::IdentityStatement;
 use super::ddl::sequence::SequenceStatement;
 use super::ddl::table_as::TableAsStatement;
 use super::ddl::view::ViewStatement;
@@ -90,13 +93,19 @@ pub enum ControlStatement {
     LockTable {
         /// Qualified names.
         tables: Vec<Vec<String>>,
-        /// Whether the mode is not a shared one.
-        exclusive: bool,
+        /// Mode.
+        mode: TableLockMode,
         /// Privileges of which one is needed for the mode.
         privileges: Privileges,
     },
     /// CREATE SEQUENCE or ALTER SEQUENCE.
     Sequence(SequenceStatement),
+    /// COMMENT ON.
+    Comment(CommentStatement),
+    /// ALTER TABLE of a column's identity.
+    Identity(IdentityStatement),
+    /// CREATE EXTENSION or DROP EXTENSION.
+    Extension(ExtensionStatement),
     /// Roles, privileges, owners.
     Account(Arc<AccountStatement>),
     /// CREATE PROCEDURE or DROP PROCEDURE.
@@ -109,6 +118,19 @@ pub enum ControlStatement {
     View(ViewStatement),
     /// Accepted and ignored; the command tag.
     Ignored(&'static str),
+}
+
+/// What a LOCK TABLE keeps others from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableLockMode {
+    /// ACCESS SHARE, ROW SHARE: from changing the definition.
+    Access,
+    /// ROW EXCLUSIVE: from locking the table in a mode that excludes writers.
+    Rows,
+    /// SHARE: from writing.
+    Share,
+    /// The others: from any use but a snapshot's.
+    Exclusive,
 }
 
 impl ControlStatement {

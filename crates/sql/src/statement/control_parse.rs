@@ -9,11 +9,11 @@ use weft_types::{SqlError, SqlState, SqlType};
 
 use super::accounts;
 use super::control::{
-    ControlStatement, DiscardScope, FetchDirection, IsolationLevel, SettingPlan, TransactionModes,
-    TransactionPlan,
+    ControlStatement, DiscardScope, FetchDirection, IsolationLevel, SettingPlan, TableLockMode,
+    TransactionModes, TransactionPlan,
 };
 use super::copy;
-use super::ddl::{sequence, table_as, view};
+use super::ddl::{comment, extension, identity, sequence, table_as, view};
 use super::parse::{self, ParsedAst};
 use super::plan::OutputColumn;
 use super::procedure;
@@ -60,6 +60,10 @@ pub(crate) fn recognise(sql: &str) -> Result<Option<ControlStatement>, SqlError>
         {
             ControlStatement::Account(Arc::new(statement))
         }
+        "COMMENT" => ControlStatement::Comment(comment::parse(&mut reader)?),
+        "CREATE" | "DROP" if let Some(statement) = extension::parse(&mut reader, word == "CREATE")? => {
+            ControlStatement::Extension(statement)
+        }
         "CREATE" | "DROP" if is_procedure(&reader) => {
             match procedure::parse_statement(&mut reader, word == "CREATE")? {
                 Some(statement) => ControlStatement::Procedure(statement),
@@ -72,6 +76,9 @@ pub(crate) fn recognise(sql: &str) -> Result<Option<ControlStatement>, SqlError>
         }
         "CREATE" | "DROP" | "ALTER" if let Some(statement) = view::parse_view(&mut reader, &word)? => {
             ControlStatement::View(statement)
+        }
+        "ALTER" if let Some(statement) = identity::parse(&mut reader)? => {
+            ControlStatement::Identity(statement)
         }
         "CREATE" | "ALTER" => match sequence::parse_sequence(&mut reader, word == "CREATE")? {
             Some(statement) => ControlStatement::Sequence(statement),
@@ -617,20 +624,22 @@ fn lock(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
         reader.accept("ONLY");
         reader.qualified_name()
     })?;
-    let mut exclusive = true;
+    let mut mode = TableLockMode::Exclusive;
     let mut privileges = Privileges::UPDATE
         .union(Privileges::DELETE)
         .union(Privileges::TRUNCATE);
     if reader.accept("IN") {
-        let reads = reader.accept_all(&["ACCESS", "SHARE", "MODE"]);
-        if reads {
+        if reader.accept_all(&["ACCESS", "SHARE", "MODE"]) {
             privileges = Privileges::SELECT;
-        } else if reader.clone().accept_all(&["ROW", "EXCLUSIVE", "MODE"]) {
+            mode = TableLockMode::Access;
+        } else if reader.accept_all(&["ROW", "EXCLUSIVE", "MODE"]) {
             privileges = privileges.union(Privileges::INSERT);
-        }
-        exclusive =
-            !(reads || reader.accept_all(&["ROW", "SHARE", "MODE"]) || reader.accept_all(&["SHARE", "MODE"]));
-        if exclusive {
+            mode = TableLockMode::Rows;
+        } else if reader.accept_all(&["ROW", "SHARE", "MODE"]) {
+            mode = TableLockMode::Access;
+        } else if reader.accept_all(&["SHARE", "MODE"]) {
+            mode = TableLockMode::Share;
+        } else {
             while reader.accept_any(&["ACCESS", "ROW", "SHARE", "UPDATE", "EXCLUSIVE"]) {}
             reader.expect("MODE")?;
         }
@@ -638,7 +647,7 @@ fn lock(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
     reader.accept("NOWAIT");
     Ok(ControlStatement::LockTable {
         tables,
-        exclusive,
+        mode,
         privileges,
     })
 }
@@ -745,7 +754,10 @@ mod tests {
         );
         assert!(matches!(
             read("lock table a, b in access share mode"),
-            ControlStatement::LockTable { exclusive: false, .. }
+            ControlStatement::LockTable {
+                mode: TableLockMode::Access,
+                ..
+            }
         ));
     }
 }

@@ -59,7 +59,8 @@ use crate::error;
 use weft_binder::output_name;
 
 pub use self::control::{
-    DiscardScope, FetchDirection, IsolationLevel, SettingPlan, TransactionModes, TransactionPlan,
+    DiscardScope, FetchDirection, IsolationLevel, SettingPlan, TableLockMode, TransactionModes,
+    TransactionPlan,
 };
 pub use self::copy::{CopyFormat, CopyOptions, CopyPlan};
 pub use self::finish::Finish;
@@ -449,14 +450,17 @@ fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Pla
         ControlStatement::Account(statement) => Plan::Account(Arc::clone(statement)),
         ControlStatement::LockTable {
             tables: names,
-            exclusive,
+            mode,
             privileges,
         } => Plan::Maintenance(MaintenancePlan::LockTable {
             tables: tables(names)?,
-            exclusive: *exclusive,
+            mode: *mode,
             privileges: *privileges,
         }),
         ControlStatement::Sequence(statement) => ddl::plan_sequence(statement, ctx)?,
+        ControlStatement::Comment(statement) => ddl::comment::plan(statement, ctx)?,
+        ControlStatement::Identity(statement) => ddl::identity::plan(statement, ctx)?,
+        ControlStatement::Extension(statement) => ddl::extension::plan(statement, ctx)?,
         ControlStatement::Procedure(statement) => procedure::plan_statement(statement, ctx)?,
         ControlStatement::Do(block) => procedure::plan_do(block, ctx)?,
         ControlStatement::TableAs(statement) => ddl::table_as::plan_table_as(statement, ctx)?,

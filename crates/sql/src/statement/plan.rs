@@ -27,7 +27,7 @@ use weft_store::{CatalogOp, Privileges, SequenceId};
 use weft_types::{RowLayout, SqlType};
 
 use super::accounts::AccountStatement;
-use super::control::{CursorPlan, PrepareControl, SettingPlan, TransactionPlan};
+use super::control::{CursorPlan, PrepareControl, SettingPlan, TableLockMode, TransactionPlan};
 use super::copy::CopyPlan;
 use super::finish::Finish;
 use super::rights::Need;
@@ -485,14 +485,14 @@ pub enum MaintenancePlan {
     Analyze(Vec<TableId>),
     /// `CHECKPOINT`
     Checkpoint,
-    /// Accepted and ignored, e.g. `COMMENT ON`; the command tag.
+    /// Nothing to do: UNLISTEN, where nobody listens; the command tag.
     Ignored(&'static str),
-    /// `LOCK TABLE`: exclusive (`true`) or shared.
+    /// `LOCK TABLE`
     LockTable {
         /// Tables to lock.
         tables: Vec<TableId>,
-        /// Whether the mode is not a shared one.
-        exclusive: bool,
+        /// Mode.
+        mode: TableLockMode,
         /// Privileges of which one is needed for the mode.
         privileges: Privileges,
     },

@@ -14,14 +14,15 @@ use std::ops::ControlFlow;
 use sqlparser::ast::{self, Visit, Visitor};
 use weft_base::{IndexId, TableId};
 use weft_store::{
-    BOOTSTRAP_ROLE, Catalog, CatalogOp, ConstraintRule, ObjectKind, PUBLIC_SCHEMA_OID, Privileges, RoleId,
-    ViewId,
+    BOOTSTRAP_ROLE, Catalog, CatalogOp, Commented, ConstraintRule, ObjectKind, PUBLIC_SCHEMA_OID, Privileges,
+    RoleId, ViewId,
 };
 use weft_types::{SqlError, SqlState};
 
 use super::compile::point::PointStatement;
 use super::control::CursorPlan;
 use super::copy::CopyPlan;
+use super::ddl::comment;
 use super::plan::{DdlPlan, MaintenancePlan, ModifyPlan, Plan, ProgramPlan, QueryPlan, RowLocks};
 use weft_binder::relation::{ModifyKind, Query};
 
@@ -40,6 +41,8 @@ pub enum Need {
     OfOwner(ViewId, u32),
     /// What only the owner of an index's table may do.
     IndexOwner(IndexId),
+    /// What only who may comment on an object may do.
+    Comment(Commented),
     /// CHECKPOINT.
     Checkpoint,
 }
@@ -235,6 +238,7 @@ fn of_ddl(plan: &DdlPlan, catalog: &Catalog, needs: &mut Vec<Need>) {
             | CatalogOp::RenameColumn { table, .. }
             | CatalogOp::SetColumnType { table, .. }
             | CatalogOp::RetypeColumn { table, .. }
+            | CatalogOp::SetIdentity { table, .. }
             | CatalogOp::DropConstraint { table, .. }
             | CatalogOp::SetDistribution { table, .. } => owner(table.0, needs),
             CatalogOp::PutConstraint(constraint) => {
@@ -261,6 +265,7 @@ fn of_ddl(plan: &DdlPlan, catalog: &Catalog, needs: &mut Vec<Need>) {
                 false => owner(view.id.0, needs),
             },
             CatalogOp::DropView(id) => owner(id.0, needs),
+            CatalogOp::Comment { on, .. } => add(needs, Need::Comment(*on)),
             // Made by statements on accounts, which check for themselves.
             CatalogOp::Account(_) => {}
         }
@@ -322,6 +327,7 @@ fn check_one(need: Need, catalog: &Catalog, role: RoleId) -> Result<(), SqlError
                 _ => Ok(()),
             };
         }
+        Need::Comment(on) => return comment::check_owner(on, catalog, role),
         Need::Checkpoint => {
             let message = "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT";
             return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));

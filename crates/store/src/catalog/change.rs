@@ -9,10 +9,11 @@ use weft_base::{BatchId, CatalogVersion, IndexId, TableId};
 use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::accounts::AccountOp;
+use super::comment::Commented;
 use super::constraint::{ConstraintDef, ConstraintId};
 use super::definition::{
-    COLUMNS_MAX, ColumnDef, DefaultExpr, INDEX_COLUMNS_MAX, IndexDef, SequenceDef, SequenceId, SequenceState,
-    TableDef,
+    COLUMNS_MAX, ColumnDef, DefaultExpr, INDEX_COLUMNS_MAX, Identity, IndexDef, SequenceDef, SequenceId,
+    SequenceState, TableDef,
 };
 use super::distribution::Distribution;
 use super::earlier::NOT_YET;
@@ -163,6 +164,22 @@ pub enum CatalogOp {
         /// The new type.
         ty: SqlType,
     },
+    /// A column becomes an identity column, or is none any more.
+    SetIdentity {
+        /// Which table.
+        table: TableId,
+        /// Column position.
+        column: u32,
+        /// How it is one; its sequence exists.
+        identity: Option<Identity>,
+    },
+    /// A comment on an object.
+    Comment {
+        /// Which object.
+        on: Commented,
+        /// What it says; `None` removes it.
+        text: Option<String>,
+    },
 }
 
 impl CatalogOp {
@@ -190,6 +207,8 @@ impl CatalogOp {
                     | CatalogOp::Account(_)
                     | CatalogOp::PutView(_)
                     | CatalogOp::DropView(_)
+                    | CatalogOp::SetIdentity { .. }
+                    | CatalogOp::Comment { .. }
             )
         };
         ops.len() - ops.iter().rev().take_while(is_after).count()
@@ -230,6 +249,7 @@ impl Catalog {
         let mut next = self.clone();
         next.apply_definition(op, batch)?;
         next.forget_dropped_objects(op);
+        next.renew_comments(op);
         next.version = CatalogVersion(self.version.0 + 1);
         next.renew_digests();
         Ok(next)
@@ -311,6 +331,12 @@ impl Catalog {
             CatalogOp::PutView(view) => self.put_view(view),
             CatalogOp::DropView(view) => self.drop_view(*view),
             CatalogOp::RetypeColumn { table, column, ty } => self.retype_column(*table, *column, *ty),
+            CatalogOp::SetIdentity {
+                table,
+                column,
+                identity,
+            } => self.set_identity(*table, *column, *identity),
+            CatalogOp::Comment { on, text } => self.set_comment(*on, text.as_deref()),
             CatalogOp::AdvanceSequence { .. } | CatalogOp::SetSequence { .. } => Ok(()),
         }
     }
@@ -664,6 +690,20 @@ impl Catalog {
         }
         self.definitions_mut().sequences.insert(id, Arc::new(changed));
         Ok(())
+    }
+
+    fn set_identity(
+        &mut self,
+        table: TableId,
+        column: u32,
+        identity: Option<Identity>,
+    ) -> Result<(), SqlError> {
+        if let Some(Identity { sequence, .. }) = identity
+            && self.sequence_by_id(sequence).is_none()
+        {
+            return Err(missing("sequence", sequence.0));
+        }
+        self.edit_column(table, column, |column| column.identity = identity)
     }
 
     fn set_column_type(&mut self, table: TableId, column: u32, ty: SqlType) -> Result<(), SqlError> {

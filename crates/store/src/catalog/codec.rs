@@ -21,7 +21,7 @@ use super::definition::{
 use super::procedure::{ProcedureId, procedure, put_procedure};
 use super::view::{ViewId, put_view, view};
 use super::{Catalog, Relation};
-use super::{constraint, distribution};
+use super::{comment, constraint, distribution};
 
 const DEFINITIONS_SEED: u64 = 0x7765_6674_6361_7461;
 const LAYOUTS_SEED: u64 = 0x7765_6674_6c61_796f;
@@ -34,6 +34,7 @@ pub(super) const SECTION_CONSTRAINTS: u8 = 3;
 const SECTION_EARLIER: u8 = 4;
 pub(super) const SECTION_ACCOUNTS: u8 = 5;
 pub(super) const SECTION_VIEWS: u8 = 6;
+pub(super) const SECTION_COMMENTS: u8 = 10;
 
 type Reader<'a> = ByteReader<'a>;
 type Decoded<T> = Result<T, CodecError>;
@@ -59,6 +60,7 @@ pub(super) fn definitions_digest(catalog: &Catalog) -> u64 {
     catalog.encode_constraints(&mut bytes);
     catalog.encode_accounts(&mut bytes);
     catalog.encode_views(&mut bytes);
+    catalog.encode_comments(&mut bytes);
     mix64(hash64_seeded(&bytes, DEFINITIONS_SEED))
 }
 
@@ -109,6 +111,7 @@ impl Catalog {
         self.encode_earlier(out);
         self.encode_accounts(out);
         self.encode_views(out);
+        self.encode_comments(out);
     }
 
     /// Reads what [`Catalog::encode`] wrote. Names and ids are checked as if the objects were created anew.
@@ -193,6 +196,7 @@ impl Catalog {
                 SECTION_EARLIER => self.decode_earlier(reader)?,
                 SECTION_ACCOUNTS => self.decode_accounts(reader)?,
                 SECTION_VIEWS => self.decode_views(reader)?,
+                SECTION_COMMENTS => self.decode_comments(reader)?,
                 _ => return Err(invalid("unknown section")),
             }
             before = tag;
@@ -327,6 +331,18 @@ impl CatalogOp {
                 put_of_column(out, 28, *table, *column);
                 put_type(out, ty);
             }
+            CatalogOp::SetIdentity {
+                table,
+                column,
+                identity,
+            } => {
+                put_of_column(out, 31, *table, *column);
+                put_identity(out, *identity);
+            }
+            CatalogOp::Comment { on, text } => {
+                out.put_u8(30);
+                comment::put(out, *on, text.as_deref());
+            }
         }
     }
 
@@ -410,6 +426,12 @@ impl CatalogOp {
                 table: table_id(reader)?,
                 column: reader.u32()?,
                 ty: sql_type(reader)?,
+            },
+            30 => comment::read(reader)?,
+            31 => CatalogOp::SetIdentity {
+                table: table_id(reader)?,
+                column: reader.u32()?,
+                identity: identity(reader)?,
             },
             _ => return Err(invalid("catalog operation tag")),
         })
@@ -569,11 +591,26 @@ fn put_column(out: &mut Vec<u8>, column: &ColumnDef) {
     put_type(out, &column.ty);
     out.put_u8(u8::from(column.not_null));
     put_default(out, column.default.as_ref());
-    out.put_u8(u8::from(column.identity.is_some()));
-    if let Some(identity) = column.identity {
+    put_identity(out, column.identity);
+}
+
+fn put_identity(out: &mut Vec<u8>, identity: Option<Identity>) {
+    out.put_u8(u8::from(identity.is_some()));
+    if let Some(identity) = identity {
         out.put_u8(u8::from(identity.always));
         out.put_u32(identity.sequence.0);
     }
+}
+
+fn identity(reader: &mut Reader<'_>) -> Decoded<Option<Identity>> {
+    Ok(if flag(reader)? {
+        Some(Identity {
+            always: flag(reader)?,
+            sequence: SequenceId(reader.u32()?),
+        })
+    } else {
+        None
+    })
 }
 
 fn column(reader: &mut Reader<'_>) -> Decoded<ColumnDef> {
@@ -581,14 +618,7 @@ fn column(reader: &mut Reader<'_>) -> Decoded<ColumnDef> {
     let ty = sql_type(reader)?;
     let not_null = flag(reader)?;
     let default = default(reader)?;
-    let identity = if flag(reader)? {
-        Some(Identity {
-            always: flag(reader)?,
-            sequence: SequenceId(reader.u32()?),
-        })
-    } else {
-        None
-    };
+    let identity = identity(reader)?;
     Ok(ColumnDef {
         name,
         ty,

@@ -257,6 +257,13 @@ pub struct SequenceDef {
     pub owned_by: Option<(TableId, u32)>,
 }
 
+impl IndexDef {
+    /// Whether it serves a constraint. One made by CREATE UNIQUE INDEX has no hash structure.
+    pub fn is_constraint(&self) -> bool {
+        self.primary || (self.unique && self.method == IndexMethod::Both)
+    }
+}
+
 impl SequenceDef {
     /// An ascending bigint sequence from 1, as `CREATE SEQUENCE name` makes.
     pub fn new(id: SequenceId, name: impl Into<String>) -> Self {

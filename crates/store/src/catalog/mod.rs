@@ -15,6 +15,7 @@
 mod accounts;
 mod change;
 mod codec;
+mod comment;
 mod constraint;
 mod definition;
 mod distribution;
@@ -34,6 +35,7 @@ pub use accounts::{
     Membership, ObjectKind, ObjectRights, PUBLIC_ROLE, PUBLIC_SCHEMA_OID, Privileges, RoleDef, RoleId,
 };
 pub use change::CatalogOp;
+pub use comment::{CommentClass, Commented, PLPGSQL_EXTENSION_OID};
 pub use constraint::{
     Check, CheckLanguage, CheckTime, CompiledCheck, ConstraintDef, ConstraintId, ConstraintRule, ForeignKey,
     ParentKey, ReferentialAction, RowTest, set_check_language,
@@ -73,6 +75,7 @@ struct Definitions {
     procedures: BTreeMap<String, Arc<ProcedureDef>>,
     views: BTreeMap<ViewId, Arc<ViewDef>>,
     accounts: Arc<Accounts>,
+    comments: Arc<comment::Comments>,
 }
 
 /// All definitions at one version, and the positions of all sequences. Cheap to clone.

@@ -113,6 +113,17 @@ impl ProcedureDef {
     }
 }
 
+impl ProcedureDef {
+    /// Whether a statement that names these parameters means this procedure: all of them, or its inputs.
+    pub fn takes(&self, params: &[ProcedureParam]) -> bool {
+        let given = || params.iter().map(|param| param.ty);
+        let inputs = self.params.iter().filter(|param| param.mode.is_input());
+        let only_inputs = params.iter().all(|param| param.mode.is_input());
+        self.params.iter().map(|param| param.ty).eq(given())
+            || only_inputs && inputs.map(|param| param.ty).eq(given())
+    }
+}
+
 impl Catalog {
     /// A procedure by its name.
     pub fn procedure(&self, name: &str) -> Option<&Arc<ProcedureDef>> {

@@ -132,7 +132,9 @@ impl BatchWriter<'_> {
             | CatalogOp::DropProcedure(_)
             | CatalogOp::Account(_)
             | CatalogOp::PutView(_)
-            | CatalogOp::DropView(_) => return Ok(None),
+            | CatalogOp::DropView(_)
+            | CatalogOp::SetIdentity { .. }
+            | CatalogOp::Comment { .. } => return Ok(None),
         };
         Ok(Some((table, Some(data))))
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use weft_lock::LockMode;
 use weft_sql::statement::control::PrepareControl;
 use weft_sql::statement::{
-    DiscardScope, IsolationLevel, MaintenancePlan, OutputColumn as PlanColumn, SettingPlan, TransactionModes,
-    TransactionPlan,
+    DiscardScope, IsolationLevel, MaintenancePlan, OutputColumn as PlanColumn, SettingPlan, TableLockMode,
+    TransactionModes, TransactionPlan,
 };
 use weft_txn::Isolation;
 use weft_types::{RowLayout, SqlError, SqlState, SqlType, Value};
@@ -495,10 +495,13 @@ impl Session {
                 "CHECKPOINT"
             }
             MaintenancePlan::Ignored(tag) => tag,
-            MaintenancePlan::LockTable {
-                tables, exclusive, ..
-            } => {
-                let mode = if *exclusive { LockMode::X } else { LockMode::S };
+            MaintenancePlan::LockTable { tables, mode, .. } => {
+                let mode = match mode {
+                    TableLockMode::Access => LockMode::IS,
+                    TableLockMode::Rows => LockMode::IX,
+                    TableLockMode::Share => LockMode::S,
+                    TableLockMode::Exclusive => LockMode::X,
+                };
                 let open = self.explicit_transaction("LOCK TABLE")?;
                 for table in tables {
                     open.txn.lock_table(*table, mode)?;

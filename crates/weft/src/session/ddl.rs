@@ -62,6 +62,7 @@ fn table_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
         | CatalogOp::DropConstraint { table, .. }
         | CatalogOp::SetColumnType { table, .. }
         | CatalogOp::RetypeColumn { table, .. }
+        | CatalogOp::SetIdentity { table, .. }
         | CatalogOp::RenameColumn { table, .. } => Some(*table),
         CatalogOp::PutConstraint(constraint) => Some(constraint.table),
         CatalogOp::CreateTable(_)
@@ -74,7 +75,8 @@ fn table_of(op: &CatalogOp, catalog: &Catalog) -> Option<weft_base::TableId> {
         | CatalogOp::DropProcedure(_)
         | CatalogOp::PutView(_)
         | CatalogOp::DropView(_)
-        | CatalogOp::Account(_) => None,
+        | CatalogOp::Account(_)
+        | CatalogOp::Comment { .. } => None,
     }
 }
 
@@ -133,7 +135,11 @@ impl Session {
             return Err(SqlError::new(ACTIVE_SQL_TRANSACTION, message));
         }
         for notice in &plan.notices {
-            sink.notice(NoticeLevel::Notice, notice);
+            let level = match notice.state == SqlState::INVALID_CATALOG_NAME {
+                true => NoticeLevel::Warning,
+                false => NoticeLevel::Notice,
+            };
+            sink.notice(level, notice);
         }
         if !plan.ops.is_empty() {
             let changed = self.change_definitions(plan, planned_for);

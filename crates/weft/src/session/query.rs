@@ -8,7 +8,7 @@ use weft_lock::LockMode;
 use weft_pg_catalog::{ClientConnection, PreparedTransaction, SessionView};
 use weft_query::{Environment, QueryPriority, QuerySettings, ReadSource, Reading, RowStream};
 use weft_sql::statement::{OutputColumn as PlanColumn, QueryPlan};
-use weft_store::Catalog;
+use weft_store::{Catalog, SequenceId, SequenceState};
 use weft_types::{SqlError, SqlState, Value};
 
 use super::Session;
@@ -29,6 +29,7 @@ impl Session {
                 settings: self.settings.all(),
                 prepared: self.prepared_transactions(),
                 clients: self.client_connections(),
+                sequence_state: self.sequence_states(),
                 role: self.acting_role(),
             }),
             zone: self.settings.zone,
@@ -38,6 +39,19 @@ impl Session {
             priority: self.query_priority(),
             join: self.settings.join,
         }
+    }
+
+    /// Values of sequences that the transaction set come from its own catalog.
+    fn sequence_states(&self) -> Box<dyn Fn(SequenceId) -> Option<SequenceState> + Send + Sync> {
+        let shared = Arc::clone(&self.shared);
+        let own = self
+            .open
+            .as_ref()
+            .map_or_else(Vec::new, |open| open.sequences_set.clone());
+        Box::new(move |id| match own.contains(&id) {
+            true => None,
+            false => shared.sequences.state(id),
+        })
     }
 
     fn client_connections(&self) -> Box<dyn Fn() -> Vec<ClientConnection> + Send + Sync> {
@@ -146,8 +160,9 @@ impl Session {
 
     /// Columns as the sink gets them, with the names that their values stand for.
     pub(crate) fn named_columns(&self, columns: &[PlanColumn]) -> Vec<OutputColumn> {
+        let path = self.settings.show("search_path").unwrap_or_default();
         let named = columns.iter().map(|column| OutputColumn {
-            names: weft_pg_catalog::oid_names(&column.ty, &self.catalog()).map(Arc::new),
+            names: weft_pg_catalog::oid_names(&column.ty, &self.catalog(), &path).map(Arc::new),
             ..sink_column(column)
         });
         named.collect()
@@ -182,9 +197,10 @@ struct SystemRelations {
 impl Environment for SystemRelations {
     fn rows(&self, schema: &str, name: &str, columns: &[usize]) -> Result<Vec<Vec<Value>>, SqlError> {
         if let Some(view) = SessionView::of(self.session.as_ref())
-            && !weft_pg_catalog::may_read(name, &self.rights, view.role)
+            && !weft_pg_catalog::may_read(schema, name, &self.rights, view.role)
         {
-            let message = format!("permission denied for table {name}");
+            let kind = if schema == "public" { "sequence" } else { "table" };
+            let message = format!("permission denied for {kind} {name}");
             return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message));
         }
         let rows = weft_pg_catalog::relation_rows(schema, name, &self.catalog, self.session.as_ref());

@@ -41,6 +41,7 @@ const PLAIN: &[(&str, &str)] = &[
     ("max_parallel_workers_per_gather", "0"),
     ("row_security", "on"),
     ("search_path", "\"$user\", public"),
+    ("synchronize_seqscans", "on"),
     ("role", "none"),
     ("session_authorization", ""),
     ("temp_buffers", "8MB"),
@@ -256,9 +257,10 @@ fn check_plain(key: &str, name: &str, value: &str) -> Result<(), SqlError> {
                     word.trim_matches(['"', '\'']),
                     "$user" | "public" | "pg_catalog" | "information_schema"
                 )
-            }) && words
-                .iter()
-                .any(|word| word.trim_matches(['"', '\'']) == "public"),
+            }) && (words.iter().all(|word| *word == "pg_catalog")
+                || words
+                    .iter()
+                    .any(|word| word.trim_matches(['"', '\'']) == "public")),
             true,
         ),
         _ => (true, true),

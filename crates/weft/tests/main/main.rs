@@ -16,6 +16,7 @@ mod client;
 mod code_aggregates;
 mod column_changes;
 mod columns;
+mod comments;
 mod constraints;
 mod copies;
 mod definitions;

@@ -101,7 +101,7 @@ fn views_come_back() {
     );
     assert_eq!(
         shown,
-        "one, select t.id, t.v from t;;three, select t.id, t.v, t.w from t;;two, select v, id + 1 as next from one;"
+        "one, select t.id, t.v from public.t;;three, select t.id, t.v, t.w from public.t;;two, select v, id + 1 as next from public.one;"
     );
     drop(c);
     disk.crash();
@@ -223,11 +223,18 @@ fn what_a_view_cannot_do_is_said() {
     ] {
         c.fails(sql, "0A000");
     }
+    c.ok("comment on view w is 'seen'; comment on column w.v is 'value'");
+    assert_eq!(
+        c.rows("select obj_description('w'::regclass, 'pg_class'), col_description('w'::regclass, 2)"),
+        "seen,value"
+    );
+    c.fails("comment on table w is 'no'", "42809");
+    c.fails("comment on column w.nothing is 'no'", "42703");
     c.fails("create view x as select $1::int as y", "42P02");
     c.fails("copy w from stdin", "42809");
     c.fails("create view x as select ) as y", "42601");
     assert_eq!(
         c.rows("select pg_get_viewdef('w'), pg_get_viewdef('w'::regclass, true)"),
-        " select id, v from t;, select id, v from t;"
+        " select id, v from public.t;, select id, v from public.t;"
     );
 }

@@ -6,7 +6,10 @@
 //! Object ids are taken from the catalog's counter in order of creation.
 
 mod alter;
+pub(crate) mod comment;
 mod constraint;
+pub(crate) mod extension;
+pub(crate) mod identity;
 mod index;
 mod rewrite;
 pub(crate) mod sequence;
@@ -21,7 +24,7 @@ use sqlparser::ast::{self, ObjectType, Statement};
 use weft_store::{Catalog, CatalogOp, TableDef};
 use weft_types::{SqlError, SqlState};
 
-use super::plan::{DdlPlan, MaintenancePlan, Plan, Rewrite};
+use super::plan::{DdlPlan, Plan, Rewrite};
 use super::{PlanContext, names};
 use crate::error;
 
@@ -129,7 +132,6 @@ pub(crate) fn plan_ddl(statement: &Statement, ctx: &PlanContext<'_>) -> Result<P
             }
             other => return Err(error::unsupported(format!("DROP {other} is not supported"))),
         },
-        Statement::Comment { .. } => return Ok(Plan::Maintenance(MaintenancePlan::Ignored("COMMENT"))),
         other => return Err(unsupported(other)),
     };
     Ok(changes.finish(tag))

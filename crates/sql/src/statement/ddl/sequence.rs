@@ -73,7 +73,11 @@ fn number(reader: &mut TokenReader<'_>) -> Result<i64, SqlError> {
     reader.accept_integer().ok_or_else(|| reader.unexpected())
 }
 
-fn choice(reader: &mut TokenReader<'_>, choices: &mut SequenceChoices, create: bool) -> Result<(), SqlError> {
+pub(super) fn choice(
+    reader: &mut TokenReader<'_>,
+    choices: &mut SequenceChoices,
+    create: bool,
+) -> Result<(), SqlError> {
     if reader.accept("INCREMENT") {
         reader.accept("BY");
         choices.increment = Some(number(reader)?);
@@ -208,7 +212,7 @@ pub(super) fn new_sequence(id: SequenceId, name: &str, ty: SqlType) -> Result<Se
 }
 
 /// Applies START, INCREMENT, MINVALUE, MAXVALUE, CYCLE; CACHE has no effect.
-fn apply_choices(sequence: &mut SequenceDef, choices: &SequenceChoices) -> Result<(), SqlError> {
+pub(super) fn apply_choices(sequence: &mut SequenceDef, choices: &SequenceChoices) -> Result<(), SqlError> {
     sequence.increment = choices.increment.unwrap_or(1);
     if sequence.increment < 0 {
         let smallest = match sequence.ty {

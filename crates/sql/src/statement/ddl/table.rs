@@ -487,11 +487,29 @@ fn is_plain(name: &str) -> bool {
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }
 
+/// `nextval('name')` as PostgreSQL keeps it: with the name as a relation.
+fn sequence_default(expr: &ast::Expr) -> Option<String> {
+    let ast::Expr::Function(function) = expr else {
+        return None;
+    };
+    let ast::FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    let (name, arguments) = (names::parts(&function.name), list.args.as_slice());
+    let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument))] = arguments else {
+        return None;
+    };
+    let literal = matches!(argument, ast::Expr::Value(value)
+        if matches!(value.value, ast::Value::SingleQuotedString(_)));
+    (name.last().is_some_and(|name| name == "nextval") && literal)
+        .then(|| format!("nextval({}::regclass)", weft_syntax::print_expression(argument)))
+}
+
 /// Checks a default and stores its text.
 pub(super) fn settle_default(catalog: &Catalog, column: &mut NewColumn) -> Result<(), SqlError> {
     if let Some(expr) = &column.default {
         column.def.default = Some(DefaultExpr {
-            sql: weft_syntax::print_expression(expr),
+            sql: sequence_default(expr).unwrap_or_else(|| weft_syntax::print_expression(expr)),
         });
         defaults::column_default(catalog, &column.def)?;
         // DEFAULT NULL is no default.

@@ -302,21 +302,27 @@ impl NewView<'_> {
             _ => ViewId(catalog.next_object_id()),
         };
         let bound = bind(catalog, self.query)?;
-        let query = written_out(self.query, &bound.stars)?;
+        let query = written_out(self.query, &bound)?;
         let again = bind(catalog, &query);
-        let is_same = |again: &BoundView| again.columns == bound.columns && again.stars.is_empty();
+        let is_same = |again: &BoundView| {
+            again.columns == bound.columns && again.stars.is_empty() && again.unqualified.is_empty()
+        };
         if !again.as_ref().is_ok_and(is_same) {
             return Err(
                 error::unsupported("this use of * in a view is not supported").hint("Name the columns.")
             );
         }
         let columns = self.columns_of(&bound)?;
+        let sources = sources(catalog, &bound.relations, &query)?;
         Ok(ViewDef {
             id,
             name: self.name.to_owned(),
+            query: match self.columns.is_empty() {
+                true => query,
+                false => with_names(&query, &columns),
+            },
             columns,
-            sources: sources(catalog, &bound.relations, &query)?,
-            query,
+            sources,
         })
     }
 
@@ -339,6 +345,16 @@ impl NewView<'_> {
         });
         named.collect()
     }
+}
+
+/// The query with the names of CREATE VIEW for its columns.
+fn with_names(query: &str, columns: &[ColumnDef]) -> String {
+    let names: Vec<String> = columns
+        .iter()
+        .map(|column| weft_pg_catalog::quote_ident(&column.name))
+        .collect();
+    let names = names.join(", ");
+    format!("SELECT {names} FROM ({query}) named ({names})")
 }
 
 fn bind(catalog: &Catalog, query: &str) -> Result<BoundView, SqlError> {
@@ -381,8 +397,9 @@ fn sources(catalog: &Catalog, relations: &[u32], query: &str) -> Result<Vec<View
     Ok(sources)
 }
 
-/// The query with the columns in the place of every `*` of a select list.
-fn written_out(query: &str, stars: &[Star]) -> Result<String, SqlError> {
+/// The query with the columns in the place of every `*` of a select list, and with the schema before the name
+/// of every table and view.
+fn written_out(query: &str, bound: &BoundView) -> Result<String, SqlError> {
     let refused = || error::unsupported("TABLE in a view is not supported").hint("Use SELECT.");
     let places: Vec<usize> = query.char_indices().map(|(at, _)| at).collect();
     let byte = |position: u64| {
@@ -391,35 +408,41 @@ fn written_out(query: &str, stars: &[Star]) -> Result<String, SqlError> {
             .and_then(|position| position.checked_sub(1));
         place.and_then(|place| places.get(place)).copied()
     };
-    let (mut text, mut done) = (String::with_capacity(query.len()), 0);
-    for star in stars {
+    let mut edits: Vec<(usize, usize, String)> = Vec::new();
+    for star in &bound.stars {
         let start = byte(star.start).ok_or_else(refused)?;
-        let behind = match star.star {
+        let star_at = match star.star {
             0 => query
                 .get(start..)
                 .and_then(|rest| rest.find('*'))
                 .map(|at| start + at),
             position => byte(position),
         };
-        let behind = behind.ok_or_else(refused)?;
-        if query.get(behind..behind + 1) != Some("*") {
-            return Err(refused());
-        }
+        let star_at = star_at.filter(|at| query.get(*at..at + 1) == Some("*"));
+        let end = star_at.ok_or_else(refused)? + 1;
+        edits.push((start, end, columns_of(star)));
+    }
+    for name in &bound.unqualified {
+        let start = byte(*name).ok_or_else(refused)?;
+        edits.push((start, start, "public.".to_owned()));
+    }
+    edits.sort();
+    let (mut text, mut done) = (String::with_capacity(query.len()), 0);
+    for (start, end, new) in edits {
         text.push_str(query.get(done..start).ok_or_else(refused)?);
-        let columns: Vec<String> = star
-            .columns
-            .iter()
-            .map(|(item, name)| {
-                let name = weft_pg_catalog::quote_ident(name);
-                match item {
-                    Some(item) => format!("{}.{name}", weft_pg_catalog::quote_ident(item)),
-                    None => name,
-                }
-            })
-            .collect();
-        text.push_str(&columns.join(", "));
-        done = behind + 1;
+        text.push_str(&new);
+        done = end;
     }
     text.push_str(query.get(done..).unwrap_or(""));
     Ok(text)
+}
+
+fn columns_of(star: &Star) -> String {
+    let quote = weft_pg_catalog::quote_ident;
+    let column = |(item, name): &(Option<String>, String)| match item {
+        Some(item) => format!("{}.{}", quote(item), quote(name)),
+        None => quote(name),
+    };
+    let columns: Vec<String> = star.columns.iter().map(column).collect();
+    columns.join(", ")
 }

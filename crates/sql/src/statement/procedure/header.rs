@@ -168,6 +168,19 @@ pub(crate) fn parse_do(reader: &mut TokenReader<'_>) -> Result<DoStatement, SqlE
     })
 }
 
+/// The parameters in parentheses after a procedure's name, if they are given.
+pub(crate) fn signature(reader: &mut TokenReader<'_>) -> Result<Option<Vec<ProcedureParam>>, SqlError> {
+    if !reader.accept_symbol("(") {
+        return Ok(None);
+    }
+    if reader.accept_symbol(")") {
+        return Ok(Some(Vec::new()));
+    }
+    let params = reader.list(param)?;
+    reader.expect_symbol(")")?;
+    Ok(Some(params))
+}
+
 /// `[mode] [name] type`, mode before or after the name.
 fn param(reader: &mut TokenReader<'_>) -> Result<ProcedureParam, SqlError> {
     let mode = |reader: &mut TokenReader<'_>| {

@@ -17,7 +17,7 @@ mod compile;
 mod conditions;
 mod control;
 mod coverage;
-mod header;
+pub(crate) mod header;
 mod names;
 mod parse;
 mod parse_errors;

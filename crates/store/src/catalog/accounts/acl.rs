@@ -342,6 +342,11 @@ impl Acl {
         Ok(())
     }
 
+    /// A role's name as an item shows it: quoted unless it consists of letters, digits and underscores.
+    pub fn shown_role(name: &str) -> String {
+        quoted(name)
+    }
+
     /// The list as PostgreSQL shows it: `grantee=privileges/grantor`, `*` after those that may be granted.
     pub fn shown(&self, name: &dyn Fn(RoleId) -> String) -> Vec<String> {
         let of = |item: &AclItem| {
