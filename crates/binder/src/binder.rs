@@ -56,6 +56,7 @@ pub struct Binder<'a> {
     pub(crate) tables: Vec<TableId>,
     pub(crate) session_bound: bool,
     pub(crate) moves_sequence: bool,
+    pub(crate) takes_advisory_locks: bool,
     /// The number of calls of volatile functions bound so far.
     pub(crate) volatile_count: usize,
     /// Nested aggregates whose arguments are being bound.
@@ -93,6 +94,7 @@ impl<'a> Binder<'a> {
             tables: Vec::new(),
             session_bound: false,
             moves_sequence: false,
+            takes_advisory_locks: false,
             volatile_count: 0,
             aggregate_arguments: Vec::new(),
             aggregate_name: None,
@@ -167,6 +169,7 @@ impl<'a> Binder<'a> {
         let parameters = self.parameters.known.finish()?;
         let tables = self.tables.clone();
         let (session_bound, moves_sequence) = (self.session_bound, self.moves_sequence);
+        let takes_advisory_locks = self.takes_advisory_locks;
         let is_volatile = self.volatile_count > 0;
         let bound_steps = std::mem::take(&mut self.steps);
         let (relation, shared) = self.prune(relation);
@@ -179,6 +182,7 @@ impl<'a> Binder<'a> {
             tables,
             session_bound,
             moves_sequence,
+            takes_advisory_locks,
             is_volatile,
         };
         query.steps = crate::locking::used_steps(bound_steps, &query);

@@ -79,6 +79,7 @@ fn view() -> SessionView {
         settings: vec![("work_mem".to_owned(), "4MB".to_owned())],
         role: weft_store::BOOTSTRAP_ROLE,
         clients: Box::new(Vec::new),
+        advisory_locks: Box::new(Vec::new),
         prepared: Box::new(|| {
             vec![PreparedTransaction {
                 transaction: 7,

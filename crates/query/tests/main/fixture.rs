@@ -223,6 +223,7 @@ impl Db {
                     .collect(),
                 role: weft_store::BOOTSTRAP_ROLE,
                 clients: Box::new(Vec::new),
+                advisory_locks: Box::new(Vec::new),
                 prepared: Box::new(Vec::new),
             }),
             ..settings.clone()
