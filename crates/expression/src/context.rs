@@ -123,7 +123,9 @@ pub struct NoSession;
 /// 0A000: an advisory lock in a statement other than a plain SELECT.
 #[must_use]
 pub fn advisory_unsupported() -> SqlError {
-    SqlError::unsupported("advisory locks are supported only in SELECT without FOR UPDATE, outside of cursors")
+    SqlError::unsupported(
+        "advisory locks are supported only in SELECT without FOR UPDATE, outside of cursors",
+    )
 }
 
 fn refused() -> SqlError {

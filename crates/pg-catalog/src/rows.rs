@@ -663,7 +663,10 @@ fn locks(session: &dyn Session) -> Vec<Row> {
                 ("mode", text(mode)),
                 ("granted", flag(lock.waits_since.is_none())),
                 ("fastpath", flag(false)),
-                ("waitstart", lock.waits_since.map_or(Value::Null, Value::TimestampTz)),
+                (
+                    "waitstart",
+                    lock.waits_since.map_or(Value::Null, Value::TimestampTz),
+                ),
             ]
         })
         .collect()

@@ -50,7 +50,7 @@ entries! {
 /// Whether a function is one of these.
 #[must_use]
 pub fn is_advisory(entry: &Entry) -> bool {
-    entry.name.contains("advisory") && ENTRIES.contains(entry)
+    entry.name.starts_with("pg_advisory_") || entry.name.starts_with("pg_try_advisory_")
 }
 
 fn void() -> Value {

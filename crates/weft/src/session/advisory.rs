@@ -33,7 +33,9 @@ impl SessionLocks {
 
     /// The id under which they are held, if any is.
     pub fn owner(&self) -> Option<TxnId> {
-        self.get().filter(|locks| !locks.is_empty()).map(AdvisoryLocks::owner)
+        self.get()
+            .filter(|locks| !locks.is_empty())
+            .map(AdvisoryLocks::owner)
     }
 
     /// The locks, if there have ever been any.
@@ -143,7 +145,10 @@ impl Session {
             ));
         }
         let (engine, pid) = (&self.shared.engine, self.pid);
-        let locks = self.advisory.0.get_or_insert_with(|| Arc::new(engine.advisory(pid)));
+        let locks = self
+            .advisory
+            .0
+            .get_or_insert_with(|| Arc::new(engine.advisory(pid)));
         let locks = Arc::clone(locks);
         let open = self.transaction();
         open.txn.set_ally(Some(locks.owner()));

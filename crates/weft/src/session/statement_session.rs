@@ -150,7 +150,9 @@ impl Drawn {
 impl StatementSession {
     /// The notices of its calls.
     pub(super) fn take_notices(&self) -> Vec<Notice> {
-        self.locks.as_ref().map_or_else(Vec::new, StatementLocks::take_notices)
+        self.locks
+            .as_ref()
+            .map_or_else(Vec::new, StatementLocks::take_notices)
     }
 
     /// A value of a sequence that the open transaction made or set: nobody else draws from that position.
