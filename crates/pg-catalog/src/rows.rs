@@ -3,7 +3,7 @@
 use weft_expression::{AdvisoryKey, Session};
 use weft_store::{
     BOOTSTRAP_ROLE, Catalog, CheckTime, ConstraintDef, ConstraintRule, DATABASE_OBJECT_OID, Distribution,
-    IndexDef, ReferentialAction, RoleDef, SequenceDef, TableDef,
+    IndexDef, Privileges, ReferentialAction, RoleDef, SequenceDef, TableDef,
 };
 use weft_types::{Element, SqlType, Value};
 
@@ -445,12 +445,15 @@ fn sequences(catalog: &Catalog) -> Vec<Row> {
 }
 
 fn sequence_view(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
+    let role = SessionView::of(session).map_or(BOOTSTRAP_ROLE, |view| view.role);
+    let reads = Privileges::SELECT.union(Privileges::USAGE);
     catalog
         .sequences()
         .map(|sequence| {
+            let may_read = catalog.privileges_of(role, sequence.id.0).intersects(reads);
             let state = catalog
                 .sequence_state(sequence.id)
-                .filter(|state| state.is_called);
+                .filter(|state| state.is_called && may_read);
             vec![
                 ("schemaname", text("public")),
                 ("sequencename", text(&sequence.name)),

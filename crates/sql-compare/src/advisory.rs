@@ -53,22 +53,18 @@ pub fn run(
     let mut oracle = Server::open(postgres, SESSIONS, &start)?;
     let mut weft = Server::open(weft, SESSIONS, &start)?;
     let mut random = Prng::new(seed);
-    let mut in_transaction = [false; SESSIONS];
+    let mut states = [State::default(); SESSIONS];
     let (mut same, mut different, mut refused) = (0, 0, 0);
     for number in 0..statements {
         let session = random.below(SESSIONS as u64) as usize;
-        let open = in_transaction.get(session).copied().unwrap_or_default();
-        let sql = statement(&mut random, open);
+        let state = states.get(session).copied().unwrap_or_default();
+        let sql = statement(&mut random, state);
         let (expected, answer) = (oracle.run(session, &sql), weft.run(session, &sql));
         refused += usize::from(expected.code().is_some());
         let looking = (session + 1) % SESSIONS;
         let (held, held_too) = (oracle.held(looking), weft.held(looking));
-        if let Some(open) = in_transaction.get_mut(session) {
-            match sql.as_str() {
-                "BEGIN" => *open = true,
-                "COMMIT" | "ROLLBACK" => *open = false,
-                _ => {}
-            }
+        if let Some(state) = states.get_mut(session) {
+            state.after(&sql, expected.code().is_some());
         }
         if is_alike(&expected, &answer) && held == held_too {
             same += 1;
@@ -84,10 +80,28 @@ pub fn run(
                 server.run(session, "SELECT pg_advisory_unlock_all()");
             }
         }
-        in_transaction = [false; SESSIONS];
+        states = [State::default(); SESSIONS];
     }
     println!("{statements} statements on advisory locks, {refused} of them errors");
     Ok((same, different))
+}
+
+/// A session's transaction.
+#[derive(Clone, Copy, Default)]
+struct State {
+    open: bool,
+    failed: bool,
+}
+
+impl State {
+    fn after(&mut self, sql: &str, is_error: bool) {
+        match sql {
+            "BEGIN" => self.open = true,
+            "COMMIT" | "ROLLBACK" => *self = State::default(),
+            _ if sql.starts_with("ROLLBACK TO") && !is_error => self.failed = false,
+            _ => self.failed |= self.open && is_error,
+        }
+    }
 }
 
 fn is_alike(expected: &Answer, answer: &Answer) -> bool {
@@ -106,12 +120,19 @@ impl Server {
     }
 }
 
-fn statement(random: &mut Prng, in_transaction: bool) -> String {
+fn statement(random: &mut Prng, state: State) -> String {
     match random.below(100) {
-        0..15 if !in_transaction => "BEGIN".to_owned(),
-        0..6 => "COMMIT".to_owned(),
-        6..12 => "ROLLBACK".to_owned(),
-        12..18 => pick(random, &["SAVEPOINT a", "SAVEPOINT b", "RELEASE a"]).to_owned(),
+        0..24 if !state.open => "BEGIN".to_owned(),
+        0..60 if state.failed => {
+            pick(random, &["ROLLBACK TO a", "ROLLBACK TO a", "ROLLBACK", "COMMIT"]).to_owned()
+        }
+        0..3 => "COMMIT".to_owned(),
+        3..6 => "ROLLBACK".to_owned(),
+        6..18 => pick(
+            random,
+            &["SAVEPOINT a", "SAVEPOINT a", "SAVEPOINT b", "RELEASE a"],
+        )
+        .to_owned(),
         18..24 => pick(random, &["ROLLBACK TO a", "ROLLBACK TO b"]).to_owned(),
         24..26 => "SELECT pg_advisory_unlock_all()".to_owned(),
         26..28 => "SELECT 1 / 0".to_owned(),
