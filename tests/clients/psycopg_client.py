@@ -512,7 +512,7 @@ def test_deadlocks_are_found(conn):
 
 
 def test_advisory_locks(conn):
-    """A migration's lock, a job's, binary results, a waiter that is woken, and a connection that goes away."""
+    """A job's lock, binary results, a waiter that is woken, and a connection that goes away."""
     locked = "SELECT pg_try_advisory_xact_lock(%s, hashtext(%s)) AS locked"
     with connect(autocommit=False) as job, connect() as other:
         expect(job.execute(locked, (7, "jobs")).fetchone(), (True,))
@@ -520,7 +520,9 @@ def test_advisory_locks(conn):
         job.commit()
         expect(other.execute(locked, (7, "jobs"), binary=True).fetchone(), (True,))
     notices = []
-    conn.add_notice_handler(lambda notice: notices.append((notice.severity, notice.sqlstate, notice.message_primary)))
+    conn.add_notice_handler(
+        lambda given: notices.append((given.severity, given.sqlstate, given.message_primary))
+    )
     conn.execute("SELECT pg_advisory_lock(%s)", (2**40,), prepare=True)
     waiting = connect()
     woken = []

@@ -36,8 +36,8 @@ enum Command {
     Limits(Servers),
     /// Statements that must end when their time is up or their client asks for it.
     Interrupts(Interrupts),
-    /// Random statements of three sessions that lock rows and wait for none, and of three with advisory locks,
-    /// compared on both servers.
+    /// Random statements of three sessions that lock rows and wait for none, and of three with advisory
+    /// locks, compared on both servers.
     Sessions(Sessions),
     /// Malformed, deep, long, oversized and slow inputs of a server that another client uses meanwhile.
     Hostile(Hostile),

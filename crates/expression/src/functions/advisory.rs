@@ -18,16 +18,16 @@ const fn entry(name: &'static str, arguments: &'static [Arg], returns: Returns, 
 
 /// Each function takes one number of 64 bits or two of 32.
 macro_rules! entries {
-    ($($name:literal -> $returns:ident: $step:ident, shared $shared:literal, transaction $transaction:literal;)+) => {
+    ($($name:literal -> $returns:ident: $step:ident, shared $shared:literal, xact $xact:literal;)+) => {
         /// The entries.
         pub(super) static ENTRIES: &[Entry] = &[
             entry("pg_advisory_unlock_all", &[], TO_VOID, unlock_all),
             $(
                 entry($name, &[INT8], $returns, |context, arguments| {
-                    call(context, arguments, AdvisoryStep::$step, $shared, $transaction)
+                    call(context, arguments, AdvisoryStep::$step, $shared, $xact)
                 }),
                 entry($name, &[INT4, INT4], $returns, |context, arguments| {
-                    call(context, arguments, AdvisoryStep::$step, $shared, $transaction)
+                    call(context, arguments, AdvisoryStep::$step, $shared, $xact)
                 }),
             )+
         ];
@@ -35,16 +35,16 @@ macro_rules! entries {
 }
 
 entries! {
-    "pg_advisory_lock" -> TO_VOID: Lock, shared false, transaction false;
-    "pg_advisory_lock_shared" -> TO_VOID: Lock, shared true, transaction false;
-    "pg_advisory_xact_lock" -> TO_VOID: Lock, shared false, transaction true;
-    "pg_advisory_xact_lock_shared" -> TO_VOID: Lock, shared true, transaction true;
-    "pg_try_advisory_lock" -> TO_BOOL: TryLock, shared false, transaction false;
-    "pg_try_advisory_lock_shared" -> TO_BOOL: TryLock, shared true, transaction false;
-    "pg_try_advisory_xact_lock" -> TO_BOOL: TryLock, shared false, transaction true;
-    "pg_try_advisory_xact_lock_shared" -> TO_BOOL: TryLock, shared true, transaction true;
-    "pg_advisory_unlock" -> TO_BOOL: Unlock, shared false, transaction false;
-    "pg_advisory_unlock_shared" -> TO_BOOL: Unlock, shared true, transaction false;
+    "pg_advisory_lock" -> TO_VOID: Lock, shared false, xact false;
+    "pg_advisory_lock_shared" -> TO_VOID: Lock, shared true, xact false;
+    "pg_advisory_xact_lock" -> TO_VOID: Lock, shared false, xact true;
+    "pg_advisory_xact_lock_shared" -> TO_VOID: Lock, shared true, xact true;
+    "pg_try_advisory_lock" -> TO_BOOL: TryLock, shared false, xact false;
+    "pg_try_advisory_lock_shared" -> TO_BOOL: TryLock, shared true, xact false;
+    "pg_try_advisory_xact_lock" -> TO_BOOL: TryLock, shared false, xact true;
+    "pg_try_advisory_xact_lock_shared" -> TO_BOOL: TryLock, shared true, xact true;
+    "pg_advisory_unlock" -> TO_BOOL: Unlock, shared false, xact false;
+    "pg_advisory_unlock_shared" -> TO_BOOL: Unlock, shared true, xact false;
 }
 
 /// Whether a function is one of these.
