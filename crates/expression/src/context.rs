@@ -83,12 +83,7 @@ pub trait Session: Send + Sync {
         Err(advisory_unsupported())
     }
     /// `pg_advisory_unlock_all()`
-    ///
-    /// # Errors
-    /// As [`Session::advisory`].
-    fn unlock_all_advisory(&self) -> Result<(), SqlError> {
-        Err(advisory_unsupported())
-    }
+    fn unlock_all_advisory(&self) {}
     /// A random 64-bit word.
     fn random_u64(&self) -> u64;
     /// The concrete session, for functions of crates above.

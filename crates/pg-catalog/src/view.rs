@@ -148,8 +148,8 @@ impl Session for SessionView {
         self.session.advisory(call)
     }
 
-    fn unlock_all_advisory(&self) -> Result<(), SqlError> {
-        self.session.unlock_all_advisory()
+    fn unlock_all_advisory(&self) {
+        self.session.unlock_all_advisory();
     }
 
     fn random_u64(&self) -> u64 {

@@ -21,7 +21,7 @@ macro_rules! entries {
     ($($name:literal -> $returns:ident: $step:ident, shared $shared:literal, xact $xact:literal;)+) => {
         /// The entries.
         pub(super) static ENTRIES: &[Entry] = &[
-            entry("pg_advisory_unlock_all", &[], TO_VOID, unlock_all),
+            entry(UNLOCK_ALL, &[], TO_VOID, unlock_all),
             $(
                 entry($name, &[INT8], $returns, |context, arguments| {
                     call(context, arguments, AdvisoryStep::$step, $shared, $xact)
@@ -47,10 +47,13 @@ entries! {
     "pg_advisory_unlock_shared" -> TO_BOOL: Unlock, shared true, xact false;
 }
 
-/// Whether a function is one of these.
+const UNLOCK_ALL: &str = "pg_advisory_unlock_all";
+
+/// Whether a function is one of these whose calls count: all but `pg_advisory_unlock_all`.
 #[must_use]
 pub fn is_advisory(entry: &Entry) -> bool {
-    entry.name.starts_with("pg_advisory_") || entry.name.starts_with("pg_try_advisory_")
+    let is_any = entry.name.starts_with("pg_advisory_") || entry.name.starts_with("pg_try_advisory_");
+    is_any && entry.name != UNLOCK_ALL
 }
 
 fn void() -> Value {
@@ -58,7 +61,7 @@ fn void() -> Value {
 }
 
 fn unlock_all(context: &Context<'_>, _: Arguments<'_, '_>) -> Result<Value, SqlError> {
-    context.session.unlock_all_advisory()?;
+    context.session.unlock_all_advisory();
     Ok(void())
 }
 

@@ -43,6 +43,11 @@ impl SessionLocks {
         self.0.as_deref()
     }
 
+    /// The same, for a statement.
+    pub fn shared(&self) -> Option<Arc<AdvisoryLocks>> {
+        self.0.clone()
+    }
+
     /// A point for [`Self::rollback_to`].
     pub fn mark(&self) -> usize {
         self.get().map_or(0, AdvisoryLocks::mark)
@@ -107,10 +112,6 @@ impl StatementLocks {
                 Ok(held)
             }
         }
-    }
-
-    pub fn unlock_all(&self) {
-        self.locks.unlock_all();
     }
 
     /// The notices of the calls since the last time.

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use weft_base::BatchId;
 use weft_expression::{AdvisoryCall, context};
 use weft_store::{BOOTSTRAP_ROLE, Catalog, CatalogOp, Privileges, RoleId, SequenceId, SequenceState};
+use weft_txn::AdvisoryLocks;
 use weft_types::{Notice, SqlError, SqlState};
 
 use super::advisory::StatementLocks;
@@ -42,6 +43,8 @@ pub(crate) struct StatementSession {
     /// Sequences whose position the open transaction has changed: only the session itself may draw from them.
     private_sequences: Vec<SequenceId>,
     locks: Option<StatementLocks>,
+    /// The session's advisory locks.
+    held_locks: Option<Arc<AdvisoryLocks>>,
     drawn: Mutex<Drawn>,
     changed: Mutex<Changed>,
 }
@@ -96,6 +99,7 @@ impl Session {
                 .as_ref()
                 .map_or_else(Vec::new, |open| open.sequences_set.clone()),
             locks,
+            held_locks: self.advisory.shared(),
             drawn: Mutex::new(Drawn {
                 by_sequence: self.drawn.clone(),
                 last: self.last_drawn,
@@ -341,13 +345,9 @@ impl weft_expression::Session for StatementSession {
         }
     }
 
-    fn unlock_all_advisory(&self) -> Result<(), SqlError> {
-        match &self.locks {
-            Some(locks) => {
-                locks.unlock_all();
-                Ok(())
-            }
-            None => Err(context::advisory_unsupported()),
+    fn unlock_all_advisory(&self) {
+        if let Some(held) = &self.held_locks {
+            held.unlock_all();
         }
     }
 

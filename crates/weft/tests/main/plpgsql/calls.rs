@@ -32,6 +32,7 @@ fn a_discarded_value_is_computed() {
     );
     assert_eq!(client.rows("CALL p(1, NULL)"), "t");
     assert_eq!(client.rows("SELECT nextval('drawn')"), "3");
+    super::drop_p(&mut client);
     procedure(&mut client, "x int", "BEGIN PERFORM 1 / x; END");
     client.fails("CALL p(0)", "22012");
     client.ok("CALL p(1)");
