@@ -511,6 +511,44 @@ def test_deadlocks_are_found(conn):
     conn.execute("DROP TABLE ct_dead")
 
 
+def test_advisory_locks(conn):
+    """A job's lock, binary results, a waiter that is woken, and a connection that goes away."""
+    locked = "SELECT pg_try_advisory_xact_lock(%s, hashtext(%s)) AS locked"
+    with connect(autocommit=False) as job, connect() as other:
+        expect(job.execute(locked, (7, "jobs")).fetchone(), (True,))
+        expect(other.execute(locked, (7, "jobs")).fetchone(), (False,))
+        job.commit()
+        expect(other.execute(locked, (7, "jobs"), binary=True).fetchone(), (True,))
+    notices = []
+    conn.add_notice_handler(
+        lambda given: notices.append((given.severity, given.sqlstate, given.message_primary))
+    )
+    conn.execute("SELECT pg_advisory_lock(%s)", (2**40,), prepare=True)
+    waiting = connect()
+    woken = []
+
+    def wait():
+        woken.append(waiting.execute("SELECT pg_advisory_lock(%s)", (2**40,)).fetchone())
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    shown = "SELECT pid, granted FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 ORDER BY granted"
+    deadline = time.monotonic() + 10
+    while len(locks := conn.execute(shown).fetchall()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    expect(locks, [(waiting.info.backend_pid, False), (conn.info.backend_pid, True)])
+    expect(woken, [])
+    expect(conn.execute("SELECT pg_advisory_unlock(%s)", (2**40,)).fetchone(), (True,))
+    thread.join(10)
+    expect(woken, [("",)])
+    expect(conn.execute("SELECT pg_advisory_unlock(%s)", (2**40,)).fetchone(), (False,))
+    expect(notices, [("WARNING", "01000", "you don't own a lock of type ExclusiveLock")])
+    # Its end gives the lock back.
+    waiting.close()
+    conn.execute("SET lock_timeout = '10s'")
+    conn.execute("SELECT pg_advisory_lock(%s)", (2**40,))
+
+
 def test_concurrent_increments(conn):
     fresh(conn, "ct_inc", "id int PRIMARY KEY, v int NOT NULL")
     conn.execute("INSERT INTO ct_inc VALUES (1, 0)")

@@ -66,6 +66,7 @@ pub struct Binder<'a> {
     pub(crate) loose: Option<Loose>,
     pub(crate) session_bound: bool,
     pub(crate) moves_sequence: bool,
+    pub(crate) takes_advisory_locks: bool,
     /// The number of calls of volatile functions bound so far.
     pub(crate) volatile_count: usize,
     /// Nested aggregates whose arguments are being bound.
@@ -107,6 +108,7 @@ impl<'a> Binder<'a> {
             loose: None,
             session_bound: false,
             moves_sequence: false,
+            takes_advisory_locks: false,
             volatile_count: 0,
             aggregate_arguments: Vec::new(),
             aggregate_name: None,
@@ -182,6 +184,7 @@ impl<'a> Binder<'a> {
         let parameters = self.parameters.known.finish()?;
         let (tables, reads) = (self.tables.clone(), self.reads.clone());
         let (session_bound, moves_sequence) = (self.session_bound, self.moves_sequence);
+        let takes_advisory_locks = self.takes_advisory_locks;
         let is_volatile = self.volatile_count > 0;
         let bound_steps = std::mem::take(&mut self.steps);
         let (relation, shared) = self.prune(relation);
@@ -195,6 +198,7 @@ impl<'a> Binder<'a> {
             reads,
             session_bound,
             moves_sequence,
+            takes_advisory_locks,
             is_volatile,
         };
         query.steps = crate::locking::used_steps(bound_steps, &query);

@@ -161,6 +161,7 @@ impl<'a> Binder<'a> {
         }
         self.session_bound |= inner.session_bound;
         self.moves_sequence |= inner.moves_sequence;
+        self.takes_advisory_locks |= inner.takes_advisory_locks;
         self.volatile_count += inner.volatile_count;
     }
 }

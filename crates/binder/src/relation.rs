@@ -33,6 +33,8 @@ pub struct Query {
     pub session_bound: bool,
     /// Whether it draws from a sequence or sets one.
     pub moves_sequence: bool,
+    /// Whether it takes or gives back advisory locks.
+    pub takes_advisory_locks: bool,
     /// Whether it calls a volatile function, so that the same rows may give another result.
     pub is_volatile: bool,
     /// Subqueries that lock rows. Each runs once, before the query; their tables are among `tables`.

@@ -4,6 +4,39 @@ use std::any::Any;
 
 use weft_types::{SqlError, TimeZone, Value};
 
+/// What an advisory lock is on. The two kinds of keys never meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdvisoryKey {
+    /// One number of 64 bits.
+    Single(i64),
+    /// Two numbers of 32 bits.
+    Pair(i32, i32),
+}
+
+/// What is done with an advisory lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdvisoryStep {
+    /// It is taken, after a wait if need be.
+    Lock,
+    /// It is taken if that needs no wait.
+    TryLock,
+    /// It is given back.
+    Unlock,
+}
+
+/// One call of a function on advisory locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AdvisoryCall {
+    /// What is done.
+    pub step: AdvisoryStep,
+    /// With which lock.
+    pub key: AdvisoryKey,
+    /// In shared mode, else exclusive.
+    pub shared: bool,
+    /// For the transaction, else for the session.
+    pub transaction: bool,
+}
+
 /// What a session contributes to its statements' values. Times are microseconds since 2000-01-01 UTC.
 pub trait Session: Send + Sync {
     /// `now()`: start of the transaction.
@@ -41,6 +74,16 @@ pub trait Session: Send + Sync {
         let _ = (name, value, local);
         Err(SqlError::unsupported("set_config is not supported here"))
     }
+    /// Takes or gives back an advisory lock; whether that was done.
+    ///
+    /// # Errors
+    /// 0A000 where the statement's calls are not counted: in all but queries.
+    fn advisory(&self, call: AdvisoryCall) -> Result<bool, SqlError> {
+        let _ = call;
+        Err(advisory_unsupported())
+    }
+    /// `pg_advisory_unlock_all()`
+    fn unlock_all_advisory(&self) {}
     /// A random 64-bit word.
     fn random_u64(&self) -> u64;
     /// The concrete session, for functions of crates above.
@@ -71,6 +114,14 @@ impl Context<'static> {
 /// evaluated with it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSession;
+
+/// 0A000: an advisory lock in a statement other than a plain SELECT.
+#[must_use]
+pub fn advisory_unsupported() -> SqlError {
+    SqlError::unsupported(
+        "advisory locks are supported only in SELECT without FOR UPDATE, outside of cursors",
+    )
+}
 
 fn refused() -> SqlError {
     SqlError::internal("an expression asked for a session where there is none")

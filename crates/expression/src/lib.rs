@@ -23,7 +23,7 @@ pub mod table;
 pub mod tree;
 
 pub use category::{BPCHAR, Category, category, is_relabel};
-pub use context::{Context, NoSession, Session};
+pub use context::{AdvisoryCall, AdvisoryKey, AdvisoryStep, Context, NoSession, Session};
 pub use evaluate::{Compiled, Folded, evaluate, fold, is_strict, volatility_of};
 pub use resolve::{
     Operator, Resolved, ResolvedAggregate, ResolvedSet, coerce, common_type, is_aggregate, is_set_returning,

@@ -28,8 +28,10 @@ pub enum ResourceKind {
     Row = 4,
     /// A value of a unique index.
     Value = 5,
-    /// A sequence, an advisory lock or another thing numbered by its owner.
+    /// A sequence or another thing numbered by its owner.
     Other = 6,
+    /// A number that clients lock.
+    Advisory = 7,
 }
 
 /// One lock asked for.
@@ -99,6 +101,12 @@ impl ResourceId {
         Self::new(ResourceKind::Other, number)
     }
 
+    /// What clients name by these bytes.
+    #[must_use]
+    pub fn advisory(name: &[u8]) -> Self {
+        Self::new(ResourceKind::Advisory, weft_ops::hash64(name))
+    }
+
     /// The id of a table, a hash, or the number given by an owner: all but the kind.
     #[must_use]
     pub const fn number(self) -> u64 {
@@ -115,6 +123,7 @@ impl ResourceId {
             4 => ResourceKind::Row,
             5 => ResourceKind::Value,
             6 => ResourceKind::Other,
+            7 => ResourceKind::Advisory,
             _ => return None,
         })
     }
@@ -144,6 +153,7 @@ impl fmt::Display for ResourceId {
             Some(ResourceKind::Row) => write!(f, "row {number:015x}"),
             Some(ResourceKind::Value) => write!(f, "value {number:015x}"),
             Some(ResourceKind::Other) => write!(f, "object {number}"),
+            Some(ResourceKind::Advisory) => write!(f, "advisory {number:015x}"),
             None => write!(f, "resource {:016x}", self.0),
         }
     }
@@ -171,6 +181,7 @@ mod tests {
             ResourceId::row(TableId(1), b"l"),
             ResourceId::value(IndexId(1), b"k"),
             ResourceId::other(u64::MAX),
+            ResourceId::advisory(b"k"),
         ];
         for (i, a) in all.iter().enumerate() {
             assert!(a.kind().is_some());

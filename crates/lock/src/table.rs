@@ -90,6 +90,8 @@ struct TxnEntry {
 
 struct Wait {
     resource: ResourceId,
+    /// See [`LockTable::acquire_with_ally`].
+    ally: Option<TxnId>,
     /// The requests after the one that waits, in order.
     rest: Vec<LockRequest>,
     policy: &'static dyn ConflictPolicy,
@@ -100,6 +102,8 @@ struct Wait {
 pub struct LockTable {
     locks: HashMap<ResourceId, LockEntry>,
     txns: HashMap<TxnId, TxnEntry>,
+    /// Of each ally of a waiting transaction, that transaction.
+    waits_as: HashMap<TxnId, TxnId>,
     waiting: usize,
     /// Resources with a waiting group, in a fixed order: what `overdue` walks.
     contended: BTreeSet<ResourceId>,
@@ -129,6 +133,19 @@ impl LockTable {
         requests: &[LockRequest],
         policy: &'static dyn ConflictPolicy,
     ) -> Acquire {
+        self.acquire_with_ally(txn, None, requests, policy)
+    }
+
+    /// As [`LockTable::acquire`] of a transaction whose ally never runs while it waits: whoever waits for a
+    /// lock of the ally waits for it too. Only the search for circles knows of allies; the two must not ask
+    /// for the same resources.
+    pub fn acquire_with_ally(
+        &mut self,
+        txn: TxnId,
+        ally: Option<TxnId>,
+        requests: &[LockRequest],
+        policy: &'static dyn ConflictPolicy,
+    ) -> Acquire {
         if self
             .txns
             .get(&txn)
@@ -138,7 +155,7 @@ impl LockTable {
         }
         for (i, request) in requests.iter().enumerate() {
             let rest = requests.get(i + 1..).unwrap_or(&[]);
-            match self.request(txn, *request, rest, policy) {
+            match self.request((txn, ally), *request, rest, policy) {
                 Step::Granted => {}
                 Step::Waits => return Acquire::Waiting,
                 Step::Ends(outcome) => return outcome,
@@ -149,7 +166,7 @@ impl LockTable {
 
     fn request(
         &mut self,
-        txn: TxnId,
+        (txn, ally): (TxnId, Option<TxnId>),
         request: LockRequest,
         rest: &[LockRequest],
         policy: &'static dyn ConflictPolicy,
@@ -173,6 +190,7 @@ impl LockTable {
         let (blockers, overtaken) = (entry.blockers(txn, held, target), entry.followers(held));
         let conflict = Conflict {
             txn,
+            ally,
             resource,
             mode: target,
             blockers: &blockers,
@@ -197,8 +215,12 @@ impl LockTable {
         self.locks.entry(resource).or_default().enqueue(waiter);
         self.contended.insert(resource);
         self.waiting += 1;
+        if let Some(ally) = ally {
+            self.waits_as.insert(ally, txn);
+        }
         self.txns.entry(txn).or_default().waiting = Some(Wait {
             resource,
+            ally,
             rest: rest.to_vec(),
             policy,
         });
@@ -230,6 +252,7 @@ impl LockTable {
             }
             let conflict = Conflict {
                 txn: waiter,
+                ally: None,
                 resource,
                 mode: target,
                 blockers: &[txn],
@@ -283,7 +306,7 @@ impl LockTable {
         self.victims.retain(|victim| victim.txn != txn);
         let mut touched = Vec::with_capacity(entry.log.len() + 1);
         if let Some(wait) = entry.waiting {
-            self.leave_queue(txn, wait.resource);
+            self.leave_queue(txn, &wait);
             touched.push(wait.resource);
         }
         for (resource, before) in entry.log {
@@ -305,7 +328,7 @@ impl LockTable {
         let Some(wait) = self.txns.get_mut(&txn).and_then(|entry| entry.waiting.take()) else {
             return Vec::new();
         };
-        self.leave_queue(txn, wait.resource);
+        self.leave_queue(txn, &wait);
         let granted = self.grant_waiters(vec![wait.resource]);
         self.remove_if_idle(txn);
         granted
@@ -327,7 +350,7 @@ impl LockTable {
         let taken = entry.log.split_off(mark.0.min(entry.log.len()));
         let mut touched = Vec::with_capacity(taken.len() + 1);
         if let Some(wait) = wait {
-            self.leave_queue(txn, wait.resource);
+            self.leave_queue(txn, &wait);
             touched.push(wait.resource);
         }
         for (resource, before) in taken.into_iter().rev() {
@@ -341,10 +364,39 @@ impl LockTable {
         granted
     }
 
-    fn leave_queue(&mut self, txn: TxnId, resource: ResourceId) {
-        if let Some(lock) = self.locks.get_mut(&resource) {
+    /// Gives back what a transaction holds on a resource, down to `mode` (NL: all of it); nothing if it holds
+    /// no more than that. It must not wait, and its marks are void. Returns who is granted by that, as
+    /// [`LockTable::release_all`].
+    pub fn lower(&mut self, txn: TxnId, resource: ResourceId, mode: LockMode) -> Vec<TxnId> {
+        let Some(lock) = self.locks.get_mut(&resource) else {
+            return Vec::new();
+        };
+        if join(lock.held_by(txn), mode) == mode {
+            return Vec::new();
+        }
+        lock.set_held(txn, mode);
+        if let Some(entry) = self.txns.get_mut(&txn) {
+            entry.log.retain(|(taken, _)| *taken != resource);
+            if mode != LockMode::NL {
+                entry.log.push((resource, LockMode::NL));
+            }
+        }
+        let granted = self.grant_waiters(vec![resource]);
+        self.remove_if_idle(txn);
+        granted
+    }
+
+    fn leave_queue(&mut self, txn: TxnId, wait: &Wait) {
+        self.forget_ally(wait.ally);
+        if let Some(lock) = self.locks.get_mut(&wait.resource) {
             lock.remove_waiter(txn);
             self.waiting -= 1;
+        }
+    }
+
+    fn forget_ally(&mut self, ally: Option<TxnId>) {
+        if let Some(ally) = ally {
+            self.waits_as.remove(&ally);
         }
     }
 
@@ -400,10 +452,11 @@ impl LockTable {
         let Some(wait) = self.txns.get_mut(&txn).and_then(|entry| entry.waiting.take()) else {
             return false;
         };
+        self.forget_ally(wait.ally);
         if self.txns.get(&txn).is_some_and(|entry| entry.doomed) {
             return false;
         }
-        match self.acquire(txn, &wait.rest, wait.policy) {
+        match self.acquire_with_ally(txn, wait.ally, &wait.rest, wait.policy) {
             Acquire::Granted => true,
             Acquire::Waiting => false,
             Acquire::Refused => {
@@ -454,6 +507,11 @@ impl LockTable {
         let log = self.txns.get(&txn).into_iter().flat_map(|entry| entry.log.iter());
         log.filter(|(_, before)| *before == LockMode::NL)
             .map(move |(resource, _)| (*resource, self.mode_held(txn, *resource)))
+    }
+
+    /// The transaction that waits if this one does: its ally, if that waits, or itself.
+    pub(crate) fn waiting_for_both(&self, txn: TxnId) -> TxnId {
+        self.waits_as.get(&txn).copied().unwrap_or(txn)
     }
 
     /// Whether the transaction waits.

@@ -414,8 +414,6 @@ static SYSTEM: &[Entry] = &[
     lenient("inet_client_port", &[], SqlType::Int4, null),
     lenient("pg_postmaster_start_time", &[], SqlType::TimestampTz, null),
     lenient("pg_conf_load_time", &[], SqlType::TimestampTz, null),
-    // There are no advisory locks.
-    lenient("pg_advisory_unlock_all", &[], SqlType::Void, null),
     lenient("txid_current", &[], SqlType::Int8, |_, _| Ok(int8(1))),
 ];
 

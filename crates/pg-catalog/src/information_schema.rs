@@ -1,15 +1,22 @@
-//! Rows of `information_schema`.
+//! Rows of `information_schema`, which shows a role what it owns or may use.
 
 use weft_expression::Session;
-use weft_store::{Catalog, CheckTime, ColumnDef, ConstraintRule, ForeignKey, TableDef, ViewDef};
+use weft_store::{
+    BOOTSTRAP_ROLE, Catalog, CheckTime, ColumnDef, ConstraintRule, ForeignKey, Privileges, RoleId, TableDef,
+    ViewDef,
+};
 use weft_types::{SqlType, Value};
 
 use crate::look_up::action_words;
-use crate::{Row, int4, text, views};
+use crate::{Row, SessionView, int4, text, views};
 
 /// The rows of a table; none for tables that are always empty.
 pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
     let database = || text(session.database());
+    let seen = Seen {
+        catalog,
+        role: SessionView::of(session).map_or(BOOTSTRAP_ROLE, |view| view.role),
+    };
     match name {
         "schemata" => ["pg_catalog", "public", "information_schema"]
             .into_iter()
@@ -22,26 +29,40 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
             })
             .collect(),
         "tables" => {
-            let tables = catalog.tables().map(|table| (&table.name, true));
-            let views = catalog.views().map(|view| (&view.name, false));
+            let tables = seen.tables(name).map(|table| (&table.name, true));
+            let views = seen.views(name).map(|view| (&view.name, false));
             let row = |(name, is_table): (&String, bool)| table_row(name, is_table, database());
             tables.chain(views).map(row).collect()
         }
         "columns" => {
-            let tables = catalog.tables().map(|table| (&table.name, &table.columns, true));
-            let views = catalog.views().map(|view| (&view.name, &view.columns, false));
-            let rows = |(name, columns, is_table): (&String, &Vec<ColumnDef>, bool)| {
-                let row = |(position, column)| column_row((name, is_table), position, column, database());
+            let tables = seen.tables(name).map(|table| {
+                let shows_defaults = seen.owns(table.id.0);
+                (&table.name, &table.columns, (true, shows_defaults))
+            });
+            let views = seen
+                .views(name)
+                .map(|view| (&view.name, &view.columns, (false, false)));
+            let rows = |(name, columns, (is_table, shows_defaults)): (&String, &Vec<ColumnDef>, _)| {
+                let row = |(position, column)| {
+                    let mut row = column_row((name, is_table), position, column, database());
+                    row.retain(|(cell, _)| shows_defaults || *cell != "column_default");
+                    row
+                };
                 columns.iter().enumerate().map(row).collect::<Vec<Row>>()
             };
             tables.chain(views).flat_map(rows).collect()
         }
-        "views" => catalog.views().map(|view| view_row(view, database())).collect(),
+        "views" => {
+            let shown = seen.views("tables");
+            shown
+                .map(|view| view_row(view, seen.owns(view.id.0), database()))
+                .collect()
+        }
         "table_constraints" | "key_column_usage" | "constraint_column_usage" => {
-            constraint_rows(name, catalog, &database())
+            constraint_rows(name, &seen, &database())
         }
         "check_constraints" => {
-            let all = catalog.tables().flat_map(|table| &table.constraints);
+            let all = seen.tables(name).flat_map(|table| &table.constraints);
             all.filter_map(|constraint| {
                 let ConstraintRule::Check { sql } = &constraint.rule else {
                     return None;
@@ -55,9 +76,10 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
             })
             .collect()
         }
-        "referential_constraints" => referential_rows(catalog, &database()),
+        "referential_constraints" => referential_rows(&seen, &database()),
         "sequences" => catalog
             .sequences()
+            .filter(|sequence| seen.shows(name, sequence.id.0))
             .map(|sequence| {
                 vec![
                     ("sequence_catalog", database()),
@@ -79,12 +101,58 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
     }
 }
 
-fn view_row(view: &ViewDef, database: Value) -> Row {
+/// What a role sees.
+struct Seen<'a> {
+    catalog: &'a Catalog,
+    role: RoleId,
+}
+
+impl<'a> Seen<'a> {
+    fn owns(&self, object: u32) -> bool {
+        self.catalog.is_owner(self.role, object)
+    }
+
+    /// Whether a relation shows an object: to its owner, and to whoever has certain privileges.
+    fn shows(&self, relation: &str, object: u32) -> bool {
+        use Privileges as P;
+        let writes = P::INSERT.union(P::UPDATE).union(P::REFERENCES);
+        let any = match relation {
+            "tables" => P::ALL,
+            "columns" | "key_column_usage" => writes.union(P::SELECT),
+            "table_constraints" | "referential_constraints" => {
+                writes.union(P::DELETE).union(P::TRUNCATE).union(P::TRIGGER)
+            }
+            "sequences" => P::SELECT.union(P::UPDATE).union(P::USAGE),
+            _ => P::NONE,
+        };
+        self.owns(object) || self.catalog.privileges_of(self.role, object).intersects(any)
+    }
+
+    /// The tables that a relation shows.
+    fn tables<'s>(&'s self, relation: &'s str) -> impl Iterator<Item = &'a TableDef> + use<'a, 's> {
+        let tables = self.catalog.tables().map(AsRef::as_ref);
+        tables.filter(move |table: &&TableDef| self.shows(relation, table.id.0))
+    }
+
+    /// The views that a relation shows.
+    fn views<'s>(&'s self, relation: &'s str) -> impl Iterator<Item = &'a ViewDef> + use<'a, 's> {
+        let views = self.catalog.views().map(AsRef::as_ref);
+        views.filter(move |view: &&ViewDef| self.shows(relation, view.id.0))
+    }
+}
+
+fn view_row(view: &ViewDef, shows_query: bool, database: Value) -> Row {
     vec![
         ("table_catalog", database),
         ("table_schema", text("public")),
         ("table_name", text(&view.name)),
-        ("view_definition", text(views::definition(view))),
+        (
+            "view_definition",
+            match shows_query {
+                true => text(views::definition(view)),
+                false => Value::Null,
+            },
+        ),
         ("check_option", text("NONE")),
         ("is_updatable", yes_no(false)),
         ("is_insertable_into", yes_no(false)),
@@ -197,14 +265,22 @@ fn ordinal(position: usize) -> Value {
 /// A foreign key in the relations that list constraints; `row` names it.
 fn foreign_key_rows(
     name: &str,
-    catalog: &Catalog,
+    seen: &Seen<'_>,
     (table, key): (&TableDef, &ForeignKey),
     mut row: Row,
     rows: &mut Vec<Row>,
 ) {
-    let Some(parent) = catalog.table_by_id(key.parent) else {
+    let Some(parent) = seen.catalog.table_by_id(key.parent) else {
         return;
     };
+    // The columns that are referenced are their table's.
+    let of = match name {
+        "constraint_column_usage" => parent,
+        _ => table,
+    };
+    if !seen.shows(name, of.id.0) {
+        return;
+    }
     match name {
         "table_constraints" => {
             row.push(("constraint_type", text("FOREIGN KEY")));
@@ -250,8 +326,11 @@ fn foreign_key_rows(
     }
 }
 
-fn referential_rows(catalog: &Catalog, database: &Value) -> Vec<Row> {
-    let keys = catalog.tables().flat_map(|table| table.foreign_keys());
+fn referential_rows(seen: &Seen<'_>, database: &Value) -> Vec<Row> {
+    let catalog = seen.catalog;
+    let keys = seen
+        .tables("referential_constraints")
+        .flat_map(|table| table.foreign_keys());
     keys.map(|(constraint, key)| {
         let parent = catalog.table_by_id(key.parent);
         let index = parent.and_then(|parent| parent.index(key.index));
@@ -273,9 +352,9 @@ fn referential_rows(catalog: &Catalog, database: &Value) -> Vec<Row> {
     .collect()
 }
 
-fn constraint_rows(name: &str, catalog: &Catalog, database: &Value) -> Vec<Row> {
+fn constraint_rows(name: &str, seen: &Seen<'_>, database: &Value) -> Vec<Row> {
     let mut rows = Vec::new();
-    for table in catalog.tables() {
+    for table in seen.catalog.tables() {
         let named = |constraint: &str| -> Row {
             vec![
                 ("constraint_catalog", database.clone()),
@@ -286,6 +365,12 @@ fn constraint_rows(name: &str, catalog: &Catalog, database: &Value) -> Vec<Row> 
                 ("table_name", text(&table.name)),
             ]
         };
+        for (constraint, key) in table.foreign_keys() {
+            foreign_key_rows(name, seen, (table, key), named(&constraint.name), &mut rows);
+        }
+        if !seen.shows(name, table.id.0) {
+            continue;
+        }
         for check in table.checks() {
             let mut row = named(&check.constraint.name);
             match name {
@@ -309,9 +394,6 @@ fn constraint_rows(name: &str, catalog: &Catalog, database: &Value) -> Vec<Row> 
                 }
                 _ => {}
             }
-        }
-        for (constraint, key) in table.foreign_keys() {
-            foreign_key_rows(name, catalog, (table, key), named(&constraint.name), &mut rows);
         }
         for index in table.indexes.iter().filter(|index| index.is_constraint()) {
             let mut row = named(&index.name);

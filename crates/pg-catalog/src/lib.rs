@@ -38,7 +38,7 @@ use weft_types::{ArrayValue, SqlType, Value};
 pub use functions::{functions, oid_names};
 pub use look_up::{constraint_oid, default_oid, quote_ident, relation_name, relation_oid};
 pub use types::{format_type, oid_of as type_oid};
-pub use view::{ClientConnection, Encryption, PreparedTransaction, SessionView};
+pub use view::{AdvisoryLock, ClientConnection, Encryption, PreparedTransaction, SessionView};
 
 /// Oid of the schema `pg_catalog`.
 pub const PG_CATALOG_OID: u32 = 11;

@@ -1,9 +1,9 @@
 //! Rows of `pg_catalog`.
 
-use weft_expression::Session;
+use weft_expression::{AdvisoryKey, Session};
 use weft_store::{
     BOOTSTRAP_ROLE, Catalog, CheckTime, ConstraintDef, ConstraintRule, DATABASE_OBJECT_OID, Distribution,
-    IndexDef, ReferentialAction, RoleDef, SequenceDef, TableDef,
+    IndexDef, Privileges, ReferentialAction, RoleDef, SequenceDef, TableDef,
 };
 use weft_types::{Element, SqlType, Value};
 
@@ -48,6 +48,7 @@ pub fn rows(name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
         "pg_stat_user_tables" => table_statistics(catalog),
         "pg_stat_ssl" => encryptions(catalog, session),
         "pg_prepared_xacts" => prepared_transactions(session),
+        "pg_locks" => locks(session),
         _ => Vec::new(),
     }
 }
@@ -462,11 +463,14 @@ fn sequences(catalog: &Catalog) -> Vec<Row> {
 }
 
 fn sequence_view(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
+    let role = SessionView::of(session).map_or(BOOTSTRAP_ROLE, |view| view.role);
+    let reads = Privileges::SELECT.union(Privileges::USAGE);
     catalog
         .sequences()
         .map(|sequence| {
-            let state =
-                crate::sequences::state(catalog, session, sequence.id).filter(|state| state.is_called);
+            let may_read = catalog.privileges_of(role, sequence.id.0).intersects(reads);
+            let state = crate::sequences::state(catalog, session, sequence.id)
+                .filter(|state| state.is_called && may_read);
             vec![
                 ("schemaname", text("public")),
                 ("sequencename", text(&sequence.name)),
@@ -627,6 +631,38 @@ fn encryptions(catalog: &Catalog, session: &dyn Session) -> Vec<Row> {
                 row.push(("bits", Value::Int4(encryption.bits)));
             }
             row
+        })
+        .collect()
+}
+
+/// Only advisory locks: the others lock hashes of keys.
+fn locks(session: &dyn Session) -> Vec<Row> {
+    let locks = SessionView::of(session).map_or_else(Vec::new, |view| (view.advisory_locks)());
+    locks
+        .into_iter()
+        .map(|lock| {
+            let (class, object, kind) = match lock.key {
+                AdvisoryKey::Single(number) => ((number >> 32) as u32, number as u32, 1),
+                AdvisoryKey::Pair(first, second) => (first as u32, second as u32, 2),
+            };
+            let pid = lock.pid as i32;
+            let mode = if lock.shared { "ShareLock" } else { "ExclusiveLock" };
+            vec![
+                ("locktype", text("advisory")),
+                ("database", oid(DATABASE_OID)),
+                ("classid", oid(class)),
+                ("objid", oid(object)),
+                ("objsubid", Value::Int2(kind)),
+                ("virtualtransaction", text(format!("{pid}/0"))),
+                ("pid", Value::Int4(pid)),
+                ("mode", text(mode)),
+                ("granted", flag(lock.waits_since.is_none())),
+                ("fastpath", flag(false)),
+                (
+                    "waitstart",
+                    lock.waits_since.map_or(Value::Null, Value::TimestampTz),
+                ),
+            ]
         })
         .collect()
 }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use weft_expression::{Context, Session};
+use weft_expression::{AdvisoryCall, AdvisoryKey, Context, Session};
 use weft_store::{Catalog, RoleId, SequenceId, SequenceState};
 use weft_types::SqlError;
 
@@ -25,6 +25,21 @@ pub struct SessionView {
     pub sequence_state: Box<dyn Fn(SequenceId) -> Option<SequenceState> + Send + Sync>,
     /// Lists the clients' connections, for `pg_stat_ssl`.
     pub clients: Box<dyn Fn() -> Vec<ClientConnection> + Send + Sync>,
+    /// Lists the advisory locks that sessions hold and wait for, for `pg_locks`.
+    pub advisory_locks: Box<dyn Fn() -> Vec<AdvisoryLock> + Send + Sync>,
+}
+
+/// An advisory lock that a session holds or waits for.
+#[derive(Debug, Clone)]
+pub struct AdvisoryLock {
+    /// The number of the session.
+    pub pid: u32,
+    /// What it is on.
+    pub key: AdvisoryKey,
+    /// In shared mode, else exclusive.
+    pub shared: bool,
+    /// Since when the session waits for it, in microseconds since 2000; `None` if it holds it.
+    pub waits_since: Option<i64>,
 }
 
 /// A client's connection.
@@ -129,6 +144,14 @@ impl Session for SessionView {
 
     fn set_setting(&self, name: &str, value: Option<&str>, local: bool) -> Result<String, SqlError> {
         self.session.set_setting(name, value, local)
+    }
+
+    fn advisory(&self, call: AdvisoryCall) -> Result<bool, SqlError> {
+        self.session.advisory(call)
+    }
+
+    fn unlock_all_advisory(&self) {
+        self.session.unlock_all_advisory();
     }
 
     fn random_u64(&self) -> u64 {

@@ -80,6 +80,7 @@ fn view() -> SessionView {
         role: weft_store::BOOTSTRAP_ROLE,
         clients: Box::new(Vec::new),
         sequence_state: Box::new(|_| None),
+        advisory_locks: Box::new(Vec::new),
         prepared: Box::new(|| {
             vec![PreparedTransaction {
                 transaction: 7,

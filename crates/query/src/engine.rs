@@ -296,7 +296,11 @@ impl QueryEngine {
         let plan = sliced(operators.plan, &stop).map_err(sql_error)?;
         let rows_on_codes = Arc::clone(&self.rows_on_codes);
         let extension = SourceExtension::new(source, target, self.units.clone(), rows_on_codes);
-        let config = operators.state.session.config().clone();
+        let mut config = operators.state.session.config().clone();
+        if query.takes_advisory_locks {
+            // A LIMIT must not take locks of rows that it leaves out.
+            config = config.with_batch_size(1);
+        }
         let config = config.with_extension(Arc::new(extension));
         let context = TaskContext::new(
             None,
@@ -641,11 +645,13 @@ impl Planning {
         let plan = planner::physical(&logical, &serial.session, &self.handle, &self.stop)?;
         let finished = serial.finished(Arc::clone(&plan)).map_err(sql_error)?;
         let rows = estimate::rows_read(&finished);
-        if rows <= SERIAL_ROWS {
+        // A session waits for locks on its own thread.
+        let takes_locks = self.query.takes_advisory_locks;
+        if rows <= SERIAL_ROWS || takes_locks {
             return Ok(Operators {
                 plan,
                 state: Arc::clone(serial),
-                is_small: rows <= OWN_THREAD_ROWS,
+                is_small: rows <= OWN_THREAD_ROWS || takes_locks,
                 reads_much: false,
             });
         }

@@ -187,6 +187,7 @@ pub fn query(relation: Relation, output: &[(u32, SqlType)]) -> Query {
         tables: Vec::new(),
         session_bound: false,
         moves_sequence: false,
+        takes_advisory_locks: false,
         is_volatile: false,
         steps: Vec::new(),
     }

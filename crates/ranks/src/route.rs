@@ -74,9 +74,14 @@ impl Map<'_> {
                 ..
             } => self.program(uses, *is_read_only, *change),
             Footprint::Query {
+                takes_advisory_locks: true,
+                ..
+            } => Err(unsupported("an advisory lock")),
+            Footprint::Query {
                 tables,
                 locks_rows,
                 moves_sequence,
+                ..
             } => self.query(tables, *locks_rows, *moves_sequence),
             Footprint::Modify(modify) => self.modify(modify),
             Footprint::Definition {

@@ -6,7 +6,8 @@
 //!                                             +---- minimise (cuts of the tree) <-----------+---> report
 //! tests/sql/*.slt -> records (reader, runner) -> Weft, and PostgreSQL where it is installed
 //! statements that take long -> interrupts (statement_timeout, CancelRequest) -> how late they end
-//! three sessions -> sessions (random statements that lock rows) -> both servers answer alike
+//! three sessions -> sessions (random statements that lock rows), advisory (advisory locks)
+//!                -> both servers answer alike
 //! hostile clients -> hostile (a canary and a watch beside) -> does anybody else notice
 //! ```
 //!
@@ -15,6 +16,7 @@
 //! goes through the simple protocol, prepared with results in binary, and with its literals as parameters;
 //! one about a row goes by the row's key and past it, since those are two paths in Weft.
 
+pub mod advisory;
 pub mod answer;
 pub mod campaign;
 pub mod catalog;

@@ -16,8 +16,8 @@ use weft_sql_compare::records::author::author;
 use weft_sql_compare::records::{limits, run};
 use weft_sql_compare::report::{Report, reasons};
 use weft_sql_compare::server::Server;
-use weft_sql_compare::sessions;
 use weft_sql_compare::wire::Connection;
+use weft_sql_compare::{advisory, sessions};
 
 /// Weft held against PostgreSQL.
 #[derive(Debug, Parser)]
@@ -36,7 +36,8 @@ enum Command {
     Limits(Servers),
     /// Statements that must end when their time is up or their client asks for it.
     Interrupts(Interrupts),
-    /// Random statements of three sessions that lock rows and wait for none, compared on both servers.
+    /// Random statements of three sessions that lock rows and wait for none, and of three with advisory
+    /// locks, compared on both servers.
     Sessions(Sessions),
     /// Malformed, deep, long, oversized and slow inputs of a server that another client uses meanwhile.
     Hostile(Hostile),
@@ -248,7 +249,10 @@ fn at_once(arguments: &Sessions) -> Result<bool, String> {
         }
         None => return Err("--weft ADDRESS or --weft-bin PATH is needed".to_owned()),
     };
-    let (passed, failed) = sessions::run(postgres, weft, arguments.seed, arguments.statements)?;
+    let (seed, statements) = (arguments.seed, arguments.statements);
+    let rows = sessions::run(postgres, weft, seed, statements)?;
+    let locks = advisory::run(postgres, weft, seed, statements)?;
+    let (passed, failed) = (rows.0 + locks.0, rows.1 + locks.1);
     println!("{passed} passed, {failed} failed");
     Ok(failed == 0)
 }

@@ -48,26 +48,30 @@ const LOCKS: [&str; 4] = ["UPDATE", "UPDATE", "UPDATE", "SHARE"];
 const NEXT: &str = "SELECT id FROM q ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";
 
 /// The sessions on one server.
-struct Server {
+pub(crate) struct Server {
     sessions: Vec<Connection>,
 }
 
 impl Server {
-    fn open(address: SocketAddr) -> Result<Server, String> {
+    /// Opens sessions; each runs these statements if they are settings, else the first alone.
+    pub(crate) fn open(address: SocketAddr, count: usize, start: &[&str]) -> Result<Server, String> {
         let mut sessions = Vec::new();
-        for _ in 0..SESSIONS {
+        for _ in 0..count {
             sessions.push(Connection::open(address, ANSWER_WITHIN).map_err(|error| error.to_string())?);
         }
         let mut server = Server { sessions };
-        for sql in TABLES {
-            if let answer @ (Answer::Error { .. } | Answer::Broken(_)) = server.run(0, sql) {
-                return Err(format!("{sql}: {answer:?}"));
+        for sql in start {
+            let sessions = if sql.starts_with("SET") { count } else { 1 };
+            for session in 0..sessions {
+                if let answer @ (Answer::Error { .. } | Answer::Broken(_)) = server.run(session, sql) {
+                    return Err(format!("{sql}: {answer:?}"));
+                }
             }
         }
         Ok(server)
     }
 
-    fn run(&mut self, session: usize, sql: &str) -> Answer {
+    pub(crate) fn run(&mut self, session: usize, sql: &str) -> Answer {
         match self.sessions.get_mut(session) {
             Some(connection) => connection.run(sql, &Protocol::Simple),
             None => Answer::Broken("no such session".to_owned()),
@@ -86,7 +90,8 @@ pub fn run(
     seed: u64,
     statements: usize,
 ) -> Result<(usize, usize), String> {
-    let (mut oracle, mut weft) = (Server::open(postgres)?, Server::open(weft)?);
+    let mut oracle = Server::open(postgres, SESSIONS, &TABLES)?;
+    let mut weft = Server::open(weft, SESSIONS, &TABLES)?;
     let mut random = Prng::new(seed);
     let mut open = [false; SESSIONS];
     let (mut same, mut different, mut with_rows) = (0, 0, 0);
@@ -153,7 +158,7 @@ fn statement(
     }
 }
 
-fn pick<'t>(random: &mut Prng, texts: &[&'t str]) -> &'t str {
+pub(crate) fn pick<'t>(random: &mut Prng, texts: &[&'t str]) -> &'t str {
     let place = random.below(texts.len().max(1) as u64) as usize;
     texts.get(place).copied().unwrap_or_default()
 }

@@ -6,6 +6,7 @@
 //!
 //! Source: DESIGN.md (sections 1 to 3).
 
+use crate::advisory::AdvisoryRegistry;
 use crate::background;
 use crate::cancel::CancelToken;
 use crate::cold_keys;
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     /// Memory of what open transactions have written.
     pub open_writes: Arc<Budget>,
     pub next_txn: AtomicU64,
+    /// The advisory locks of all sessions.
+    pub advisory: AdvisoryRegistry,
     /// Set once, when the log failed, a damaged row was found in memory or the sequencer panicked: from then
     /// on nothing is written, and every writer gets this error.
     failed: OnceLock<SqlError>,
@@ -354,6 +357,7 @@ impl Engine {
             config,
             stats: Counters::default(),
             next_txn: AtomicU64::new(next_txn),
+            advisory: AdvisoryRegistry::default(),
             failed: OnceLock::new(),
             combiner: Combiner::new(sequencer),
             stopping: Mutex::new(false),

@@ -14,17 +14,18 @@
 //! (which thread is the sequencer), `sequencer` (a turn), `executor` (waves), `device` (waves with a device
 //! beside the CPU), `record` and `write_set` (what
 //! the log keeps), `prepared` (two-phase commit), `transaction`, `snapshots`, `overlay`, `view` and
-//! `session_access` (BEGIN ... COMMIT), `background` (flusher, checkpointer), `recovery` (replay), `verify`
-//! (checking files).
+//! `session_access` (BEGIN ... COMMIT), `advisory` (locks that clients name), `background` (flusher,
+//! checkpointer), `recovery` (replay), `verify` (checking files).
 //!
-//! `engine`, `sequencer`, `background` and `transaction` import each other: the state that all threads share
-//! is the engine's, contains the sequencer, and is what the sequencer, the background threads and
-//! transactions work on. So do `request` and `ticket` (a request owns the responder of its answer), and
-//! `locks` and `lock_plan` (the requests of a program, and the plan that makes them).
+//! `engine`, `sequencer`, `background`, `advisory` and `transaction` import each other: the state that all
+//! threads share is the engine's, contains the sequencer, and is what the sequencer, the background threads,
+//! advisory locks and transactions work on. So do `request` and `ticket` (a request owns the responder of its
+//! answer), and `locks` and `lock_plan` (the requests of a program, and the plan that makes them).
 //!
 //! Forbidden knowledge: nothing here knows SQL text, the wire, or DataFusion.
 
 mod admission;
+mod advisory;
 mod background;
 mod backlog;
 mod batch;
@@ -72,6 +73,7 @@ pub mod planning {
     pub use crate::locks::{LockRequests, LockScope, program_locks, row_locks};
 }
 
+pub use advisory::{AdvisoryKey, AdvisoryLockInfo, AdvisoryLocks, AdvisoryMode, AdvisoryScope, AdvisoryWait};
 pub use cancel::CancelToken;
 pub use config::EngineConfig;
 pub use engine::{Engine, Ticket};

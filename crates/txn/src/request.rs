@@ -164,6 +164,8 @@ pub(crate) enum PreparedStep {
 #[derive(Debug)]
 pub(crate) struct AcquireRequest {
     pub txn: TxnId,
+    /// What its session also holds locks under (`weft_lock::LockTable::acquire_with_ally`).
+    pub ally: Option<TxnId>,
     pub requests: Vec<LockRequest>,
     /// True if the transaction holds no lock yet; only then may the sequencer let it wait for a starving
     /// program.
@@ -182,6 +184,8 @@ pub(crate) enum Request {
     Prepared(PreparedRequest),
     Lock(AcquireRequest),
     CancelWait(TxnId),
+    /// Ends a transaction's wait and gives back locks, down to these modes.
+    Lower(TxnId, Vec<LockRequest>),
     /// Removes a program that has not been admitted, and refuses it with this error.
     CancelProgram(Arc<TicketCell<Answer<Committed>>>, SqlError),
     Release(TxnId),

@@ -48,7 +48,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use weft_base::{BatchId, TxnId};
-use weft_lock::{AbortReason, Acquire, ConflictPolicy, DeadlockDetection, LockRequest, LockTable, NoWait};
+use weft_lock::{
+    AbortReason, Acquire, ConflictPolicy, DeadlockDetection, LockRequest, LockTable, NoWait, ResourceKind,
+};
 use weft_program::ProgramHash;
 use weft_store::{BatchWriter, CatalogOp};
 use weft_types::{SqlError, SqlState, interrupt};
@@ -212,6 +214,15 @@ impl Sequencer {
                 let granted = self.locks.cancel_wait(txn);
                 self.grant(granted);
             }
+            Request::Lower(txn, kept) => {
+                self.withdraw(txn);
+                let granted = self.locks.cancel_wait(txn);
+                self.grant(granted);
+                for lock in kept {
+                    let granted = self.locks.lower(txn, lock.resource, lock.mode);
+                    self.grant(granted);
+                }
+            }
             // Before admission a program can be cancelled; after it, its outcome is that of the record.
             Request::CancelProgram(ticket, error) => {
                 if let Some(program) = self.admission.cancel(&ticket) {
@@ -268,7 +279,8 @@ impl Sequencer {
 
     /// True if the request waits and is not answered yet.
     fn acquire(&mut self, request: AcquireRequest) -> bool {
-        if self.without_locks {
+        let is_advisory = |lock: &LockRequest| lock.resource.kind() == Some(ResourceKind::Advisory);
+        if self.without_locks && !request.requests.iter().all(is_advisory) {
             request.ticket.fill(Ok(()));
             return false;
         }
@@ -287,7 +299,10 @@ impl Sequencer {
         } else {
             &DeadlockDetection
         };
-        match self.locks.acquire(request.txn, &request.requests, policy) {
+        let acquired = self
+            .locks
+            .acquire_with_ally(request.txn, request.ally, &request.requests, policy);
+        match acquired {
             Acquire::Granted => request.ticket.fill(Ok(())),
             Acquire::Waiting => {
                 self.waiting.insert(request.txn, request.ticket);

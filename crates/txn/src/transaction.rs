@@ -124,6 +124,8 @@ pub struct Transaction {
     /// The definitions that the last program was compiled for.
     known: Option<Arc<Catalog>>,
     held: HashMap<ResourceId, LockMode>,
+    /// What its session also holds locks under.
+    ally: Option<TxnId>,
     asked_for_locks: bool,
     no_wait: bool,
     /// Set while the running statement may release its thread instead of waiting; called when it can
@@ -162,6 +164,7 @@ impl Transaction {
             references: References::default(),
             known: None,
             held: memory.held,
+            ally: None,
             asked_for_locks: false,
             no_wait: false,
             waker: None,
@@ -348,6 +351,12 @@ impl Transaction {
         self.no_wait = no_wait;
     }
 
+    /// Tells under which id the transaction's session holds further locks: whoever waits for one of those
+    /// waits for this transaction too.
+    pub fn set_ally(&mut self, ally: Option<TxnId>) {
+        self.ally = ally;
+    }
+
     /// True when this transaction sees definitions that nobody else sees.
     pub fn changes_catalog(&self) -> bool {
         self.private_catalog.is_some()
@@ -412,8 +421,10 @@ impl Transaction {
         let (ticket, responder) = TicketCell::with_responder();
         self.engine.shared().submit(Request::Lock(AcquireRequest {
             txn: self.id,
+            ally: self.ally,
             requests: requests.to_vec(),
-            first: !self.asked_for_locks,
+            // With an ally's locks it must not wait for a program either.
+            first: !self.asked_for_locks && self.ally.is_none(),
             no_wait: self.no_wait,
             ticket: responder,
         }));

@@ -187,6 +187,7 @@ impl Binder<'_> {
         if matches!(entry.name, "nextval" | "setval") {
             self.moves_sequence = true;
         }
+        self.takes_advisory_locks |= functions::is_advisory(entry);
         if entry.kind == weft_expression::Kind::Function
             && !functions::functions(entry.name)
                 .iter()

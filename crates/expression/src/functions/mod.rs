@@ -1,5 +1,6 @@
 //! The functions and operators, by family, and the registry that finds them by name.
 
+mod advisory;
 #[cfg(test)]
 mod answers;
 pub mod arguments;
@@ -16,6 +17,8 @@ pub(crate) mod shape;
 mod system;
 pub mod text;
 
+pub use advisory::is_advisory;
+
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -29,6 +32,7 @@ static FAMILIES: &[&[Entry]] = &[
     numbers::NUMERICS,
     numbers::TRIGONOMETRY,
     system::ENTRIES,
+    advisory::ENTRIES,
     arrays::ENTRIES,
     bytea::ENTRIES,
     format::printf::ENTRIES,
@@ -41,6 +45,7 @@ static FAMILIES: &[&[Entry]] = &[
     text::concat::ENTRIES,
     text::cut::ENTRIES,
     text::encode::ENTRIES,
+    text::hash::ENTRIES,
     text::quote::ENTRIES,
     patterns::like::ENTRIES,
     patterns::operators::ENTRIES,

@@ -4,7 +4,7 @@
 //! nodes; a search from the requester's blockers that returns to the requester has found a cycle. A cycle can
 //! only close when a transaction begins to wait, and this runs each time; so there are never cycles among
 //! existing waiters (if a conversion overtakes waiters, they count as waiting for it), and the requester is
-//! always a sensible victim: it alone closes the cycle.
+//! always a sensible victim: it alone closes the cycle. A transaction and its ally are one node of the graph.
 
 use hashbrown::HashMap;
 use weft_base::TxnId;
@@ -38,11 +38,12 @@ fn cycle(conflict: &Conflict<'_>, table: &LockTable) -> Option<Vec<TxnId>> {
     let mut next = conflict.blockers.to_vec();
     loop {
         for txn in next.iter().rev() {
-            if *txn == conflict.txn {
+            if *txn == conflict.txn || Some(*txn) == conflict.ally {
                 return Some(path(conflict.txn, from, &came_from));
             }
-            came_from.entry(*txn).or_insert_with(|| {
-                stack.push(*txn);
+            let txn = table.waiting_for_both(*txn);
+            came_from.entry(txn).or_insert_with(|| {
+                stack.push(txn);
                 from
             });
         }

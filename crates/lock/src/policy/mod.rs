@@ -28,6 +28,8 @@ use crate::{LockMode, LockTable, ResourceId};
 pub struct Conflict<'a> {
     /// The requester.
     pub txn: TxnId,
+    /// Its ally, which does not run while it waits ([`LockTable::acquire_with_ally`]).
+    pub ally: Option<TxnId>,
     /// The resource.
     pub resource: ResourceId,
     /// The mode that it would hold.

@@ -4,6 +4,8 @@
 //! policy NAME          for the requests that follow
 //! T lock r:MODE ...    acquire
 //! T release            release_all
+//! T lower r MODE       lower
+//! T ally U             T and U are allies from now on
 //! T cancel             cancel_wait
 //! T mark NAME          remember a savepoint
 //! T back NAME          release_since
@@ -54,6 +56,7 @@ struct Script {
     policy: &'static dyn ConflictPolicy,
     marks: BTreeMap<(TxnId, String), Mark>,
     txns: Vec<TxnId>,
+    allies: BTreeMap<TxnId, TxnId>,
 }
 
 impl Script {
@@ -95,7 +98,8 @@ impl Script {
                     .map(|request| request.split_once(':').unwrap())
                     .map(|(name, mode)| LockRequest::new(resource_of(name), mode_of(mode)))
                     .collect();
-                return match self.table.acquire(txn, &requests, self.policy) {
+                let ally = self.allies.get(&txn).copied();
+                return match self.table.acquire_with_ally(txn, ally, &requests, self.policy) {
                     Acquire::Granted => "granted\n".to_owned(),
                     Acquire::Waiting => format!("waiting for {}\n", list(&self.table.blockers_of(txn))),
                     Acquire::Deadlock { cycle } => format!("deadlock {}\n", list(&cycle)),
@@ -109,6 +113,13 @@ impl Script {
             ("back", [name]) => self
                 .table
                 .release_since(txn, self.marks[&(txn, (*name).to_owned())]),
+            ("ally", [other]) => {
+                let other = TxnId(other.parse().unwrap());
+                self.allies.insert(txn, other);
+                self.allies.insert(other, txn);
+                return String::new();
+            }
+            ("lower", [name, mode]) => self.table.lower(txn, resource_of(name), mode_of(mode)),
             ("release", _) => self.table.release_all(txn),
             ("cancel", _) => self.table.cancel_wait(txn),
             _ => panic!("command {verb}"),
@@ -155,6 +166,7 @@ fn run(script: &str) -> String {
         policy: &DeadlockDetection,
         marks: BTreeMap::new(),
         txns: Vec::new(),
+        allies: BTreeMap::new(),
     };
     let mut out = String::new();
     for line in script.lines().filter(|line| !line.starts_with("= ")) {

@@ -224,6 +224,7 @@ impl Db {
                 role: weft_store::BOOTSTRAP_ROLE,
                 clients: Box::new(Vec::new),
                 sequence_state: Box::new(|_| None),
+                advisory_locks: Box::new(Vec::new),
                 prepared: Box::new(Vec::new),
             }),
             ..settings.clone()

@@ -187,10 +187,15 @@ fn what_is_not_possible_over_ranks_is_refused() {
         "explain analyze select * from account",
         "declare c cursor with hold for select * from account",
         "begin isolation level repeatable read; select count(*) from account",
+        "select pg_advisory_lock(1)",
+        "select pg_try_advisory_xact_lock(id) from account",
+        "prepare a as select pg_try_advisory_lock(1, 2); execute a",
     ] {
         client.fails(statement, "0A000");
         client.ok("rollback");
     }
+    // There are none to give back; connection pools ask for it.
+    client.ok("select pg_advisory_unlock_all()");
     client.fails("delete from weft_decision", "42501");
     client.fails("update weft_rank set boot = 0 where id = 1", "42501");
     assert_eq!(client.rows("select count(*) from account"), "0");

@@ -139,7 +139,7 @@ impl Plan {
         match self {
             Plan::Program(plan) => plan.program.read_only,
             Plan::Constant(plan) => !plan.row.iter().any(Scalar::moves_sequence),
-            Plan::Query(plan) => !plan.query.moves_sequence,
+            Plan::Query(plan) => !plan.query.moves_sequence && !plan.query.takes_advisory_locks,
             Plan::Modify(_) | Plan::Ddl(_) | Plan::Account(_) => false,
             Plan::Copy(plan) => !plan.is_from(),
             _ => true,

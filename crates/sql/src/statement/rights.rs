@@ -20,6 +20,7 @@ use weft_store::{
 use weft_types::{SqlError, SqlState};
 
 use super::compile::point::PointStatement;
+use super::compile::shape::is_default;
 use super::control::CursorPlan;
 use super::copy::CopyPlan;
 use super::ddl::comment;
@@ -71,7 +72,9 @@ impl Need {
             PointStatement::Insert(insert) => {
                 let conflict = insert.on_conflict.as_ref();
                 let updates = conflict.is_some_and(|conflict| conflict.updates.is_some());
-                let reads = conflict.is_some() || !insert.returning.is_empty();
+                let names_arbiter = conflict.is_some_and(|conflict| conflict.is_named);
+                let mut returned = insert.returning.iter();
+                let reads = names_arbiter || returned.any(|item| item.scalar.has_column());
                 let privileges = P::INSERT
                     .union(when(updates, P::UPDATE))
                     .union(when(reads, P::SELECT));
@@ -249,7 +252,10 @@ fn of_ddl(plan: &DdlPlan, catalog: &Catalog, needs: &mut Vec<Need>) {
                     add(needs, Need::table(key.parent, Privileges::REFERENCES));
                 }
             }
-            CatalogOp::CreateIndex(index) | CatalogOp::AddPrimaryKey(index) => owner(index.table.0, needs),
+            CatalogOp::CreateIndex(index) | CatalogOp::AddPrimaryKey(index) => {
+                owner(index.table.0, needs);
+                add(needs, Need::Schema(Privileges::CREATE));
+            }
             CatalogOp::DropIndex(index) | CatalogOp::RenameIndex { index, .. } => {
                 if catalog.index_by_id(*index).is_some() {
                     add(needs, Need::IndexOwner(*index));
@@ -359,7 +365,7 @@ pub(crate) fn reads_target(statement: &ast::Statement) -> bool {
             target || returns(&insert.returning)
         }
         ast::Statement::Update(update) => {
-            let values = || update.assignments.iter().any(|set| names_columns(&set.value));
+            let values = || update.assignments.iter().any(|set| reads_columns(&set.value));
             update.from.is_some()
                 || update.selection.as_ref().is_some_and(names_columns)
                 || values()
@@ -377,6 +383,15 @@ pub(crate) fn reads_target(statement: &ast::Statement) -> bool {
             _ => true,
         },
         _ => true,
+    }
+}
+
+/// The same for an assigned value, where DEFAULT is no name.
+fn reads_columns(value: &ast::Expr) -> bool {
+    match value {
+        ast::Expr::Tuple(values) => values.iter().any(reads_columns),
+        ast::Expr::Nested(value) => reads_columns(value),
+        value => !is_default(value) && names_columns(value),
     }
 }
 

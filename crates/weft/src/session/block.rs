@@ -44,6 +44,7 @@ impl Session {
             Plan::Transaction(TransactionPlan::Begin { modes, start: false })
                 if *modes == Default::default()
                     && self.open.is_none()
+                    && !self.advisory.any()
                     && !self.failed
                     && !self.settings.default_read_only =>
             {

@@ -64,6 +64,7 @@ impl Session {
             TransactionPlan::Rollback { chain } => self.end_transaction(false, *chain, sink)?,
             TransactionPlan::Savepoint(name) => {
                 let (settings, first_cursor) = (Arc::clone(&self.settings), self.cursors_made);
+                let advisory = self.advisory.mark();
                 let open = self.explicit_transaction("SAVEPOINT")?;
                 if open.savepoints.len() >= SAVEPOINTS_MAX {
                     return Err(SqlError::new(
@@ -78,6 +79,7 @@ impl Session {
                     settings_after: Arc::clone(&open.settings_after),
                     first_cursor,
                     sequences_set: open.sequences_set.len(),
+                    advisory,
                 });
             }
             TransactionPlan::Release(name) => {
@@ -206,6 +208,8 @@ impl Session {
         open.settings_after = Arc::clone(&savepoint.settings_after);
         open.sequences_set.truncate(savepoint.sequences_set);
         let (settings, first_cursor) = (Arc::clone(&savepoint.settings), savepoint.first_cursor);
+        let advisory = savepoint.advisory;
+        self.advisory.rollback_to(advisory);
         self.cursors.retain(|_, cursor| cursor.number < first_cursor);
         self.take_settings(settings);
         self.era += 1;
@@ -362,6 +366,9 @@ impl Session {
             self.prepared.clear();
             self.cursors.clear();
             sink.deallocate(None);
+            if let Some(locks) = self.advisory.get() {
+                locks.unlock_all();
+            }
         }
         if matches!(scope, DiscardScope::All | DiscardScope::Sequences) {
             self.drawn.clear();

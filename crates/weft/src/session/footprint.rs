@@ -130,6 +130,8 @@ pub enum Footprint {
         locks_rows: bool,
         /// It draws from a sequence.
         moves_sequence: bool,
+        /// It takes or gives back advisory locks.
+        takes_advisory_locks: bool,
     },
     /// A change by the query engine.
     Modify(ModifyUse),
@@ -298,6 +300,7 @@ fn query_footprint(plan: &QueryPlan) -> Footprint {
         tables: plan.query.tables.clone(),
         locks_rows: plan.locks_rows(),
         moves_sequence: plan.query.moves_sequence,
+        takes_advisory_locks: plan.query.takes_advisory_locks,
     }
 }
 

@@ -19,6 +19,7 @@
 //! or completion is pushed into a sink, the gate has been raised to the batch it depends on. 3. A plan runs
 //! only against the catalog version it was made for; otherwise the statement is planned again.
 
+mod advisory;
 mod block;
 mod branch;
 mod conflict;
@@ -198,6 +199,7 @@ pub(crate) struct Savepoint {
     pub settings_after: Arc<Settings>,
     pub first_cursor: u64,
     pub sequences_set: usize,
+    pub advisory: usize,
 }
 
 /// One client's conversation. Used by one thread at a time; dropping it rolls back what is open.
@@ -243,6 +245,7 @@ pub struct Session {
     pub(crate) lock_wait_max: Duration,
     /// Its database is one of several ranks, as far as plans are shown.
     pub(crate) is_of_ranks: bool,
+    advisory: advisory::SessionLocks,
     /// Its place among the clients, if it is a connection's.
     pub(crate) client: Option<Entry>,
 }
@@ -296,6 +299,7 @@ impl Session {
             parked: None,
             lock_wait_max: Duration::ZERO,
             is_of_ranks: false,
+            advisory: advisory::SessionLocks::default(),
             client: None,
         }
     }
@@ -588,9 +592,13 @@ impl Session {
         self.abandon_parked();
         match self.open.take() {
             Some(mut open) if open.explicit => {
-                if open.savepoints.is_empty() {
-                    // Nothing but its end is left to it.
-                    open.txn.give_up();
+                match open.savepoints.last() {
+                    Some(savepoint) => self.advisory.rollback_to(savepoint.advisory),
+                    None => {
+                        // Nothing but its end is left to it.
+                        open.txn.give_up();
+                        self.advisory.end_transaction();
+                    }
                 }
                 self.open = Some(open);
                 self.failed = true;
@@ -614,15 +622,20 @@ impl Session {
         let options = self.txn_options();
         let (shared, settings) = (&self.shared, &self.settings);
         let (began_micros, first_cursor) = (self.statement_micros, self.cursors_made);
-        self.open.get_or_insert_with(|| OpenTransaction {
-            txn: shared.engine.begin(options),
-            explicit: false,
-            savepoints: Vec::new(),
-            began_micros,
-            settings_before: Arc::clone(settings),
-            settings_after: Arc::clone(settings),
-            first_cursor,
-            sequences_set: Vec::new(),
+        let advisory = &self.advisory;
+        self.open.get_or_insert_with(|| {
+            let mut txn = shared.engine.begin(options);
+            txn.set_ally(advisory.owner());
+            OpenTransaction {
+                txn,
+                explicit: false,
+                savepoints: Vec::new(),
+                began_micros,
+                settings_before: Arc::clone(settings),
+                settings_after: Arc::clone(settings),
+                first_cursor,
+                sequences_set: Vec::new(),
+            }
         })
     }
 
@@ -637,7 +650,9 @@ impl Session {
             ..
         } = open;
         self.era += 1;
-        match self.shared.sequences.forget_with(&sequences_set, || txn.commit()) {
+        let committed = self.shared.sequences.forget_with(&sequences_set, || txn.commit());
+        self.advisory.end_transaction();
+        match committed {
             Ok(committed) => {
                 self.gate.raise(committed.observed);
                 self.cursors.retain(|_, cursor| cursor.holds);
@@ -656,6 +671,7 @@ impl Session {
     /// Rolls back, including the session's own state of the transaction.
     pub(crate) fn roll_back(&mut self, open: OpenTransaction) {
         open.txn.rollback();
+        self.advisory.end_transaction();
         self.era += 1;
         self.cursors.retain(|_, cursor| cursor.number < open.first_cursor);
         self.take_settings(open.settings_before);

@@ -3,7 +3,7 @@
 //! As in PostgreSQL, both answers wait for the disk whatever `synchronous_commit` is: who coordinates several
 //! databases acts on them.
 
-use weft_txn::{Answer, Committed};
+use weft_txn::{AdvisoryLocks, Answer, Committed};
 use weft_types::{SqlError, SqlState};
 
 use super::{OpenTransaction, Session};
@@ -38,6 +38,8 @@ impl Session {
             Some("cannot PREPARE a transaction that has created a cursor WITH HOLD")
         } else if !open.sequences_set.is_empty() {
             Some("cannot PREPARE a transaction that has set or dropped a sequence")
+        } else if self.advisory.get().is_some_and(AdvisoryLocks::any_of_transaction) {
+            Some("cannot PREPARE a transaction that has taken advisory locks")
         } else {
             None
         };

@@ -61,7 +61,7 @@ impl Session {
     }
 
     /// Pushes the notices of the levels that the client wants.
-    fn push_notices(&self, notices: &[Notice], sink: &mut dyn ResultSink) {
+    pub(super) fn push_notices(&self, notices: &[Notice], sink: &mut dyn ResultSink) {
         if notices.is_empty() {
             return;
         }
@@ -110,7 +110,9 @@ impl Session {
         position: PipelinePosition,
     ) -> Result<Outcome, SqlError> {
         // A program that only locks (FOR UPDATE) waits for its locks, and so needs a transaction.
-        if self.open.is_none() && position == PipelinePosition::Alone && !locks_only(plan) {
+        // So does a session with advisory locks: the program would wait where no deadlock is seen.
+        let is_one_shot = self.open.is_none() && position == PipelinePosition::Alone;
+        if is_one_shot && !locks_only(plan) && (plan.program.read_only || !self.advisory.any()) {
             let engine = &self.shared.engine;
             let answer = if plan.program.read_only {
                 engine.execute(&plan.program, inputs)

@@ -12,6 +12,7 @@ use weft_store::{Catalog, SequenceId, SequenceState};
 use weft_types::{SqlError, SqlState, Value};
 
 use super::Session;
+use super::advisory::advisory_locks;
 use super::inputs::POSTGRES_EPOCH_MICROS;
 use super::program::sink_column;
 use super::statement_session::StatementSession;
@@ -30,6 +31,7 @@ impl Session {
                 prepared: self.prepared_transactions(),
                 clients: self.client_connections(),
                 sequence_state: self.sequence_states(),
+                advisory_locks: advisory_locks(self.shared.engine.clone()),
                 role: self.acting_role(),
             }),
             zone: self.settings.zone,
@@ -174,10 +176,12 @@ impl Session {
         params: &[Value],
         sink: &mut dyn ResultSink,
     ) -> Result<(), SqlError> {
-        let session = self.statement_session();
+        let locks = self.locks_for(plan)?;
+        let session = self.statement_session_with(locks);
         let columns = self.named_columns(&plan.columns);
         let stream = self.start_query(plan, params, &session);
         let pushed = stream.and_then(|stream| push_stream(stream, &columns, sink));
+        self.push_notices(&session.take_notices(), sink);
         let ended = self.end_statement_session(&session);
         let rows = pushed?;
         ended?;

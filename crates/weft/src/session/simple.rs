@@ -103,7 +103,7 @@ impl Session {
         }
         self.check_writable(&plan)?;
         let one_transaction = program.statements.len() > 1;
-        if one_transaction && self.open.is_some() {
+        if one_transaction && (self.open.is_some() || self.advisory.any()) {
             return self.run_statements(sql, sink);
         }
         let params: Vec<Value> = match lifted.values(sql, &program.params, &self.settings.zone) {

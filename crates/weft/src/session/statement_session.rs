@@ -10,9 +10,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use weft_base::BatchId;
+use weft_expression::{AdvisoryCall, context};
 use weft_store::{BOOTSTRAP_ROLE, Catalog, CatalogOp, Privileges, RoleId, SequenceId, SequenceState};
-use weft_types::{SqlError, SqlState};
+use weft_txn::AdvisoryLocks;
+use weft_types::{Notice, SqlError, SqlState};
 
+use super::advisory::StatementLocks;
 use super::inputs::{POSTGRES_EPOCH_MICROS, random_word};
 use super::rights::{DRAW_PRIVILEGES, may_use_sequence, roles_after};
 use super::{Session, Settings};
@@ -39,6 +42,9 @@ pub(crate) struct StatementSession {
     statement_micros: i64,
     /// Sequences whose position the open transaction has changed: only the session itself may draw from them.
     private_sequences: Vec<SequenceId>,
+    locks: Option<StatementLocks>,
+    /// The session's advisory locks.
+    held_locks: Option<Arc<AdvisoryLocks>>,
     drawn: Mutex<Drawn>,
     changed: Mutex<Changed>,
 }
@@ -68,6 +74,11 @@ struct Drawn {
 impl Session {
     /// The session as the expressions of one statement see it.
     pub(crate) fn statement_session(&self) -> Arc<StatementSession> {
+        self.statement_session_with(None)
+    }
+
+    /// The same for a statement that may use advisory locks.
+    pub(super) fn statement_session_with(&self, locks: Option<StatementLocks>) -> Arc<StatementSession> {
         let shown = |name: &'static str| (name, self.show(name).unwrap_or_default());
         Arc::new(StatementSession {
             shared: Arc::clone(&self.shared),
@@ -87,6 +98,8 @@ impl Session {
                 .open
                 .as_ref()
                 .map_or_else(Vec::new, |open| open.sequences_set.clone()),
+            locks,
+            held_locks: self.advisory.shared(),
             drawn: Mutex::new(Drawn {
                 by_sequence: self.drawn.clone(),
                 last: self.last_drawn,
@@ -139,6 +152,13 @@ impl Drawn {
 }
 
 impl StatementSession {
+    /// The notices of its calls.
+    pub(super) fn take_notices(&self) -> Vec<Notice> {
+        self.locks
+            .as_ref()
+            .map_or_else(Vec::new, StatementLocks::take_notices)
+    }
+
     /// A value of a sequence that the open transaction made or set: nobody else draws from that position.
     fn next_private_value(&self, id: SequenceId) -> Result<i64, SqlError> {
         let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, "the sequence does not exist");
@@ -316,6 +336,19 @@ impl weft_expression::Session for StatementSession {
                 "lastval is not yet defined in this session",
             )
         })
+    }
+
+    fn advisory(&self, call: AdvisoryCall) -> Result<bool, SqlError> {
+        match &self.locks {
+            Some(locks) => locks.call(call),
+            None => Err(context::advisory_unsupported()),
+        }
+    }
+
+    fn unlock_all_advisory(&self) {
+        if let Some(held) = &self.held_locks {
+            held.unlock_all();
+        }
     }
 
     fn random_u64(&self) -> u64 {

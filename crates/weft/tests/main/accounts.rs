@@ -4,7 +4,9 @@ use weft::sink::PipelinePosition;
 use weft::{Account, Database, Session, SqlError};
 use weft_types::Value;
 
-use super::client::{Results, database};
+use weft_base::SimDisk;
+
+use super::client::{Results, database, open_on};
 
 fn run(session: &mut Session, sql: &str) -> Result<Results, SqlError> {
     let mut results = Results::default();
@@ -56,6 +58,17 @@ fn every_statement_asks_for_its_privilege() {
         ("insert into t values (3, 30)", "insert"),
         ("insert into t values (4, 40) returning v", "insert, select"),
         (
+            "insert into t values (50, 40) returning 1, current_user",
+            "insert",
+        ),
+        ("insert into t values (51, 40) returning id + 1", "insert, select"),
+        ("insert into t values (1, 1) on conflict do nothing", "insert"),
+        (
+            "insert into t values (1, 1) on conflict do nothing returning v",
+            "insert, select",
+        ),
+        ("insert into t select 1, 1 on conflict do nothing", "insert"),
+        (
             "insert into t values (1, 1) on conflict (id) do nothing",
             "insert, select",
         ),
@@ -66,6 +79,9 @@ fn every_statement_asks_for_its_privilege() {
         ("insert into t select id + 10, v from t", "insert, select"),
         ("update t set v = v + 1 where id = 1", "select, update"),
         ("update t set v = 7", "update"),
+        ("update t set v = default", "update"),
+        ("update t set (v, id) = (default, 1) where false", "update"),
+        ("update t set v = default where id = 1", "select, update"),
         ("update t set v = v + 1 where v > 5", "select, update"),
         ("delete from t where id = 3", "select, delete"),
         ("delete from t where v = 1", "select, delete"),
@@ -221,11 +237,20 @@ fn definitions_are_the_owners() {
             .unwrap()
             .contains("owner of table mine")
     );
+    ok(&mut owner, "revoke create on schema public from ann");
+    for sql in [
+        "create index on mine (id)",
+        "alter table mine add unique (id)",
+        "create table mine2 (id int)",
+    ] {
+        assert_eq!(
+            refused(&mut ann, sql),
+            "permission denied for schema public",
+            "{sql}"
+        );
+    }
     ok(&mut ann, "drop table mine");
-    ok(
-        &mut owner,
-        "revoke create on schema public from ann; drop role ann",
-    );
+    ok(&mut owner, "drop role ann");
     assert_eq!(
         refused(&mut ann, "select v from t where id = 1"),
         "permission denied for table t"
@@ -243,6 +268,116 @@ fn values_of_sequences_are_asked_for() {
     ok(&mut ann, "insert into s (v) values (1)");
     ok(&mut ann, "insert into s (v) select 2");
     refused(&mut ann, "select nextval('q'), v from generate_series(1, 2) v");
+}
+
+/// The prepared transaction keeps its lock on all definitions, so nothing of them changes before its end.
+#[test]
+fn changes_of_roles_and_privileges_are_prepared() {
+    let disk = SimDisk::new(5);
+    let db = open_on(&disk);
+    let mut owner = db.session();
+    ok(
+        &mut owner,
+        "create role ann login; create table t (id int primary key); insert into t values (1)",
+    );
+    ok(
+        &mut owner,
+        "begin; create role bob in role ann; grant select on t to ann; create table u (id int primary key);
+         alter table u owner to bob; prepare transaction 'p'",
+    );
+    let mut other = db.session();
+    ok(&mut other, "set lock_timeout = 50");
+    for sql in [
+        "grant insert on t to ann",
+        "create role bob",
+        "drop role ann",
+        "create table u (id int)",
+    ] {
+        assert_eq!(run(&mut other, sql).unwrap_err().state.code(), "55P03", "{sql}");
+    }
+    drop((owner, other, db));
+    disk.crash();
+    let db = open_on(&disk);
+    let mut owner = db.session();
+    ok(&mut owner, "set lock_timeout = 50");
+    assert_eq!(
+        run(&mut owner, "create role bob").unwrap_err().state.code(),
+        "55P03"
+    );
+    assert!(db.login("bob", 0).is_err());
+    ok(&mut owner, "commit prepared 'p'");
+    ok(&mut owner, "grant insert on t to bob");
+    let mut bob = db.login("bob", 0).unwrap();
+    assert_eq!(ok(&mut bob, "select * from t").rows, ["1"]);
+    ok(
+        &mut bob,
+        "insert into t values (2); alter table u add column v int",
+    );
+    let acl = ok(&mut owner, "select relacl from pg_class where relname = 't'").rows;
+    assert_eq!(acl, ["{postgres=arwdDxt/postgres,ann=r/postgres,bob=a/postgres}"]);
+}
+
+#[test]
+fn system_relations_show_what_a_role_may_use() {
+    let (_db, mut owner, mut ann) = prepared();
+    ok(
+        &mut owner,
+        "alter table other add constraint positive check (id > 0)",
+    );
+    ok(
+        &mut owner,
+        "alter table s add foreign key (v) references t; select nextval('q')",
+    );
+    let rows = |session: &mut Session, sql: &str| ok(session, sql).rows.join(";");
+    let tables = "select table_name from information_schema.tables where table_schema = 'public' order by 1";
+    let columns = "select table_name, column_name, column_default from information_schema.columns \
+        where table_schema = 'public' order by 1, 2";
+    let sequences = "select sequence_name from information_schema.sequences order by 1";
+    let last = "select last_value from pg_sequences where sequencename = 'q'";
+    let constraints = "select constraint_name from information_schema.table_constraints where table_name = 's' \
+        order by 1";
+    let keys = "select table_name, column_name from information_schema.key_column_usage order by 1, 2";
+    let used =
+        "select table_name, constraint_name from information_schema.constraint_column_usage order by 1, 2";
+    let checks = "select check_clause from information_schema.check_constraints \
+        where constraint_name = 'positive'";
+    let references = "select count(*) from information_schema.referential_constraints";
+    for sql in [tables, columns, sequences, constraints, keys, used, checks] {
+        assert_eq!(rows(&mut ann, sql), "", "{sql}");
+        assert_ne!(rows(&mut owner, sql), "", "{sql}");
+    }
+    assert_eq!(
+        (rows(&mut ann, last), rows(&mut ann, references)),
+        ("NULL".into(), "0".into())
+    );
+    ok(
+        &mut owner,
+        "grant select on s to staff; grant trigger on t to ann; grant usage on q to ann",
+    );
+    assert_eq!(rows(&mut ann, tables), "s;t");
+    assert_eq!(rows(&mut ann, columns), "s,id,NULL;s,v,NULL");
+    assert_eq!(rows(&mut ann, keys), "s,id;s,v");
+    assert_eq!(rows(&mut ann, sequences), "q");
+    assert_eq!(rows(&mut ann, constraints), "");
+    // The end of the block that was reserved.
+    assert_eq!(rows(&mut ann, last), "32");
+    ok(
+        &mut owner,
+        "grant update on s to ann; revoke usage on q from ann; grant update on q to ann",
+    );
+    assert_eq!(rows(&mut ann, constraints), "s_pkey;s_v_fkey");
+    assert_eq!(rows(&mut ann, references), "1");
+    assert_eq!(rows(&mut ann, sequences), "q");
+    assert_eq!(rows(&mut ann, last), "NULL");
+    assert_eq!(rows(&mut ann, used), "");
+    ok(&mut owner, "alter table t owner to ann");
+    assert_eq!(rows(&mut ann, used), "t,s_v_fkey;t,t_pkey");
+    // The table's columns have no defaults; those of an owner are shown.
+    ok(&mut owner, "alter table s owner to ann");
+    assert_eq!(
+        rows(&mut ann, columns),
+        "s,id,nextval('s_id_seq'::regclass);s,v,NULL;t,id,NULL;t,v,NULL"
+    );
 }
 
 #[test]

@@ -11,6 +11,7 @@
 )]
 
 mod accounts;
+mod advisory;
 mod checks;
 mod client;
 mod code_aggregates;

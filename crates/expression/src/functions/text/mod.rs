@@ -13,4 +13,5 @@ pub mod change;
 pub mod concat;
 pub mod cut;
 pub mod encode;
+pub mod hash;
 pub mod quote;

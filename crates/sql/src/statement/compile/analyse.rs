@@ -219,7 +219,11 @@ impl Analyser<'_> {
                 })?)
             }
         };
-        Ok(PointConflict { arbiter, updates })
+        Ok(PointConflict {
+            arbiter,
+            is_named: conflict.conflict_target.is_some(),
+            updates,
+        })
     }
 
     // ---- UPDATE, DELETE ----

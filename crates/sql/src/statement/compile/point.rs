@@ -68,6 +68,8 @@ pub(crate) struct PointInsert {
 pub(crate) struct PointConflict {
     /// The unique index whose conflict is handled.
     pub(crate) arbiter: Arc<IndexDef>,
+    /// The statement names it, by its columns or its constraint.
+    pub(crate) is_named: bool,
     /// Per inserted row: assignments over the existing row, with the new row's values in place of
     /// `excluded`; `None` is DO NOTHING.
     pub(crate) updates: Option<Vec<ConflictRow>>,

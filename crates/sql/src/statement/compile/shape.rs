@@ -60,7 +60,7 @@ pub(super) fn check_width(expressions: usize, targets: usize, explicit: bool) ->
     Ok(())
 }
 
-pub(super) fn is_default(expr: &Expr) -> bool {
+pub(crate) fn is_default(expr: &Expr) -> bool {
     let Expr::Identifier(ident) = expr else {
         return false;
     };

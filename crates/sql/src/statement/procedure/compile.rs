@@ -407,7 +407,7 @@ impl Compiler<'_> {
             let meaning = match (fixed, argument) {
                 (true, Some(value)) => {
                     if may_fail(&value) {
-                        self.evaluate_argument(&value, param.ty, &param.name)?;
+                        self.evaluate_argument(&value, param.ty)?;
                     }
                     Meaning::Value(value, param.ty)
                 }
@@ -436,10 +436,15 @@ impl Compiler<'_> {
 
     /// Evaluates an argument that is substituted for its parameter: an error is raised in the caller, even
     /// if the body never uses the parameter. After this the argument cannot fail.
-    fn evaluate_argument(&mut self, value: &Scalar, ty: SqlType, name: &str) -> Compiled<()> {
+    fn evaluate_argument(&mut self, value: &Scalar, ty: SqlType) -> Compiled<()> {
+        self.evaluate(value, ty, "this argument", 1)
+    }
+
+    /// Evaluates an expression and forgets its value.
+    pub(super) fn evaluate(&mut self, value: &Scalar, ty: SqlType, what: &str, line: u32) -> Compiled<()> {
         self.scoped(|compiler| {
-            let number = compiler.variable(name, ty, 1)?;
-            compiler.code("this argument", 1, |coder| coder.set_variable(number, value))
+            let number = compiler.variable("unnamed", ty, line)?;
+            compiler.code(what, line, |coder| coder.set_variable(number, value))
         })
     }
 

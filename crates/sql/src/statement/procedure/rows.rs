@@ -9,6 +9,7 @@ use weft_types::{SqlError, SqlState, SqlType, Value};
 
 use super::super::bind::{Errors, Refusal};
 use super::super::compile::analyse::Analyser;
+use super::super::compile::block::may_fail;
 use super::super::compile::emit::Sink;
 use super::super::compile::path::folded;
 use super::super::compile::point::{OutputItem, Path, PointSelect, PointStatement};
@@ -205,10 +206,18 @@ impl Compiler<'_> {
             });
         }
         let Some(into) = into else {
-            return match discards {
-                true => Ok(()),
-                false => Err(at_line(no_destination(), line)),
-            };
+            if !discards {
+                return Err(at_line(no_destination(), line));
+            }
+            // For its effects and errors.
+            for item in &output {
+                let scalar = &item.scalar;
+                if may_fail(scalar) || scalar.is_volatile() || scalar.may_be_refused() {
+                    self.evaluate(scalar, item.column.ty, "this SELECT", line)?;
+                }
+            }
+            self.count_one_row();
+            return Ok(());
         };
         let (output, numbers) = self.assigned_items(&output, &into.targets, line)?;
         for (item, number) in output.iter().zip(numbers) {

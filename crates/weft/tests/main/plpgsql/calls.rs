@@ -20,6 +20,44 @@ fn an_argument_is_computed_once() {
     assert_eq!(client.rows("SELECT nextval('drawn')"), "3");
 }
 
+/// PERFORM computes its expression for what that does.
+#[test]
+fn a_discarded_value_is_computed() {
+    let (_db, mut client) = accounts();
+    client.ok("CREATE SEQUENCE drawn");
+    procedure(
+        &mut client,
+        "x int, OUT f bool",
+        "BEGIN PERFORM nextval('drawn'); PERFORM 1, nextval('drawn'); f := FOUND; END",
+    );
+    assert_eq!(client.rows("CALL p(1, NULL)"), "t");
+    assert_eq!(client.rows("SELECT nextval('drawn')"), "3");
+    super::drop_p(&mut client);
+    procedure(&mut client, "x int", "BEGIN PERFORM 1 / x; END");
+    client.fails("CALL p(0)", "22012");
+    client.ok("CALL p(1)");
+    procedure(
+        &mut client,
+        "x int",
+        "BEGIN IF x > 0 THEN PERFORM 1 / (x - 1); END IF; END",
+    );
+    client.ok("CALL p(0)");
+    client.fails("CALL p(1)", "22012");
+    procedure(&mut client, "x int", "BEGIN PERFORM currval('drawn'); END");
+    client.ok("CALL p(0)");
+    super::super::client::Client::new(&_db).fails("CALL p(0)", "55000");
+    super::refused(
+        &mut client,
+        "BEGIN FOR i IN 1..300 LOOP PERFORM nextval('drawn'); END LOOP; END",
+        "0A000",
+    );
+    super::refused(
+        &mut client,
+        "BEGIN PERFORM pg_advisory_xact_lock(1); END",
+        "0A000",
+    );
+}
+
 /// A called procedure is compiled in its place: what it knows of errors is its own.
 #[test]
 fn a_called_procedure_has_its_own_errors() {
