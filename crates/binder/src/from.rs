@@ -489,10 +489,8 @@ impl Binder<'_> {
 
     fn no_relation(&self, schema: Option<&str>, name: &str) -> SqlError {
         let catalog = self.env.catalog;
-        if matches!(schema, None | Some("public")) {
-            if catalog.index_by_name(name).is_some() {
-                return SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is an index"));
-            }
+        if matches!(schema, None | Some("public")) && catalog.index_by_name(name).is_some() {
+            return SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is an index"));
         }
         match schema {
             Some(schema) => undefined_table(&format!("{schema}.{name}")),

@@ -65,8 +65,8 @@ pub fn relation_columns(schema: Option<&str>, name: &str) -> Option<(&'static st
     layout::columns(schema, name).map(|columns| (schema, columns))
 }
 
-/// The rows of a catalog table, values in the order of its columns and `tableoid` behind them; none if there is
-/// no such table. The schema `public` has the sequences, each a relation of one row.
+/// The rows of a catalog table, values in the order of its columns and `tableoid` behind them; none if there
+/// is no such table. The schema `public` has the sequences, each a relation of one row.
 #[must_use]
 pub fn relation_rows(schema: &str, name: &str, catalog: &Catalog, session: &dyn Session) -> Vec<Vec<Value>> {
     if schema == "public" {

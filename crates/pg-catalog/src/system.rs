@@ -1,4 +1,5 @@
-//! The oids of system relations: by which clients name them (`classoid::regclass`) and which `tableoid` shows.
+//! The oids of system relations: by which clients name them (`classoid::regclass`) and which `tableoid`
+//! shows.
 
 /// System tables by oid.
 pub(crate) const SYSTEM_RELATIONS: &[(u32, &str)] = &[

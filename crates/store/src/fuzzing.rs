@@ -323,6 +323,13 @@ fn history() -> Vec<CatalogOp> {
             column: 0,
             identity: None,
         },
+    ]
+}
+
+fn later_history() -> Vec<CatalogOp> {
+    const A: u32 = FIRST_OBJECT_ID;
+    let table = TableId(A);
+    vec![
         CatalogOp::Comment {
             on: Commented::column(table, 3),
             text: Some("last".into()),
@@ -336,13 +343,6 @@ fn history() -> Vec<CatalogOp> {
         CatalogOp::DropProcedure(ProcedureId(A + 5)),
         CatalogOp::CreateSequence(SequenceDef::new(SequenceId(A + 6), "free")),
         CatalogOp::DropSequence(SequenceId(A + 6)),
-    ]
-}
-
-fn later_history() -> Vec<CatalogOp> {
-    const A: u32 = FIRST_OBJECT_ID;
-    let table = TableId(A);
-    vec![
         CatalogOp::PutView(view(A + 7, A)),
         CatalogOp::PutView(ViewDef {
             name: "z".into(),

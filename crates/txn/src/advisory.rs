@@ -110,10 +110,13 @@ pub struct AdvisoryLockInfo {
     pub waits_since: Option<i64>,
 }
 
+/// A session's process id, and what it holds.
+type Known = (u32, Arc<Mutex<Held>>);
+
 /// The advisory locks of all sessions.
 #[derive(Default)]
 pub(crate) struct AdvisoryRegistry {
-    sessions: Mutex<BTreeMap<TxnId, (u32, Arc<Mutex<Held>>)>>,
+    sessions: Mutex<BTreeMap<TxnId, Known>>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]

@@ -98,24 +98,10 @@ pub enum ControlStatement {
         /// Privileges of which one is needed for the mode.
         privileges: Privileges,
     },
-    /// CREATE SEQUENCE or ALTER SEQUENCE.
-    Sequence(SequenceStatement),
-    /// COMMENT ON.
-    Comment(CommentStatement),
-    /// ALTER TABLE of a column's identity.
-    Identity(IdentityStatement),
-    /// CREATE EXTENSION or DROP EXTENSION.
-    Extension(ExtensionStatement),
     /// Roles, privileges, owners.
     Account(Arc<AccountStatement>),
-    /// CREATE PROCEDURE or DROP PROCEDURE.
-    Procedure(ProcedureStatement),
-    /// DO
-    Do(DoStatement),
-    /// CREATE TABLE ... AS
-    TableAs(TableAsStatement),
-    /// CREATE VIEW, ALTER VIEW or DROP VIEW.
-    View(ViewStatement),
+    /// Definitions of objects, as far as they are read here.
+    Definition(Box<DefinitionStatement>),
     /// Accepted and ignored; the command tag.
     Ignored(&'static str),
 }
@@ -131,6 +117,27 @@ pub enum TableLockMode {
     Share,
     /// The others: from any use but a snapshot's.
     Exclusive,
+}
+
+/// A statement that defines objects, with unresolved names.
+#[derive(Clone, Debug)]
+pub enum DefinitionStatement {
+    /// CREATE SEQUENCE or ALTER SEQUENCE.
+    Sequence(SequenceStatement),
+    /// COMMENT ON.
+    Comment(CommentStatement),
+    /// ALTER TABLE of a column's identity.
+    Identity(IdentityStatement),
+    /// CREATE EXTENSION or DROP EXTENSION.
+    Extension(ExtensionStatement),
+    /// CREATE PROCEDURE or DROP PROCEDURE.
+    Procedure(ProcedureStatement),
+    /// DO
+    Do(DoStatement),
+    /// CREATE TABLE ... AS
+    TableAs(TableAsStatement),
+    /// CREATE VIEW, ALTER VIEW or DROP VIEW.
+    View(ViewStatement),
 }
 
 impl ControlStatement {

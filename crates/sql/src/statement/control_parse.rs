@@ -9,8 +9,8 @@ use weft_types::{SqlError, SqlState, SqlType};
 
 use super::accounts;
 use super::control::{
-    ControlStatement, DiscardScope, FetchDirection, IsolationLevel, SettingPlan, TableLockMode,
-    TransactionModes, TransactionPlan,
+    ControlStatement, DefinitionStatement, DiscardScope, FetchDirection, IsolationLevel, SettingPlan,
+    TableLockMode, TransactionModes, TransactionPlan,
 };
 use super::copy;
 use super::ddl::{comment, extension, identity, sequence, table_as, view};
@@ -60,34 +60,38 @@ pub(crate) fn recognise(sql: &str) -> Result<Option<ControlStatement>, SqlError>
         {
             ControlStatement::Account(Arc::new(statement))
         }
-        "COMMENT" => ControlStatement::Comment(comment::parse(&mut reader)?),
+        "COMMENT" => define(DefinitionStatement::Comment(comment::parse(&mut reader)?)),
         "CREATE" | "DROP" if let Some(statement) = extension::parse(&mut reader, word == "CREATE")? => {
-            ControlStatement::Extension(statement)
+            define(DefinitionStatement::Extension(statement))
         }
         "CREATE" | "DROP" if is_procedure(&reader) => {
             match procedure::parse_statement(&mut reader, word == "CREATE")? {
-                Some(statement) => ControlStatement::Procedure(statement),
+                Some(statement) => define(DefinitionStatement::Procedure(statement)),
                 None => return Ok(None),
             }
         }
-        "DO" => ControlStatement::Do(procedure::parse_do(&mut reader)?),
+        "DO" => define(DefinitionStatement::Do(procedure::parse_do(&mut reader)?)),
         "CREATE" if let Some(statement) = table_as::parse_table_as(&mut reader)? => {
-            ControlStatement::TableAs(statement)
+            define(DefinitionStatement::TableAs(statement))
         }
         "CREATE" | "DROP" | "ALTER" if let Some(statement) = view::parse_view(&mut reader, &word)? => {
-            ControlStatement::View(statement)
+            define(DefinitionStatement::View(statement))
         }
         "ALTER" if let Some(statement) = identity::parse(&mut reader)? => {
-            ControlStatement::Identity(statement)
+            define(DefinitionStatement::Identity(statement))
         }
         "CREATE" | "ALTER" => match sequence::parse_sequence(&mut reader, word == "CREATE")? {
-            Some(statement) => ControlStatement::Sequence(statement),
+            Some(statement) => define(DefinitionStatement::Sequence(statement)),
             None => return refused::refuse(&word, &mut reader).map(|()| None),
         },
         _ => return refused::refuse(&word, &mut reader).map(|()| None),
     };
     reader.finish()?;
     Ok(Some(statement))
+}
+
+fn define(statement: DefinitionStatement) -> ControlStatement {
+    ControlStatement::Definition(Box::new(statement))
 }
 
 /// Whether PROCEDURE or OR REPLACE PROCEDURE comes next.

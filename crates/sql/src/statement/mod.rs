@@ -53,7 +53,7 @@ use weft_types::{SqlError, SqlType, TimeZone};
 use self::bind::{Errors, Refusal, Scope, with_binder};
 use self::compile::analyse::Analyser;
 use self::compile::shape::plain_select;
-use self::control::{ControlStatement, CursorPlan, PrepareControl};
+use self::control::{ControlStatement, CursorPlan, DefinitionStatement, PrepareControl};
 use self::params::Params;
 use crate::error;
 use weft_binder::output_name;
@@ -457,16 +457,22 @@ fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Pla
             mode: *mode,
             privileges: *privileges,
         }),
-        ControlStatement::Sequence(statement) => ddl::plan_sequence(statement, ctx)?,
-        ControlStatement::Comment(statement) => ddl::comment::plan(statement, ctx)?,
-        ControlStatement::Identity(statement) => ddl::identity::plan(statement, ctx)?,
-        ControlStatement::Extension(statement) => ddl::extension::plan(statement, ctx)?,
-        ControlStatement::Procedure(statement) => procedure::plan_statement(statement, ctx)?,
-        ControlStatement::Do(block) => procedure::plan_do(block, ctx)?,
-        ControlStatement::TableAs(statement) => ddl::table_as::plan_table_as(statement, ctx)?,
-        ControlStatement::View(statement) => ddl::view::plan_view(statement, ctx)?,
+        ControlStatement::Definition(statement) => plan_definition(statement, ctx)?,
         ControlStatement::Ignored(tag) => Plan::Maintenance(MaintenancePlan::Ignored(tag)),
     })
+}
+
+fn plan_definition(statement: &DefinitionStatement, ctx: &PlanContext<'_>) -> Result<Plan, SqlError> {
+    match statement {
+        DefinitionStatement::Sequence(statement) => ddl::plan_sequence(statement, ctx),
+        DefinitionStatement::Comment(statement) => ddl::comment::plan(statement, ctx),
+        DefinitionStatement::Identity(statement) => ddl::identity::plan(statement, ctx),
+        DefinitionStatement::Extension(statement) => ddl::extension::plan(statement, ctx),
+        DefinitionStatement::Procedure(statement) => procedure::plan_statement(statement, ctx),
+        DefinitionStatement::Do(block) => procedure::plan_do(block, ctx),
+        DefinitionStatement::TableAs(statement) => ddl::table_as::plan_table_as(statement, ctx),
+        DefinitionStatement::View(statement) => ddl::view::plan_view(statement, ctx),
+    }
 }
 
 /// A type by its SQL text.

@@ -1,8 +1,8 @@
 //! Comments on objects: what `COMMENT ON` says.
 //!
-//! A comment belongs to an object by the object's id, so it survives a new name and goes with the object; that
-//! of a column moves with the column's position. An object that has none of its own has its
-//! [initial one](Commented::initial), which is kept as removed by an empty text: no comment is empty otherwise.
+//! A comment belongs to an object by the object's id, so it survives a new name and goes with the object;
+//! that of a column moves with the column's position. An object that has none of its own has its [initial
+//! one](Commented::initial), which is kept as removed by an empty text: no comment is empty otherwise.
 //!
 //! In an encoded catalog comments are a section of their own, left out when there are none.
 

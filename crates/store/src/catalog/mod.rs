@@ -15,6 +15,7 @@
 mod accounts;
 mod change;
 mod codec;
+mod column;
 mod comment;
 mod constraint;
 mod definition;

@@ -1,5 +1,5 @@
-//! ALTER TABLE whose rows are written again: ALTER COLUMN ... TYPE, and ADD COLUMN with a value of its own for
-//! each row.
+//! ALTER TABLE whose rows are written again: ALTER COLUMN ... TYPE, and ADD COLUMN with a value of its own
+//! for each row.
 //!
 //! Where every value is the same bytes under both types, or all rows get the same value, only the definition
 //! changes. Otherwise an operation empties the table, and the plan has what would insert the new rows into a
