@@ -185,6 +185,7 @@ pub fn query(relation: Relation, output: &[(u32, SqlType)]) -> Query {
             })
             .collect(),
         tables: Vec::new(),
+        reads: Vec::new(),
         session_bound: false,
         moves_sequence: false,
         takes_advisory_locks: false,
