@@ -43,6 +43,11 @@ pub(crate) struct Grouping {
 }
 
 impl Grouping {
+    /// Whether GROUPING(...) is called.
+    pub fn is_asked(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
     /// The number of expressions.
     pub fn width(&self) -> usize {
         self.groups.len()
@@ -469,6 +474,14 @@ impl Binder<'_> {
 
     /// GROUPING(...)
     pub(crate) fn grouping_call(&mut self, function: &Function, span: Span) -> Result<Operand, SqlError> {
+        let clause = self.level()?.clause;
+        if !matches!(
+            clause,
+            Clause::Select | Clause::Having | Clause::OrderBy | Clause::DistinctOn | Clause::Window
+        ) {
+            let message = format!("grouping operations are not allowed in {}", clause.noun());
+            return Err(self.at(SqlError::new(SqlState::GROUPING_ERROR, message), span));
+        }
         let marks = self.reference_marks()?;
         let mut arguments = Vec::new();
         if let FunctionArguments::List(list) = &function.args {

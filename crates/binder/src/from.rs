@@ -370,6 +370,7 @@ impl Binder<'_> {
     ) -> Result<Relation, SqlError> {
         let start = self.level()?.items.len();
         let relation = self.bind_joined(joined)?;
+        self.note_renamed(None, alias);
         if let Some(alias) = alias {
             let end = self.level()?.items.len();
             let columns = self.star_columns(start..end)?;
@@ -539,6 +540,7 @@ impl Binder<'_> {
         target: bool,
     ) -> Result<Relation, SqlError> {
         self.note_table(table.id);
+        self.note_renamed(Some(table.id.0), alias);
         let (mut columns, mut visible) = (Vec::new(), Vec::new());
         for (place, column) in self.visible_columns(table.id.0, &table.columns) {
             let id = self.own_fresh()?;

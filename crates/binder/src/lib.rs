@@ -50,7 +50,7 @@ pub use display::expression_text;
 pub use expr::SYSTEM_COLUMNS;
 pub use expression::{ExpressionBinder, Names};
 pub use locking::{LockedRows, Locking, bind_locking};
-pub use modify::{bind_default, bind_modify};
+pub use modify::{bind_default, bind_modify, check_transform};
 pub use names::{folded, output_name, position};
 pub use parameters::{Operand, ParameterTypes};
 pub use types::sql_type;

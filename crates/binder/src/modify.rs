@@ -62,6 +62,23 @@ fn changed_view(name: &str) -> SqlError {
     SqlError::unsupported(message).hint("Change the rows of its tables.")
 }
 
+/// Refuses an expression of ALTER COLUMN ... TYPE ... USING that is not one over a single row of the table.
+///
+/// # Errors
+/// 42803, 42P20 and 0A000 as in PostgreSQL, and errors in the expression.
+pub fn check_transform(expr: &AstExpr, table: &Arc<TableDef>, env: Environment<'_>) -> Result<(), SqlError> {
+    let mut binder = Binder::new(env);
+    binder.push_level();
+    binder.bind_table(Arc::clone(table), None, false)?;
+    let (_, pending) = binder.in_clause(Clause::Transform, |binder| binder.expr(expr))?;
+    match pending.is_empty() {
+        true => Ok(()),
+        false => Err(SqlError::unsupported(
+            "cannot use subquery in transform expression",
+        )),
+    }
+}
+
 /// Whether a value of a row is DEFAULT rather than an expression.
 fn is_default(expr: &AstExpr) -> bool {
     matches!(expr, AstExpr::Identifier(ident)

@@ -54,6 +54,7 @@ pub(crate) enum Clause {
     Window,
     Filter,
     Update,
+    Transform,
     Default,
     Check,
 }
@@ -77,6 +78,7 @@ impl Clause {
             Clause::Window => "window definitions",
             Clause::Filter => "FILTER",
             Clause::Update => "UPDATE",
+            Clause::Transform => "transform expressions",
             Clause::Default => "DEFAULT expressions",
             Clause::Check => "check constraints",
         }

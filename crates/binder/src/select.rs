@@ -216,7 +216,9 @@ impl Binder<'_> {
         }
         self.refuse_locked_aggregates()?;
         let relation = with_condition(from, condition);
-        let (relation, having) = if has_group_by || having.is_some() || !self.level()?.aggregates.is_empty() {
+        let level = self.level()?;
+        let aggregates = !level.aggregates.is_empty() || level.grouping.is_asked();
+        let (relation, having) = if has_group_by || having.is_some() || aggregates {
             self.aggregate(relation, &mut items, having)?
         } else {
             (relation, None)

@@ -32,6 +32,8 @@ pub struct BoundView {
     pub stars: Vec<Star>,
     /// Positions of the names of tables and views that have no schema.
     pub unqualified: Vec<u64>,
+    /// The ids of tables and views whose columns are named by their position: an alias renames them.
+    pub renamed: Vec<u32>,
 }
 
 /// What a view's text leaves to its surroundings.
@@ -39,6 +41,9 @@ pub struct BoundView {
 pub(crate) struct Loose {
     stars: Vec<Star>,
     unqualified: Vec<u64>,
+    renamed: Vec<u32>,
+    /// A join is renamed.
+    all_renamed: bool,
 }
 
 /// `*` or `name.*` in a select list, and the columns that it stands for.
@@ -75,6 +80,8 @@ pub fn bind_view(statement: &Statement, env: Environment<'_>) -> Result<BoundVie
     let Loose {
         mut stars,
         mut unqualified,
+        mut renamed,
+        all_renamed,
     } = binder.loose.take().unwrap_or_default();
     stars.sort_by_key(|star| star.start);
     stars.dedup();
@@ -90,9 +97,14 @@ pub fn bind_view(statement: &Statement, env: Environment<'_>) -> Result<BoundVie
         ));
     }
     let direct = bound.reads.iter().filter(|read| read.through.is_none());
+    let relations: Vec<u32> = direct.map(|read| read.relation).collect();
+    if all_renamed {
+        renamed.clone_from(&relations);
+    }
     Ok(BoundView {
         columns,
-        relations: direct.map(|read| read.relation).collect(),
+        relations,
+        renamed,
         stars,
         unqualified,
     })
@@ -160,6 +172,7 @@ impl<'a> Binder<'a> {
         let name = alias.map_or(&view.name, |alias| &alias.name.value);
         self.refuse_locked_subquery(name)?;
         self.note_read(view.id.0);
+        self.note_renamed(Some(view.id.0), alias);
         let visible: Vec<usize> = {
             let visible = self.visible_columns(view.id.0, &view.columns);
             visible.into_iter().map(|(place, _)| place).collect()
@@ -270,6 +283,17 @@ impl<'a> Binder<'a> {
     fn push_star(&mut self, star: Star) {
         if let Some(loose) = &mut self.loose {
             loose.stars.push(star);
+        }
+    }
+
+    /// Records that an alias renames columns of a relation, or of a join (`None`).
+    pub(crate) fn note_renamed(&mut self, relation: Option<u32>, alias: Option<&TableAlias>) {
+        let renames = alias.is_some_and(|alias| !alias.columns.is_empty());
+        if renames && let Some(loose) = &mut self.loose {
+            match relation {
+                Some(relation) => loose.renamed.push(relation),
+                None => loose.all_renamed = true,
+            }
         }
     }
 

@@ -313,7 +313,7 @@ fn one_value(changes: &Changes, column: &ColumnDef) -> Result<Option<Value>, Sql
 
 fn alter_column(
     changes: &mut Changes,
-    table: &TableDef,
+    table: &Arc<TableDef>,
     name: &ast::Ident,
     operation: &AlterColumnOperation,
 ) -> Result<(), SqlError> {

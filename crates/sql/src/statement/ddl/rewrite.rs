@@ -6,6 +6,8 @@
 //! table of the new form ([`Rewrite`]), so that conversion is that of an assignment. Values of a new sequence
 //! are numbers of rows until the rows are counted.
 
+use std::sync::Arc;
+
 use sqlparser::ast;
 use weft_base::TableId;
 use weft_store::{CatalogOp, ColumnDef, Distribution, SequenceId, TableDef};
@@ -36,7 +38,7 @@ pub(super) enum NewValue {
 /// Changes the type of a column, by USING an expression or by the types' own conversion.
 pub(super) fn set_type(
     changes: &mut Changes,
-    table: &TableDef,
+    table: &Arc<TableDef>,
     column: u32,
     ty: SqlType,
     using: Option<&ast::Expr>,
@@ -60,6 +62,10 @@ pub(super) fn set_type(
             SqlState::INVALID_PARAMETER_VALUE,
             "identity column type must be smallint, integer, or bigint",
         ));
+    }
+    if let Some(using) = using {
+        let env = general::environment(&changes.catalog, &[], "");
+        weft_binder::check_transform(using, table, env)?;
     }
     let name = old.name.clone();
     check_default(changes, old, ty)?;
@@ -166,6 +172,11 @@ fn rows(
             Some(NewValue::Expression(text)) => format!("({text})"),
             Some(NewValue::Sequence(id)) => {
                 let sequence = changes.catalog.sequence_by_id(*id).ok_or_else(mixed)?;
+                if sequence.cycle {
+                    return Err(error::unsupported(
+                        "adding a column with a sequence that cycles is not supported",
+                    ));
+                }
                 numbered.push(*id);
                 let (start, step) = (sequence.start, sequence.increment);
                 format!("({start} + (row_number() OVER () - 1) * {step})")
@@ -183,7 +194,7 @@ fn rows(
     let made = CatalogOp::CreateTable(TableDef::new(id, name.clone(), columns));
     let catalog = ctx.catalog.apply(&made)?;
     let text = format!(
-        "INSERT INTO {} SELECT {} FROM {}",
+        "INSERT INTO public.{} SELECT {} FROM public.{}",
         quote_ident(&name),
         values.join(", "),
         quote_ident(&before.name)
@@ -237,7 +248,10 @@ fn no_conversion(mut error: SqlError, after: &TableDef, using: &dyn Fn(&str) -> 
 /// The default, a value of the old type, must be assignable to the new one.
 fn check_default(changes: &Changes, mut column: ColumnDef, ty: SqlType) -> Result<(), SqlError> {
     if let Some(default) = &mut column.default {
-        default.sql = format!("CAST(({}) AS {})", default.sql, column.ty.name());
+        // A string literal is a value of the old type.
+        if default.sql.starts_with('\'') {
+            default.sql = format!("CAST(({}) AS {})", default.sql, column.ty.name());
+        }
         column.ty = ty;
         defaults::column_default(&changes.catalog, &column).map_err(|_| {
             let (name, ty) = (&column.name, ty.name());

@@ -113,6 +113,7 @@ pub(crate) fn plan_table_as(statement: &TableAsStatement, ctx: &PlanContext<'_>)
         None => error,
     })?;
     let table = TableId(changes.catalog.next_object_id());
+    let count = columns.len();
     changes.push(CatalogOp::CreateTable(TableDef::new(
         table,
         name.clone(),
@@ -120,7 +121,7 @@ pub(crate) fn plan_table_as(statement: &TableAsStatement, ctx: &PlanContext<'_>)
     )))?;
     let fill = statement
         .with_data
-        .then(|| format!("INSERT INTO {} {}", quote_ident(&name), statement.query));
+        .then(|| fill(&quote_ident(&name), statement, count));
     Ok(match changes.finish("CREATE TABLE AS") {
         Plan::Ddl(plan) => Plan::Ddl(std::sync::Arc::new(DdlPlan {
             fill,
@@ -130,9 +131,23 @@ pub(crate) fn plan_table_as(statement: &TableAsStatement, ctx: &PlanContext<'_>)
     })
 }
 
+/// The INSERT that fills the table. Behind the name a parenthesis would begin a list of columns.
+fn fill(name: &str, statement: &TableAsStatement, columns: usize) -> String {
+    match columns {
+        0 => format!("INSERT INTO public.{name} {}", statement.query),
+        _ => format!(
+            "INSERT INTO public.{name} SELECT * FROM ({}) filled",
+            statement.query
+        ),
+    }
+}
+
 fn columns(statement: &TableAsStatement, ctx: &PlanContext<'_>) -> Result<Vec<ColumnDef>, SqlError> {
     let query = &statement.query;
     let bound = weft_syntax::with_statement(query, |tree| match tree {
+        sqlparser::ast::Statement::Query(query) if !query.locks.is_empty() => Err(error::unsupported(
+            "CREATE TABLE AS with FOR UPDATE or FOR SHARE is not supported",
+        )),
         sqlparser::ast::Statement::Query(_) => {
             weft_binder::bind_query(tree, general::environment(ctx.catalog, &[], query))
         }

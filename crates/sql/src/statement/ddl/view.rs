@@ -313,7 +313,7 @@ impl NewView<'_> {
             );
         }
         let columns = self.columns_of(&bound)?;
-        let sources = sources(catalog, &bound.relations, &query)?;
+        let sources = sources(catalog, &bound, &query)?;
         Ok(ViewDef {
             id,
             name: self.name.to_owned(),
@@ -363,8 +363,8 @@ fn bind(catalog: &Catalog, query: &str) -> Result<BoundView, SqlError> {
     })
 }
 
-/// What the query reads: every column of each relation, and whether the text may name it.
-fn sources(catalog: &Catalog, relations: &[u32], query: &str) -> Result<Vec<ViewSource>, SqlError> {
+/// What the query reads: every column of each relation, and whether the text may use it.
+fn sources(catalog: &Catalog, bound: &BoundView, query: &str) -> Result<Vec<ViewSource>, SqlError> {
     let mut words = HashSet::new();
     for token in Scanner::new(query) {
         match token.kind {
@@ -373,10 +373,10 @@ fn sources(catalog: &Catalog, relations: &[u32], query: &str) -> Result<Vec<View
             _ => false,
         };
     }
-    // Its columns are not named.
-    let all = words.contains("natural");
-    let mut sources: Vec<ViewSource> = Vec::with_capacity(relations.len());
-    for relation in relations {
+    // NATURAL JOIN names no columns, and U&"..." has escapes.
+    let all = words.contains("natural") || query.contains("&\"");
+    let mut sources: Vec<ViewSource> = Vec::with_capacity(bound.relations.len());
+    for relation in &bound.relations {
         let columns = match catalog.table_by_id(TableId(*relation)) {
             Some(table) => &table.columns,
             None => match catalog.view_by_id(ViewId(*relation)) {
@@ -384,9 +384,10 @@ fn sources(catalog: &Catalog, relations: &[u32], query: &str) -> Result<Vec<View
                 None => continue,
             },
         };
+        let renamed = bound.renamed.contains(relation);
         let columns = columns.iter().map(|column| SourceColumn {
             name: column.name.clone(),
-            used: all || words.contains(&column.name),
+            used: all || renamed || words.contains(&column.name),
         });
         sources.push(ViewSource {
             relation: *relation,
@@ -430,8 +431,15 @@ fn written_out(query: &str, bound: &BoundView) -> Result<String, SqlError> {
     let (mut text, mut done) = (String::with_capacity(query.len()), 0);
     for (start, end, new) in edits {
         text.push_str(query.get(done..start).ok_or_else(refused)?);
+        let joins = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || "_$\"".contains(c));
+        if joins(text.chars().next_back()) {
+            text.push(' ');
+        }
         text.push_str(&new);
         done = end;
+        if end > start && joins(query.get(end..).and_then(|rest| rest.chars().next())) {
+            text.push(' ');
+        }
     }
     text.push_str(query.get(done..).unwrap_or(""));
     Ok(text)
