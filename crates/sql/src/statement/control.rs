@@ -95,6 +95,8 @@ pub enum ControlStatement {
         tables: Vec<Vec<String>>,
         /// Mode.
         mode: TableLockMode,
+        /// NOWAIT
+        no_wait: bool,
         /// Privileges of which one is needed for the mode.
         privileges: Privileges,
     },

@@ -648,10 +648,10 @@ fn lock(reader: &mut TokenReader<'_>) -> Result<ControlStatement, SqlError> {
             reader.expect("MODE")?;
         }
     }
-    reader.accept("NOWAIT");
     Ok(ControlStatement::LockTable {
         tables,
         mode,
+        no_wait: reader.accept("NOWAIT"),
         privileges,
     })
 }

@@ -451,10 +451,12 @@ fn plan_control(control: &ControlStatement, ctx: &PlanContext<'_>) -> Result<Pla
         ControlStatement::LockTable {
             tables: names,
             mode,
+            no_wait,
             privileges,
         } => Plan::Maintenance(MaintenancePlan::LockTable {
             tables: tables(names)?,
             mode: *mode,
+            no_wait: *no_wait,
             privileges: *privileges,
         }),
         ControlStatement::Definition(statement) => plan_definition(statement, ctx)?,

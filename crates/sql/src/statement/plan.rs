@@ -493,6 +493,8 @@ pub enum MaintenancePlan {
         tables: Vec<TableId>,
         /// Mode.
         mode: TableLockMode,
+        /// NOWAIT: locks that are not free are refused.
+        no_wait: bool,
         /// Privileges of which one is needed for the mode.
         privileges: Privileges,
     },

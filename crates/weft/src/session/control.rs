@@ -502,7 +502,12 @@ impl Session {
                 "CHECKPOINT"
             }
             MaintenancePlan::Ignored(tag) => tag,
-            MaintenancePlan::LockTable { tables, mode, .. } => {
+            MaintenancePlan::LockTable {
+                tables,
+                mode,
+                no_wait,
+                ..
+            } => {
                 let mode = match mode {
                     TableLockMode::Access => LockMode::IS,
                     TableLockMode::Rows => LockMode::IX,
@@ -510,9 +515,11 @@ impl Session {
                     TableLockMode::Exclusive => LockMode::X,
                 };
                 let open = self.explicit_transaction("LOCK TABLE")?;
-                for table in tables {
-                    open.txn.lock_table(*table, mode)?;
-                }
+                open.txn.set_no_wait(*no_wait);
+                let mut tables = tables.iter();
+                let locked = tables.try_for_each(|table| open.txn.lock_table(*table, mode));
+                open.txn.set_no_wait(false);
+                locked?;
                 "LOCK TABLE"
             }
         };

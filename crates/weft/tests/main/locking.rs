@@ -344,3 +344,18 @@ fn a_failed_parked_statement_requests_no_locks() {
     b.run("commit").unwrap();
     assert_eq!(a.rows("select v from t where id = 1"), "6");
 }
+
+#[test]
+fn lock_table_nowait_does_not_wait() {
+    let db = database();
+    let mut c = Client::with(
+        &db,
+        "create table t (id int primary key); begin; lock table t in share mode",
+    );
+    let mut other = Client::with(&db, "begin");
+    other.ok("lock table t in share mode nowait");
+    other.fails("lock table t in exclusive mode nowait", "55P03");
+    other.ok("rollback");
+    c.ok("commit");
+    other.ok("begin; lock table t nowait; rollback");
+}
