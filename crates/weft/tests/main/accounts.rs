@@ -359,8 +359,7 @@ fn system_relations_show_what_a_role_may_use() {
     assert_eq!(rows(&mut ann, keys), "s,id;s,v");
     assert_eq!(rows(&mut ann, sequences), "q");
     assert_eq!(rows(&mut ann, constraints), "");
-    // The end of the block that was reserved.
-    assert_eq!(rows(&mut ann, last), "32");
+    assert_eq!(rows(&mut ann, last), "1");
     ok(
         &mut owner,
         "grant update on s to ann; revoke usage on q from ann; grant update on q to ann",
