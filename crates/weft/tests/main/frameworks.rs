@@ -85,14 +85,9 @@ fn columns_of_text_become_wider_and_indexes_have_pattern_classes() {
     c.ok("alter table t alter column s type varchar(150) using s::varchar(150)");
     c.ok("insert into t values (2, 'abcd', 2); alter table t alter s set data type text; alter table t alter n type int");
     c.ok("create index on t (s varchar_pattern_ops)");
-    for refused in [
-        "alter table t alter column s type varchar(3)",
-        "alter table t alter column n type bigint",
-        "alter table t alter column s type text using upper(s)",
-        "create index on t (s gin_trgm_ops)",
-    ] {
-        c.fails(refused, "0A000");
-    }
+    c.fails("alter table t alter column s type varchar(3)", "22001");
+    c.fails("create index on t (s gin_trgm_ops)", "0A000");
+    c.ok("alter table t alter column n type bigint");
     drop((c, db));
     disk.crash();
     let mut c = Client::new(&open_on(&disk));
