@@ -421,7 +421,7 @@ public|lines|table|NULL||"#,
 FROM pg_catalog.pg_database d
   JOIN pg_catalog.pg_tablespace t on d.dattablespace = t.oid
 ORDER BY 1"#,
-        r#"postgres|postgres|UTF8|C.UTF-8|C.UTF-8|NULL|libc|NULL|0 bytes|pg_default|NULL"#,
+        r#"postgres|postgres|UTF8|C.UTF-8|C.UTF-8|NULL|libc|NULL|0 bytes|pg_default|default administrative connection database"#,
     ),
     (
         r#"\dt acc*"#,

@@ -348,10 +348,8 @@ fn a_failed_parked_statement_requests_no_locks() {
 #[test]
 fn lock_table_nowait_does_not_wait() {
     let db = database();
-    let mut c = Client::with(
-        &db,
-        "create table t (id int primary key); begin; lock table t in share mode",
-    );
+    let mut c = Client::with(&db, "create table t (id int primary key)");
+    c.ok("begin; lock table t in share mode");
     let mut other = Client::with(&db, "begin");
     other.ok("lock table t in share mode nowait");
     other.fails("lock table t in exclusive mode nowait", "55P03");
