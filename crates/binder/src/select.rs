@@ -411,10 +411,7 @@ impl Binder<'_> {
                     let depth = self.levels.len().saturating_sub(1);
                     self.push_columns(&mut bound, columns, depth, Span::empty());
                 }
-                SelectItem::QualifiedWildcard(
-                    kind @ SelectItemQualifiedWildcardKind::ObjectName(name),
-                    options,
-                ) => {
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
                     let (parts, span) = names::parts(name);
                     let (schema, table) = match parts.as_slice() {
                         [table] => (None, table),
@@ -427,7 +424,7 @@ impl Binder<'_> {
                     let Some((depth, place)) = found else {
                         return Err(self.at(self.missing_item(table), span));
                     };
-                    self.note_qualified_star(kind, (depth, place), options.wildcard_token.0.span);
+                    self.note_qualified_star(span, (depth, place), options.wildcard_token.0.span);
                     let item = self.levels.get(depth).and_then(|level| level.items.get(place));
                     let columns = item.map(|item| item.columns.clone()).unwrap_or_default();
                     self.push_columns(&mut bound, columns, depth, span);

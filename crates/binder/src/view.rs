@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{SelectItemQualifiedWildcardKind, SetExpr, Statement, TableAlias};
+use sqlparser::ast::{SetExpr, Statement, TableAlias};
 use sqlparser::tokenizer::Span;
 use weft_base::TableId;
 use weft_store::{ColumnDef, Relation as Stored, ViewDef, ViewId};
@@ -255,16 +255,8 @@ impl<'a> Binder<'a> {
     }
 
     /// Records what `name.*` stands for, where a new view wants to know.
-    pub(crate) fn note_qualified_star(
-        &mut self,
-        name: &SelectItemQualifiedWildcardKind,
-        item: (usize, usize),
-        span: Span,
-    ) {
-        let SelectItemQualifiedWildcardKind::ObjectName(name) = name else {
-            return;
-        };
-        let start = crate::names::parts(name).1.start.column;
+    pub(crate) fn note_qualified_star(&mut self, name: Span, item: (usize, usize), span: Span) {
+        let start = name.start.column;
         let found = self.levels.get(item.0).and_then(|level| level.items.get(item.1));
         // Merged columns are not hidden from their own tables.
         let columns = found.map(|item| {

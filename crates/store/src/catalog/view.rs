@@ -11,11 +11,11 @@
 //!
 //! In an encoded catalog views are a section, left out when there are none.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use weft_base::{ByteReader, ByteWriter, CodecError, TableId};
-use weft_types::{SqlError, SqlState, SqlType};
+use weft_types::{SqlError, SqlState};
 
 use super::change::check_columns;
 use super::codec::{SECTION_VIEWS, count, flag, invalid, put_text, put_type, sql_type, text};
@@ -74,11 +74,6 @@ impl ViewDef {
                 .iter()
                 .any(|known| known.used && known.name == column)
         })
-    }
-
-    /// Types of the columns, in order.
-    pub fn types(&self) -> Vec<SqlType> {
-        self.columns.iter().map(|column| column.ty).collect()
     }
 }
 
@@ -275,14 +270,14 @@ impl Catalog {
 
     /// Whether a view reads another, directly or through others.
     fn reads(&self, view: &ViewDef, other: ViewId) -> bool {
-        let mut seen = BTreeMap::new();
+        let mut seen = BTreeSet::new();
         let mut left: Vec<u32> = view.sources.iter().map(|source| source.relation).collect();
         while let Some(relation) = left.pop() {
             if relation == other.0 {
                 return true;
             }
             if let Some(inner) = self.view_by_id(ViewId(relation))
-                && seen.insert(relation, ()).is_none()
+                && seen.insert(relation)
             {
                 left.extend(inner.sources.iter().map(|source| source.relation));
             }
